@@ -1,0 +1,27 @@
+/**
+ * Every way in which a request can be refused: a code for programs, the HTTP status it is answered with.
+ * What is not in this table is our own fault, and is answered with 500.
+ */
+export const errorCodes = {
+  invalid: { status: 400, meaning: "something in the request is malformed" },
+  unauthorized: { status: 401, meaning: "the token is missing or wrong" },
+  forbidden: { status: 403, meaning: "the token may not do this" },
+  "not-found": { status: 404, meaning: "there is no such thing in this account" },
+  "method-not-allowed": { status: 405, meaning: "the path exists, with another method" },
+  "limit-exceeded": { status: 412, meaning: "a limit of the account does not allow it" },
+  "too-large": { status: 413, meaning: "the body is larger than the limit" },
+  "headers-too-large": { status: 431, meaning: "the request line and headers are larger than the limit" },
+  stopping: { status: 503, meaning: "the server is stopping; ask again" },
+} as const;
+
+export type ErrorCode = keyof typeof errorCodes;
+
+/** The caller's fault, in words for the caller. Anything else that is thrown is a fault of ours. */
+export class Refusal extends Error {
+  readonly code: ErrorCode;
+  constructor(code: ErrorCode, message: string) {
+    super(message);
+    this.name = "Refusal";
+    this.code = code;
+  }
+}
