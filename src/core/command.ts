@@ -19,8 +19,8 @@ export type Key = readonly [account: AccountId, id?: string];
 /** The head of a line: its held messages in order of arrival. */
 export type LineHead = { account: AccountId; host: string; limit: number };
 
-/** What is past its time. Positions in the log and in the dead letter queue begin with their time. */
-export type ExpiredNeed = { logBefore: Millis; deadLettersBefore: Millis; deduplicationsBefore: Millis; limit: number };
+/** What is past its time in an account. Positions in the log and in the dead letter queue begin with their time. */
+export type ExpiredNeed = { account: AccountId; logBefore: Millis; deadLettersBefore: Millis; deduplicationsBefore: Millis; limit: number };
 
 /** What a decision must see. The store loads it, and on a shared database locks it. */
 export type Needs = { readonly [T in TableName]?: readonly Key[] } & {

@@ -1,0 +1,163 @@
+/** What does a great backlog cost? Delayed messages first; then throughput beside an empty server, memory, and the way back after a kill. */
+import { request } from "undici";
+import { microseconds } from "./clock.ts";
+import { destination, type Drive, type Field, openField, takeTurns, type Turn } from "./field.ts";
+import { mebibytes, middle, ratio, showMiddle, table } from "./figures.ts";
+import { body } from "./payload.ts";
+import { memory } from "./process-figures.ts";
+import { question } from "./question.ts";
+import { quiet } from "./server.ts";
+import type { Stage } from "./stage.ts";
+import { startWaypost, type Waypost } from "./waypost.ts";
+
+/** Milliseconds from the start of the process. */
+type Restart = { ready: number; firstDelivery: number };
+
+export const backlog = question({
+  asks: "throughput, memory and restart with many delayed messages, against an empty server",
+  options: {
+    backlog: { default: 1_000_000, help: "delayed messages" },
+    batch: { default: 1_000, help: "messages in one batch request" },
+    fillers: { default: 4, help: "batch requests at a time" },
+    rounds: { default: 5, help: "turns of each server" },
+    messages: { default: 20_000, help: "messages of a turn, and of the warm-up" },
+    restarts: { default: 3, help: "how often it is killed and started again" },
+  },
+  async find(given, stage) {
+    const field = await openField(stage);
+    const folder = stage.folder("full");
+    const filled = await startWaypost(stage, { folder });
+    const filledPerSecond = await fill(field, filled, { count: given.backlog, batch: given.batch, fillers: given.fillers });
+    const whileFilling = memory(filled.pid);
+    const full = await killAndRestart(stage, field, { server: filled, folder, times: given.restarts, name: "full" });
+    const emptyFolder = stage.folder("empty");
+    const started = await startWaypost(stage, { folder: emptyFolder });
+    const empty = await killAndRestart(stage, field, { server: started, folder: emptyFolder, times: given.restarts, name: "empty" });
+    const drive: Drive = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
+    const turns = await takeTurns(field, [empty.server, full.server], { warmUp: drive, rounds: given.rounds, drive });
+    const figures = {
+      filled: given.backlog,
+      filledPerSecond,
+      pending: await full.server.pending(),
+      whileFilling,
+      empty: { restarts: empty.restarts, idle: empty.idle, loaded: memory(empty.server.pid), turns: turns[0] ?? [] },
+      full: { restarts: full.restarts, idle: full.idle, loaded: memory(full.server.pid), turns: turns[1] ?? [] },
+    };
+    return { figures, text: report(figures) };
+  },
+});
+
+type Side = { restarts: Restart[]; idle: ReturnType<typeof memory>; loaded: ReturnType<typeof memory>; turns: Turn[] };
+type Figures = {
+  filled: number;
+  filledPerSecond: number;
+  whileFilling: ReturnType<typeof memory>;
+  pending: number | null;
+  empty: Side;
+  full: Side;
+};
+
+/** Publishes the backlog; answers how many a second. */
+async function fill(
+  field: Field,
+  server: Waypost,
+  { count, batch, fillers }: { count: number; batch: number; fillers: number },
+): Promise<number> {
+  const startedAt = performance.now();
+  let begun = 0;
+  const filler = async (): Promise<void> => {
+    while (begun < count) {
+      const size = Math.min(batch, count - begun);
+      const first = begun;
+      begun += size;
+      await publishBatch(field, server, { first, size });
+      if (Math.floor((first + size) / 100_000) > Math.floor(first / 100_000)) console.error(`backlog: ${first + size} messages`);
+    }
+  };
+  await Promise.all(Array.from({ length: fillers }, filler));
+  const seconds = (performance.now() - startedAt) / 1e3;
+  await quiet(server.pid);
+  return count / seconds;
+}
+
+async function publishBatch(field: Field, server: Waypost, { first, size }: { first: number; size: number }): Promise<void> {
+  const items = Array.from({ length: size }, (_, index) => ({
+    destination: destination(field),
+    headers: { "content-type": "application/json", "upstash-delay": "1d" },
+    body: body({ round: 0, number: first + index, at: 0 }),
+  }));
+  const response = await request(`http://127.0.0.1:${server.port}/v2/batch`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${server.token}`, "content-type": "application/json" },
+    body: JSON.stringify(items),
+  });
+  const text = await response.body.text();
+  const accepted = text.split('"messageId"').length - 1;
+  if (response.statusCode < 300 && accepted === size) return;
+  throw new Error(`A batch of ${size} was answered with ${response.statusCode}, ${accepted} accepted: ${text.slice(0, 500)}`);
+}
+
+type Restarted = { server: Waypost; restarts: Restart[]; idle: ReturnType<typeof memory> };
+
+/** Kills and starts the server again and again; each time one message shows that it works. */
+async function killAndRestart(
+  stage: Stage,
+  field: Field,
+  plan: { server: Waypost; folder: string; times: number; name: string },
+): Promise<Restarted> {
+  const restarts: Restart[] = [];
+  let { server } = plan;
+  for (let time = 1; time <= Math.max(1, plan.times); time += 1) {
+    await server.kill();
+    const startedAt = microseconds();
+    server = await startWaypost(stage, { folder: plan.folder, name: plan.name });
+    const deliveredAt = await deliverOne(field, server);
+    restarts.push({ ready: server.readyAfter, firstDelivery: (deliveredAt - startedAt) / 1e3 });
+    await quiet(server.pid);
+  }
+  return { server, restarts, idle: memory(server.pid) };
+}
+
+/** Publishes one message; answers when the sink saw it, in microseconds. */
+async function deliverOne(field: Field, server: Waypost): Promise<number> {
+  const round = ++field.rounds;
+  await field.sink.ask("begin", { id: round, capacity: 1 });
+  const response = await request(`http://127.0.0.1:${server.port}/v2/publish/${destination(field)}`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${server.token}`, "content-type": "application/json" },
+    body: body({ round, number: 0, at: 0 }),
+  });
+  if (response.statusCode >= 300)
+    throw new Error(`After its restart ${server.name} answered ${response.statusCode}: ${await response.body.text()}`);
+  await response.body.dump();
+  const { received, lastAt } = await field.sink.ask("finish", { expected: 1, patience: 30_000 }, 40_000);
+  if (received === 0) throw new Error(`After its restart ${server.name} delivered nothing for 30 s.`);
+  return lastAt;
+}
+
+function report({ filled, filledPerSecond, whileFilling, pending, empty, full }: Figures): string {
+  const rate = (side: Side): number[] => side.turns.map((turn) => turn.perSecond);
+  const cpu = (side: Side): number[] => side.turns.map((turn) => turn.cpuPerMessage);
+  const compared = (name: string, of: (side: Side) => number[], digits: number): string[] => [
+    name,
+    ...[empty, full].map((side) => showMiddle(middle(of(side)), digits)),
+    showMiddle(ratio(of(full), of(empty)), 2),
+  ];
+  const sizes = (name: string, of: (side: Side) => number): string[] => [
+    name,
+    ...[empty, full].map((side) => mebibytes(of(side))),
+    `${mebibytes(of(full) - of(empty))} more`,
+  ];
+  const rows = table([
+    ["median (lowest to highest)", "empty", "full", "full against empty"],
+    compared("messages/s, end to end", rate, 0),
+    compared("CPU µs per message", cpu, 1),
+    compared("restart to ready, ms", (side) => side.restarts.map((one) => one.ready), 0),
+    compared("restart to first delivery, ms", (side) => side.restarts.map((one) => one.firstDelivery), 0),
+    sizes("memory after restart, MiB", (side) => side.idle.resident),
+    sizes("memory after load, MiB", (side) => side.loaded.resident),
+    sizes("memory at most, MiB", (side) => side.loaded.peak),
+  ]);
+  const filling = `Filled with ${filled} at ${filledPerSecond.toFixed(0)} messages/s with at most ${mebibytes(whileFilling.peak)} MiB; ${pending ?? "unknown how many"} pending at the end.`;
+  return `${rows}\n\n${filling}`;
+}

@@ -1,0 +1,33 @@
+/** What could the bench itself do? The load straight to the sink: no server can be measured beyond this. */
+import { type Drive, openField, takeTurns } from "./field.ts";
+import { middle, showMiddle, table } from "./figures.ts";
+import { question } from "./question.ts";
+import type { Server } from "./server.ts";
+
+export const parts = question({
+  asks: "how fast the load and the sink are with no server between them: the limit of every other figure here",
+  options: {
+    rounds: { default: 5, help: "turns" },
+    messages: { default: 100_000, help: "messages of a turn" },
+  },
+  async find(given, stage) {
+    const field = await openField(stage);
+    const sink: Server = {
+      name: "sink",
+      pid: field.sink.process.pid ?? Number.NaN,
+      port: field.sinkPort,
+      token: "none",
+      pending: async () => null,
+      stop: async () => undefined,
+    };
+    const drive: Drive = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
+    const [turns = []] = await takeTurns(field, [sink], { warmUp: drive, rounds: given.rounds, drive });
+    const rows = [
+      ["median (lowest to highest)", ""],
+      ["messages/s", showMiddle(middle(turns.map((turn) => turn.perSecond)), 0)],
+      ["load's µs per message", showMiddle(middle(turns.map((turn) => (turn.load.cpu * 1e6) / turn.perSecond)), 1)],
+      ["sink's µs per message", showMiddle(middle(turns.map((turn) => turn.cpuPerMessage)), 1)],
+    ];
+    return { figures: { turns }, text: table(rows) };
+  },
+});

@@ -1,0 +1,54 @@
+/** What a message of the bench carries: its round, its number in the round, and when it was (to be) sent, in microseconds. */
+export type Stamp = { round: number; number: number; at: number };
+
+/** Length of every body in bytes. */
+const bodyBytes = 200;
+
+// Fields of fixed width at fixed places, as text: a request is made by overwriting digits, and read without parsing JSON.
+const roundAt = '{"round":"'.length;
+const roundDigits = 4;
+const numberAt = roundAt + roundDigits + '","number":"'.length;
+const numberDigits = 8;
+const timeAt = numberAt + numberDigits + '","at":"'.length;
+const timeDigits = 16;
+
+/** A body of 200 bytes of JSON. */
+export function body({ round, number, at }: Stamp): string {
+  const start = `{"round":"${digits(round, roundDigits)}","number":"${digits(number, numberDigits)}","at":"${digits(at, timeDigits)}","fill":"`;
+  return `${start}${"x".repeat(bodyBytes - start.length - 2)}"}`;
+}
+
+export function readStamp(text: string): Stamp {
+  return {
+    round: Number(text.slice(roundAt, roundAt + roundDigits)),
+    number: Number(text.slice(numberAt, numberAt + numberDigits)),
+    at: Number(text.slice(timeAt, timeAt + timeDigits)),
+  };
+}
+
+/** The bytes of one publish, written once and restamped for each message. */
+export class PublishRequest {
+  readonly bytes: Buffer;
+  readonly #bodyAt: number;
+
+  constructor({ port, path, token, round }: { port: number; path: string; token: string; round: number }) {
+    const head = [
+      `POST ${path} HTTP/1.1`,
+      `Host: 127.0.0.1:${port}`,
+      `Authorization: Bearer ${token}`,
+      "Content-Type: application/json",
+      `Content-Length: ${bodyBytes}`,
+    ].join("\r\n");
+    this.bytes = Buffer.from(`${head}\r\n\r\n${body({ round, number: 0, at: 0 })}`, "latin1");
+    this.#bodyAt = this.bytes.length - bodyBytes;
+  }
+
+  stamp(number: number, at: number): void {
+    this.bytes.write(digits(number, numberDigits), this.#bodyAt + numberAt, "latin1");
+    this.bytes.write(digits(at, timeDigits), this.#bodyAt + timeAt, "latin1");
+  }
+}
+
+function digits(value: number, width: number): string {
+  return String(value).padStart(width, "0");
+}

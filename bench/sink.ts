@@ -1,0 +1,103 @@
+/** The destination, a process of its own: answers 200 to everything, counts each message once and notes how long it was on its way. */
+import { createServer, type Socket } from "node:net";
+import type { AddressInfo } from "node:net";
+import { microseconds } from "./clock.ts";
+import { type Spread, spread } from "./figures.ts";
+import { Frames } from "./frames.ts";
+import { answerDriver } from "./part.ts";
+import { readStamp } from "./payload.ts";
+
+export type SinkReport = {
+  received: number;
+  /** Deliveries of a message that had arrived before. */
+  repeated: number;
+  /** Microseconds; 0 when nothing arrived. */
+  firstAt: number;
+  lastAt: number;
+  /** From the time in the message to its arrival. */
+  latency: Spread;
+  /** Share of one core this process used. */
+  cpu: number;
+};
+
+export type SinkAnswers = typeof answers;
+
+const ok = Buffer.from("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "latin1");
+
+/** Arrivals of one round. Messages of other rounds are answered and not counted. */
+class Round {
+  readonly id: number;
+  received = 0;
+  repeated = 0;
+  firstAt = 0;
+  lastAt = 0;
+  expected = Number.POSITIVE_INFINITY;
+  onComplete: () => void = () => undefined;
+  readonly #seen: Uint8Array;
+  readonly #latencies: Float64Array;
+  readonly #cpuAtStart = process.cpuUsage();
+  readonly #startedAt = microseconds();
+
+  constructor(id: number, capacity: number) {
+    this.id = id;
+    this.#seen = new Uint8Array(capacity);
+    this.#latencies = new Float64Array(capacity);
+  }
+
+  arrived(number: number, sentAt: number): void {
+    if (this.#seen[number] !== 0) {
+      this.repeated += 1;
+      return;
+    }
+    this.#seen[number] = 1;
+    this.lastAt = microseconds();
+    if (this.received === 0) this.firstAt = this.lastAt;
+    this.#latencies[this.received] = this.lastAt - sentAt;
+    this.received += 1;
+    if (this.received >= this.expected) this.onComplete();
+  }
+
+  report(): SinkReport {
+    const { received, repeated, firstAt, lastAt } = this;
+    const { user, system } = process.cpuUsage(this.#cpuAtStart);
+    const cpu = (user + system) / (microseconds() - this.#startedAt);
+    return { received, repeated, firstAt, lastAt, latency: spread(this.#latencies, received), cpu };
+  }
+}
+
+let round = new Round(0, 0);
+
+const answers = {
+  listen: async (): Promise<{ port: number }> => {
+    const server = createServer({ noDelay: true }, accept);
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", 4096, resolve));
+    return { port: (server.address() as AddressInfo).port };
+  },
+  begin: ({ id, capacity }: { id: number; capacity: number }): void => {
+    round = new Round(id, capacity);
+  },
+  /** Answers when `expected` messages are in, or after `patience` milliseconds with what came. */
+  finish: async ({ expected, patience }: { expected: number; patience: number }): Promise<SinkReport> => {
+    const current = round;
+    current.expected = expected;
+    if (current.received < expected) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, patience);
+        current.onComplete = () => (clearTimeout(timer), resolve());
+      });
+    }
+    return current.report();
+  },
+};
+
+function accept(socket: Socket): void {
+  const frames = new Frames((_head, body) => {
+    const { round: id, number, at } = readStamp(body);
+    if (id === round.id) round.arrived(number, at);
+    socket.write(ok);
+  });
+  socket.on("data", (chunk) => frames.push(chunk.toString("latin1")));
+  socket.on("error", () => socket.destroy());
+}
+
+answerDriver(answers);

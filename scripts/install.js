@@ -1,0 +1,72 @@
+// Runs on Node 20 already, so that a fresh machine needs nothing but Node and npm: plain JavaScript, no dependencies.
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync, realpathSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/** The folder of the project, without a slash at the end. */
+export const home = fileURLToPath(new URL("..", import.meta.url)).replace(/[\\/]$/, "");
+
+/** Runs `npm ci` when node_modules is missing or differs from package-lock.json; says so in one line. Ends the process when it fails. */
+export function install() {
+  if (installed()) return;
+  const missing = !existsSync(join(home, "node_modules"));
+  process.stderr.write(`waypost: installing dependencies (${missing ? "first run" : "package-lock.json changed"}): npm ci\n`);
+  const { error, status } = spawnSync("npm", ["ci", "--include=dev", "--include=optional", "--no-audit", "--no-fund", "--loglevel=error"], {
+    cwd: home,
+    stdio: ["ignore", "ignore", "inherit"],
+    shell: process.platform === "win32",
+  });
+  if (error) fail(`npm could not be started (${error.message}). Install npm, which comes with Node.js, and run the command again.`);
+  if (status !== 0) fail("npm ci failed, see above. Check the network and the npm registry settings, then run the command again.");
+}
+
+/** A Node.js that runs the sources: this one from version 24 on, otherwise the one that npm installed. Ends the process when there is none. */
+export function modernNode() {
+  if (isModern) return process.execPath;
+  const packaged = `node-${process.platform === "win32" ? "win" : process.platform}-${process.arch}`;
+  const path = join(home, "node_modules", packaged, "bin", process.platform === "win32" ? "node.exe" : "node");
+  if (existsSync(path)) return path;
+  fail(
+    `Node.js 24 or later is needed, this is ${process.version}, and npm has none for ${process.platform} ${process.arch}.\n` +
+      "Install Node.js 24 from https://nodejs.org or with your package manager, and run the command again.",
+  );
+}
+
+/** Whether this Node.js runs TypeScript sources as they are. */
+export const isModern = Number(process.versions.node.split(".")[0]) >= 24;
+
+export function fail(message) {
+  process.stderr.write(`waypost: ${message}\n`);
+  process.exit(1);
+}
+
+/** Whether a module is the one that Node.js was started with. */
+export const isMain = (url) => process.argv[1] !== undefined && realpathSync(process.argv[1]) === fileURLToPath(url);
+
+/** Compares contents, not times: a checkout or a copy sets times as it likes. */
+function installed() {
+  const wanted = packagesOf("package-lock.json");
+  const present = packagesOf("node_modules/.package-lock.json");
+  if (wanted === null) fail("package-lock.json is missing. Take it from the repository again: git checkout package-lock.json");
+  if (present === null) return false;
+  const asWanted = Object.entries(wanted).every(([path, one]) => {
+    const other = present[path];
+    // An optional package is absent where it is for another platform.
+    return path === "" || (other ? other.version === one.version && other.integrity === one.integrity : one.optional === true);
+  });
+  return asWanted && Object.keys(present).every((path) => path in wanted);
+}
+
+function packagesOf(file) {
+  try {
+    return JSON.parse(readFileSync(join(home, file), "utf8")).packages;
+  } catch {
+    return null;
+  }
+}
+
+if (isMain(import.meta.url)) {
+  install();
+  modernNode();
+}

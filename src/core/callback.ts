@@ -1,0 +1,58 @@
+import type { CallbackSettings, Envelope, HeaderList, Letter, Tells } from "./message.ts";
+import type { Answer } from "./settle.ts";
+
+type Told = { to: CallbackSettings; envelope: Envelope; retried: number; outcome: Answer; tells: Tells };
+
+/** The message that tells what came of another one: an ordinary message, with retries and a dead letter of its own. */
+export function callbackLetter({ to, envelope, retried, outcome, tells }: Told): Letter {
+  const { url, ...settings } = to;
+  return {
+    ...settings,
+    url,
+    brand: envelope.brand,
+    retries: settings.retries ?? envelope.retries,
+    headers: settings.headers.some(([name]) => name === "Content-Type")
+      ? settings.headers
+      : [["Content-Type", "application/json"], ...settings.headers],
+    body: new TextEncoder().encode(JSON.stringify(callbackBody({ envelope, retried, outcome, dlqId: tells.dlqId }))),
+    delay: null,
+    notBefore: null,
+    deduplication: null,
+    labels: [],
+    redaction: envelope.redaction,
+    callerIp: envelope.callerIp,
+    tells,
+  };
+}
+
+/**
+ * The body of a callback (protocol 4.3). `status` is 0 and `body` the reason where the destination gave no answer.
+ * `retried` is absent on the first attempt; times are texts, as clients know them.
+ */
+function callbackBody({ envelope, retried, outcome, dlqId }: Omit<Told, "to" | "tells"> & { dlqId: string | null }) {
+  return {
+    status: outcome.status ?? 0,
+    header: headerMap(outcome.headers),
+    body: base64(outcome.status === null ? new TextEncoder().encode(outcome.error ?? "") : outcome.body),
+    ...(retried > 0 ? { retried } : {}),
+    maxRetries: envelope.retries,
+    sourceMessageId: envelope.id,
+    url: envelope.url,
+    method: envelope.method,
+    sourceHeader: headerMap(envelope.headers),
+    sourceBody: base64(envelope.body),
+    notBefore: String(envelope.notBefore),
+    createdAt: String(envelope.createdAt),
+    ...(envelope.callerIp === null ? {} : { callerIP: envelope.callerIp }),
+    ...(dlqId === null ? {} : { dlqId }),
+  };
+}
+
+const base64 = (bytes: Uint8Array): string => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
+
+/** Header names to the list of their values, as every JSON of the interface shows headers. */
+export function headerMap(headers: HeaderList): Record<string, string[]> {
+  const map: Record<string, string[]> = Object.create(null);
+  for (const [name, value] of headers) (map[name] ??= []).push(value);
+  return map;
+}

@@ -1,0 +1,36 @@
+import type { Decision } from "./command.ts";
+import { logRow } from "./lease.ts";
+import type { AccountId, MessageId } from "./message.ts";
+import { needsOfConsequences, releaseDeduplication, reportCallback } from "./settle.ts";
+
+/** Takes back messages that are not finished. One that is being sent may still arrive; its outcome changes nothing then. */
+export const cancel: Decision<{ account: AccountId; messageIds: readonly MessageId[] }, { cancelled: number }> = {
+  needs: ({ account, messageIds }) => {
+    const keys = messageIds.map((id) => [account, id] as const);
+    return { messages: keys, envelopes: keys };
+  },
+  further: ({ account, messageIds }, draft) => {
+    const consequences = messageIds.flatMap((id) => {
+      const envelope = draft.get("messages", account, id) && draft.get("envelopes", account, id);
+      return envelope ? [needsOfConsequences(envelope)] : [];
+    });
+    return {
+      deduplications: consequences.flatMap(({ deduplications }) => deduplications),
+      deadLetters: consequences.flatMap(({ deadLetters }) => deadLetters),
+    };
+  },
+  decide: ({ account, messageIds }, draft, moment) => {
+    let cancelled = 0;
+    for (const id of messageIds) {
+      const state = draft.get("messages", account, id);
+      const envelope = draft.get("envelopes", account, id);
+      if (!state || !envelope) continue;
+      draft.drop("messages", account, id);
+      draft.put("log", logRow(moment, state, { states: ["CANCEL_REQUESTED", "CANCELLED"] }));
+      releaseDeduplication(draft, envelope);
+      reportCallback(draft, envelope, { state: "CALLBACK_CANCELED" });
+      cancelled++;
+    }
+    return { cancelled };
+  },
+};

@@ -1,0 +1,63 @@
+import type { Decision, Draft } from "./command.ts";
+import { accept } from "./lease.ts";
+import type { AccountId, DeadLetter, Envelope, Letter, MessageId, Millis } from "./message.ts";
+import { existing } from "./publish.ts";
+import { birthOf } from "./ids.ts";
+
+/** What a retry may set anew; what is absent stays as it was. */
+export type Overrides = Partial<Omit<Letter, "brand" | "url" | "body" | "callerIp" | "tells" | "deduplication" | "labels" | "redaction">>;
+
+export type Retried = { dlqId: string; messageId: MessageId };
+
+/** `logRetention`: an envelope whose log is past that has only its dead letter left, and goes with it. */
+type Selected = { account: AccountId; dlqIds: readonly string[]; logRetention: Millis };
+
+/** Makes a new message of each dead letter that is still there, and takes it out of the queue. Missing ones are skipped. */
+export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Retried[]> = {
+  needs: ({ account, dlqIds }) => ({ accounts: [[account]], deadLetters: dlqIds.map((id) => [account, id] as const) }),
+  further: ({ account, dlqIds }, draft) => ({
+    envelopes: dlqIds.flatMap((id) => {
+      const letter = draft.get("deadLetters", account, id);
+      return letter ? [[account, letter.messageId] as const] : [];
+    }),
+  }),
+  decide: ({ account: id, dlqIds, logRetention, overrides }, draft, moment) => {
+    const account = existing(draft.get("accounts", id));
+    return dlqIds.flatMap((dlqId) => {
+      const letter = draft.get("deadLetters", id, dlqId);
+      const envelope = letter && draft.get("envelopes", id, letter.messageId);
+      if (!envelope) return [];
+      const message = accept(draft, moment, account, { ...letterOf(envelope), ...overrides });
+      removeDeadLetter(draft, letter, moment.now - logRetention);
+      return [{ dlqId, messageId: message.id }];
+    });
+  },
+};
+
+/** The letter a message was made of, to be sent again now. */
+function letterOf(envelope: Envelope): Letter {
+  const { account: _account, id: _id, createdAt: _createdAt, startedAtOnce: _startedAtOnce, ...letter } = envelope;
+  return { ...letter, delay: null, notBefore: null, deduplication: null };
+}
+
+/** Removes dead letters. Those that are missing are not counted. The log keeps what it knows, for its own time. */
+export const deleteDeadLetters: Decision<Selected, { deleted: number }> = {
+  needs: ({ account, dlqIds }) => ({ deadLetters: dlqIds.map((id) => [account, id] as const) }),
+  decide: ({ account, dlqIds, logRetention }, draft, moment) => {
+    let deleted = 0;
+    for (const id of dlqIds) {
+      const letter = draft.get("deadLetters", account, id);
+      if (!letter) continue;
+      removeDeadLetter(draft, letter, moment.now - logRetention);
+      deleted++;
+    }
+    return { deleted };
+  },
+};
+
+/** Takes an entry out. Its envelope goes with it when the log before `logBefore`, and so the last mention of it, is gone. */
+export function removeDeadLetter(draft: Draft, letter: DeadLetter, logBefore: Millis): void {
+  draft.drop("deadLetters", letter.account, letter.id);
+  if (birthOf(letter.id) < logBefore) draft.drop("envelopes", letter.account, letter.messageId);
+}
+

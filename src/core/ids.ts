@@ -1,0 +1,53 @@
+import type { IdKind, Millis } from "./message.ts";
+
+/** Base 58 in the order of ASCII, so that texts of equal length sort like the numbers they stand for. */
+const alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
+
+function base58(value: number, width: number): string {
+  let text = "";
+  for (let rest = value; text.length < width; rest = Math.floor(rest / 58)) text = alphabet[rest % 58] + text;
+  return text;
+}
+
+/** The first text of this kind of id that can be born at or after `time`. Scans by time begin there. */
+export function firstIdAt(kind: IdKind, time: Millis): string {
+  if (kind === "log" || kind === "dlq") return `${padded(time, 13)}-`;
+  return `${kind}_${base58(Math.max(0, time), 8)}`;
+}
+
+/** When an id was born, as far as ids tell: never earlier than that of an id born before it. */
+export function birthOf(id: string): Millis {
+  if (!id.includes("_")) return Number(id.slice(0, 13));
+  const time = id.slice(id.indexOf("_") + 1).slice(0, 8);
+  return [...time].reduce((value, letter) => value * 58 + alphabet.indexOf(letter), 0);
+}
+
+const padded = (value: number, width: number): string => String(Math.max(0, Math.floor(value))).padStart(width, "0");
+
+/** Within one millisecond a maker hands out this many ids; then it lends from the next one. */
+const perMilli = 10_000;
+
+/**
+ * Makes ids that sort by birth: time, counter, randomness. One maker never goes back, even if its clock does.
+ *
+ * - `log` and `dlq` are positions: `<unix ms>-<sequence>`, as clients know them, of fixed width.
+ * - `sig` (a signing key) is a secret and is all randomness.
+ * - The others are their kind, 8 characters of time, 3 of counter, 9 of randomness (52 bits).
+ */
+export function idMaker(random: () => number): (kind: IdKind, now: Millis) => string {
+  let last = 0;
+  let counter = 0;
+  const draw = (below: number): number => Math.floor(random() * below);
+  return (kind, now) => {
+    if (kind === "sig") return `sig_${Array.from({ length: 28 }, () => alphabet[draw(58)]).join("")}`;
+    if (now > last) {
+      last = now;
+      counter = 0;
+    } else if (++counter === perMilli) {
+      last++;
+      counter = 0;
+    }
+    if (kind === "log" || kind === "dlq") return `${padded(last, 13)}-${padded(counter, 4)}${padded(draw(100_000), 5)}`;
+    return `${kind}_${base58(last, 8)}${base58(counter, 3)}${base58(draw(58 ** 9), 9)}`;
+  };
+}

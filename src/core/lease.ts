@@ -1,0 +1,65 @@
+import type { Draft, Moment } from "./command.ts";
+import { defaults, spans } from "./limits.ts";
+import type { Account, Envelope, Letter, LogRow, MessageState } from "./message.ts";
+import { hostOf, noBytes } from "./message.ts";
+
+/**
+ * Takes in a message: writes its envelope, and its state. When it is due now and this node has a free hand for its
+ * host, it is leased and handed over at once; otherwise it waits for a claim. `behind`: others already stand in line
+ * for that host, so it must not go before them.
+ */
+export function accept(draft: Draft, moment: Moment, account: Account, letter: Letter, { behind = false } = {}): Envelope {
+  const host = hostOf(letter.url);
+  const { delay, ...kept } = letter;
+  const dueAt = Math.max(moment.now, letter.notBefore ?? moment.now + (delay ?? 0));
+  const startedAtOnce = dueAt <= moment.now && !behind && draft.takeHand(account.id, host);
+  const envelope: Envelope = {
+    ...kept,
+    account: account.id,
+    id: moment.newId("msg"),
+    createdAt: moment.now,
+    notBefore: dueAt,
+    retries: letter.retries ?? defaults.retries,
+    timeout: letter.timeout ?? defaults.timeout,
+    startedAtOnce,
+  };
+  const state: MessageState = {
+    account: account.id,
+    id: envelope.id,
+    state: "pending",
+    dueAt,
+    attempts: 0,
+    lost: 0,
+    leasedBy: null,
+    host,
+    tells: letter.callback !== null || letter.tells !== null,
+  };
+  draft.put("envelopes", envelope);
+  if (startedAtOnce) lease(draft, moment, { account, envelope, state });
+  else draft.put("messages", state);
+  return envelope;
+}
+
+/** Leases a message to this node and hands it to the dispatcher. The caller has taken a hand for it. */
+export function lease(draft: Draft, moment: Moment, of: { account: Account; envelope: Envelope; state: MessageState }): void {
+  const { account, envelope, state } = of;
+  draft.put("messages", { ...state, state: "active", dueAt: moment.now + spans.lease, leasedBy: moment.node });
+  draft.deliver({ message: envelope, attempt: state.attempts, signingKey: account.signingKeys.current });
+}
+
+/** A line of the log, with nothing in it but what is given. */
+export function logRow(moment: Moment, of: Pick<MessageState, "account" | "id">, what: Pick<LogRow, "states"> & Partial<LogRow>): LogRow {
+  return {
+    account: of.account,
+    id: moment.newId("log"),
+    messageId: of.id,
+    time: moment.now,
+    error: null,
+    nextDueAt: null,
+    status: null,
+    headers: [],
+    body: noBytes,
+    dlqId: null,
+    ...what,
+  };
+}

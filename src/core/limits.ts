@@ -1,0 +1,42 @@
+const second = 1000;
+const minute = 60 * second;
+const day = 24 * 60 * minute;
+
+/** What an account may ask for. Beyond it a request is refused with a word on the limit. */
+export const limits = {
+  /** Bytes of one message. Response bodies that are kept or told in a callback are cut to it, too. */
+  messageBytes: 8 * 1024 * 1024,
+  retries: 1000,
+  delay: 366 * day,
+  timeout: 12 * 60 * minute,
+  labels: 32,
+  /** Longest label, deduplication id and other names, in characters. */
+  nameLength: 512,
+  urlLength: 16 * 1024,
+  /** Callbacks of callbacks. */
+  callbackDepth: 3,
+} as const;
+
+/** What holds when a request does not say. */
+export const defaults = {
+  retries: 3,
+  timeout: 15 * minute,
+} as const;
+
+/** The spans of time the house itself lives by. */
+export const spans = {
+  /** A node that is alive renews the leases of what it is sending long before this has passed. */
+  lease: 30 * second,
+  /** A line is served whenever a delivery of its host ends; if that was missed, after this at the latest. */
+  lineCheck: 1 * second,
+  /** Same deduplication key within this time: one message. */
+  deduplication: 10 * minute,
+  /** A finished message can still be read by its id for so long. */
+  grace: 60 * second,
+} as const;
+
+/** So often may the lease of a message run out, without using up its retries, before it is taken for dangerous. */
+export const maxLost = 5;
+
+/** Response bodies in the log are cut to so many bytes; the dead letter queue keeps them whole. */
+export const logBodyBytes = 16 * 1024;

@@ -1,0 +1,39 @@
+import type { Draft, Moment } from "./command.ts";
+import { lease, logRow } from "./lease.ts";
+import { spans } from "./limits.ts";
+import type { Line, MessageState } from "./message.ts";
+
+/** How many held messages are looked at when one delivery of their host has ended. */
+export const headLimit = 4;
+
+/** The line of a message's host, if there is one: then hands are short, and it has to stand behind the others. */
+export const lineOf = (draft: Draft, of: Pick<Line, "account" | "host">): Line | undefined => draft.get("lines", of.account, of.host);
+
+/** Takes a due message out of sight of the claims, until a hand for its host is free. */
+export function standInLine(draft: Draft, moment: Moment, state: MessageState): void {
+  draft.put("messages", { ...state, state: "held", dueAt: null, leasedBy: null });
+  if (!lineOf(draft, state)) draft.put("lines", { account: state.account, host: state.host, dueAt: moment.now + spans.lineCheck });
+}
+
+/**
+ * Sends the first ones of a line as far as hands are free. The line ends with its last message.
+ *
+ * Served after each delivery to its host, so normally nobody waits for `dueAt`. That is for the hands that other
+ * hosts give back, and for a node that died with all of the host's deliveries.
+ */
+export function serveLine(draft: Draft, moment: Moment, line: Line): void {
+  const waiting = draft.head(line.account, line.host);
+  if (waiting.length === 0) return draft.drop("lines", line.account, line.host);
+  for (const state of waiting) {
+    const account = draft.get("accounts", state.account);
+    const envelope = draft.get("envelopes", state.account, state.id);
+    if (!account || !envelope) {
+      draft.drop("messages", state.account, state.id);
+      continue;
+    }
+    if (!draft.takeHand(state.account, state.host)) break;
+    lease(draft, moment, { account, envelope, state });
+    draft.put("log", logRow(moment, state, { states: ["ACTIVE"] }));
+  }
+  draft.put("lines", { ...line, dueAt: moment.now + spans.lineCheck });
+}

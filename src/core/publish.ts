@@ -1,0 +1,69 @@
+import type { Decision } from "./command.ts";
+import type { ErrorCode } from "./errors.ts";
+import { Refusal } from "./errors.ts";
+import { accept } from "./lease.ts";
+import { defaults, limits, spans } from "./limits.ts";
+import { lineOf } from "./line.ts";
+import type { Account, AccountId, CallbackSettings, Letter, MessageId, SendSettings } from "./message.ts";
+import { hostOf } from "./message.ts";
+
+export type Published = { messageId: MessageId; deduplicated: boolean };
+/** What became of one letter of a publish: a message, an older message, or a reason why not. */
+export type PublishResult = Published | { refused: ErrorCode; message: string };
+
+/**
+ * Takes in letters, each for itself: one that is refused does not stop the others. The answers are in their order.
+ * A letter whose deduplication key was seen within the window makes nothing and is answered with the older message.
+ */
+export const publish: Decision<{ account: AccountId; letters: readonly Letter[] }, PublishResult[]> = {
+  needs: ({ account, letters }) => ({
+    accounts: [[account]],
+    lines: [...new Set(letters.map(({ url }) => hostOf(url)))].map((host) => [account, host] as const),
+    deduplications: letters.flatMap(({ deduplication }) => (deduplication === null ? [] : [[account, deduplication] as const])),
+  }),
+  decide: ({ account: id, letters }, draft, moment) => {
+    const account = existing(draft.get("accounts", id));
+    return letters.map((letter) => {
+      const refusal = limitBrokenBy(letter);
+      if (refusal) return refusal;
+      const older = letter.deduplication === null ? undefined : draft.get("deduplications", id, letter.deduplication);
+      if (older && older.expiresAt > moment.now) return { messageId: older.messageId, deduplicated: true };
+      const { id: messageId } = accept(draft, moment, account, letter, { behind: lineOf(draft, { account: id, host: hostOf(letter.url) }) !== undefined });
+      if (letter.deduplication !== null) {
+        draft.put("deduplications", { account: id, key: letter.deduplication, messageId, expiresAt: moment.now + spans.deduplication });
+      }
+      return { messageId, deduplicated: false };
+    });
+  },
+};
+
+/** The account a command speaks for. It can have been removed since the token was checked. */
+export function existing(account: Account | undefined): Account {
+  if (!account) throw new Refusal("unauthorized", "the account of this token does not exist");
+  return account;
+}
+
+function limitBrokenBy(letter: Letter): { refused: ErrorCode; message: string } | null {
+  if (letter.body.byteLength > limits.messageBytes) {
+    return { refused: "too-large", message: `body: ${letter.body.byteLength} bytes, the limit is ${limits.messageBytes}` };
+  }
+  if ((letter.delay ?? 0) > limits.delay) return over("delay", (letter.delay ?? 0) / 1000, limits.delay / 1000, "seconds");
+  return settingsBrokenBy(letter) ?? callbackBrokenBy(letter.callback) ?? callbackBrokenBy(letter.failureCallback);
+}
+
+function callbackBrokenBy(callback: CallbackSettings | null): { refused: ErrorCode; message: string } | null {
+  if (!callback) return null;
+  return settingsBrokenBy(callback) ?? callbackBrokenBy(callback.callback) ?? callbackBrokenBy(callback.failureCallback);
+}
+
+function settingsBrokenBy(settings: SendSettings): { refused: ErrorCode; message: string } | null {
+  const { retries, timeout } = settings;
+  if ((retries ?? defaults.retries) > limits.retries) return over("retries", retries ?? 0, limits.retries, "");
+  if ((timeout ?? defaults.timeout) > limits.timeout) return over("timeout", (timeout ?? 0) / 1000, limits.timeout / 1000, "seconds");
+  return null;
+}
+
+const over = (name: string, value: number, limit: number, unit: string): { refused: ErrorCode; message: string } => ({
+  refused: "limit-exceeded",
+  message: `${name}: ${value}${unit && ` ${unit}`} asked for, the limit is ${limit}`,
+});

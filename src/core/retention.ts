@@ -1,0 +1,43 @@
+import type { Decision, Draft } from "./command.ts";
+import { removeDeadLetter } from "./dlq.ts";
+import type { AccountId, LogRow, Millis } from "./message.ts";
+
+/** How long history is kept. */
+export type Retention = { log: Millis; deadLetters: Millis };
+
+/** More is past its time than one command removes. */
+export type Expired = { removed: number; more: boolean };
+
+/**
+ * Removes what is past its time in an account: log rows, dead letters, deduplication keys; a bounded number, oldest first.
+ *
+ * An envelope goes with the log row that ended its message, unless a dead letter still shows it. That happens when
+ * dead letters are kept longer than the log; then it goes with the dead letter.
+ */
+export const expire: Decision<{ account: AccountId; retention: Retention; now: Millis; limit: number }, Expired> = {
+  needs: ({ account, retention, now, limit }) => ({
+    expired: {
+      ...{ account, limit },
+      ...{ logBefore: now - retention.log, deadLettersBefore: now - retention.deadLetters, deduplicationsBefore: now },
+    },
+  }),
+  further: (_, draft) => {
+    const { log } = draft.expired();
+    return { deadLetters: log.flatMap(({ account, dlqId }) => (dlqId === null ? [] : [[account, dlqId] as const])) };
+  },
+  decide: ({ retention, now, limit }, draft) => {
+    const { log, deadLetters, deduplications } = draft.expired();
+    for (const letter of deadLetters) removeDeadLetter(draft, letter, now - retention.log);
+    for (const row of log) {
+      draft.drop("log", row.account, row.id);
+      if (hasEnded(row) && !isDeadLetter(draft, row)) draft.drop("envelopes", row.account, row.messageId);
+    }
+    for (const { account, key } of deduplications) draft.drop("deduplications", account, key);
+    const removed = log.length + deadLetters.length + deduplications.length;
+    return { removed, more: [log, deadLetters, deduplications].some((rows) => rows.length >= limit) };
+  },
+};
+
+const hasEnded = ({ states }: LogRow): boolean => states.some((state) => state === "DELIVERED" || state === "FAILED" || state === "CANCELLED");
+
+const isDeadLetter = (draft: Draft, row: LogRow): boolean => row.dlqId !== null && draft.get("deadLetters", row.account, row.dlqId) !== undefined;

@@ -1,0 +1,161 @@
+import { callbackLetter } from "./callback.ts";
+import type { Held } from "./claim.ts";
+import { fenced } from "./claim.ts";
+import type { Decision, Draft, Moment } from "./command.ts";
+import { accept, logRow } from "./lease.ts";
+import { logBodyBytes, spans } from "./limits.ts";
+import { headLimit, lineOf, serveLine } from "./line.ts";
+import type { Account, DeadLetter, Envelope, FailureCallbackInfo, MessageState, Outcome } from "./message.ts";
+import { verdictOf } from "./retry.ts";
+
+/** `late`: the lease had been lost, or the message cancelled; the outcome changed nothing. */
+export type Settled = { became: "delivered" | "retry" | "failed" | "late" };
+
+/** Draws the consequences of one attempt: delivered, tried again later, or dead-lettered; callbacks; the host's line. */
+export const settle: Decision<Outcome, Settled> = {
+  needs: ({ account, messageId, host }) => ({
+    accounts: [[account]],
+    messages: [[account, messageId]],
+    lines: [[account, host]],
+  }),
+  further: (outcome, draft) => {
+    const { account, messageId, host } = outcome;
+    const state = draft.get("messages", account, messageId);
+    const line = draft.get("lines", account, host);
+    const waiting = line ? draft.head(account, host) : [];
+    const envelope = draft.get("envelopes", account, messageId);
+    return {
+      envelopes: [
+        ...(state && (state.tells || !isSuccess(outcome)) ? [[account, messageId] as const] : []),
+        ...waiting.map((held) => [account, held.id] as const),
+      ],
+      ...(line ? { heads: [{ account, host, limit: headLimit }] } : {}),
+      ...(envelope ? needsOfConsequences(envelope) : {}),
+    };
+  },
+  decide: (outcome, draft, moment) => {
+    const state = fenced(draft, moment, outcome);
+    const account = draft.get("accounts", outcome.account);
+    const settled: Settled = state && account ? draw(draft, moment, { account, state, outcome }) : { became: "late" };
+    const line = lineOf(draft, outcome);
+    if (line) serveLine(draft, moment, line);
+    return settled;
+  },
+};
+
+/** Rows that change with the message when it ends badly, or when it tells of another one. */
+export function needsOfConsequences(envelope: Envelope) {
+  const { account, deduplication, tells } = envelope;
+  return {
+    deduplications: deduplication === null ? [] : [[account, deduplication] as const],
+    deadLetters: tells?.dlqId ? [[account, tells.dlqId] as const] : [],
+  };
+}
+
+const isSuccess = ({ status }: Pick<Outcome, "status">): boolean => status !== null && status >= 200 && status <= 299;
+
+type Case = { account: Account; state: MessageState; outcome: Outcome };
+
+function draw(draft: Draft, moment: Moment, { account, state, outcome }: Case): Settled {
+  const envelope = draft.get("envelopes", state.account, state.id);
+  if (!envelope) return delivered(draft, moment, { account, state, outcome });
+  const retried = state.attempts - state.lost;
+  const verdict = verdictOf({ envelope, outcome, retried, now: moment.now });
+  if (verdict.kind === "failed") {
+    failForGood(draft, moment, { account, envelope, state, outcome });
+    return { became: "failed" };
+  }
+  if (verdict.kind === "delivered") {
+    delivered(draft, moment, { account, state, outcome });
+    reportCallback(draft, envelope, { ...infoOf(outcome), state: "CALLBACK_SUCCESS" });
+  } else {
+    const next: MessageState = { ...state, state: "pending", attempts: state.attempts + 1, leasedBy: null, dueAt: verdict.at };
+    draft.put("messages", next);
+    draft.put("log", logRow(moment, state, { states: ["ERROR", "RETRY"], nextDueAt: verdict.at, ...answerOf(outcome) }));
+  }
+  callBack(draft, moment, { account, envelope, state, outcome });
+  return { became: verdict.kind };
+}
+
+function delivered(draft: Draft, moment: Moment, { state, outcome }: Case): Settled {
+  draft.drop("messages", state.account, state.id);
+  draft.put("log", logRow(moment, state, { states: ["DELIVERED"], status: outcome.status }));
+  return { became: "delivered" };
+}
+
+const answerOf = ({ status, headers, body, error }: Answer) => ({ status, headers, error, body: body.subarray(0, logBodyBytes) });
+
+/** The last answer of a destination, or why there was none. */
+export type Answer = Pick<Outcome, "status" | "headers" | "body" | "error">;
+type Failure = { account: Account; envelope: Envelope; state: MessageState; outcome: Answer };
+
+/** Moves a message to the dead letter queue, opens its deduplication id again, and tells the failure callback. */
+export function failForGood(draft: Draft, moment: Moment, failure: Failure): DeadLetter {
+  const { account, envelope, state, outcome } = failure;
+  const letter: DeadLetter = {
+    account: account.id,
+    id: moment.newId("dlq"),
+    messageId: state.id,
+    ...{ status: outcome.status, headers: outcome.headers, body: outcome.body, error: outcome.error },
+    retried: state.attempts - state.lost,
+    failureCallback: envelope.failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
+  };
+  draft.drop("messages", state.account, state.id);
+  draft.put("deadLetters", letter);
+  draft.put("log", logRow(moment, state, { states: ["ERROR", "FAILED"], dlqId: letter.id, ...answerOf(outcome) }));
+  releaseDeduplication(draft, envelope);
+  reportCallback(draft, envelope, { ...infoOf(outcome), state: "CALLBACK_FAIL" });
+  callBack(draft, moment, failure);
+  if (envelope.failureCallback) {
+    const tells = { kind: "failureCallback", messageId: envelope.id, dlqId: letter.id } as const;
+    accept(draft, moment, account, callbackLetter({ to: envelope.failureCallback, envelope, retried: letter.retried, outcome, tells }));
+  }
+  return letter;
+}
+
+/** A message that will never be delivered must not swallow the next one with its id. */
+export function releaseDeduplication(draft: Draft, envelope: Envelope): void {
+  if (envelope.deduplication === null) return;
+  const row = draft.get("deduplications", envelope.account, envelope.deduplication);
+  if (row?.messageId === envelope.id) draft.drop("deduplications", envelope.account, envelope.deduplication);
+}
+
+/** What became of a failure callback is kept with the dead letter it told of, as long as that is there. */
+export function reportCallback(draft: Draft, envelope: Envelope, info: FailureCallbackInfo): void {
+  if (envelope.tells?.kind !== "failureCallback" || envelope.tells.dlqId === null) return;
+  const letter = draft.get("deadLetters", envelope.account, envelope.tells.dlqId);
+  if (letter) draft.put("deadLetters", { ...letter, failureCallback: info });
+}
+
+const infoOf = ({ status, headers, body }: Answer): Omit<FailureCallbackInfo, "state"> => ({
+  ...(status === null ? {} : { responseStatus: status }),
+  responseBody: new TextDecoder().decode(body.subarray(0, logBodyBytes)),
+  responseHeaders: headers,
+});
+
+function callBack(draft: Draft, moment: Moment, { account, envelope, state, outcome }: Failure): void {
+  if (!envelope.callback) return;
+  const tells = { kind: "callback", messageId: envelope.id, dlqId: null } as const;
+  const retried = state.attempts - state.lost;
+  accept(draft, moment, account, callbackLetter({ to: envelope.callback, envelope, retried, outcome, tells }));
+}
+
+/** Keeps the leases of what this node is still sending. */
+export const renew: Decision<{ held: readonly Held[] }, { renewed: number }> = {
+  needs: ({ held }) => ({ messages: held.map(({ account, messageId }) => [account, messageId] as const) }),
+  decide: ({ held }, draft, moment) => {
+    const states = held.flatMap((one) => fenced(draft, moment, one) ?? []);
+    for (const state of states) draft.put("messages", { ...state, dueAt: moment.now + spans.lease });
+    return { renewed: states.length };
+  },
+};
+
+/** Gives back what this node leased and will not send, as a server does that stops. It does not count as an attempt. */
+export const giveBack: Decision<{ held: readonly Held[] }, { returned: number }> = {
+  needs: renew.needs,
+  decide: ({ held }, draft, moment) => {
+    const states = held.flatMap((one) => fenced(draft, moment, one) ?? []);
+    for (const state of states) draft.put("messages", { ...state, state: "pending", leasedBy: null, dueAt: moment.now });
+    return { returned: states.length };
+  },
+};

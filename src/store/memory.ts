@@ -1,0 +1,120 @@
+import type { Key, Rows, TableName } from "../core/command.ts";
+import type { AccountId, Line, MessageState } from "../core/message.ts";
+import { decideBatch, resultOf } from "./batch.ts";
+import type { Loader, WorkingSet } from "./draft.ts";
+import { keyOf, keyText } from "./draft.ts";
+import { groupCommit } from "./group.ts";
+import { queriesOf } from "./queries.ts";
+import type { Range, Shelf } from "./shelf.ts";
+import type { RunBatch, Source, Store } from "./store.ts";
+import { tableNames } from "./store.ts";
+
+type Tables = { [T in TableName]: Map<string, Rows[T]> };
+
+/** What a memory store keeps, apart from any node, so that several may share it and outlive each other. */
+export class Memory {
+  readonly tables: Tables = {
+    ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
+    ...{ deadLetters: new Map(), lines: new Map(), log: new Map() },
+  };
+  /** Batches of all nodes, one after another. */
+  turn: Promise<unknown> = Promise.resolve();
+}
+
+/** The reference: what every store must behave like, with nothing but maps. Kept for tests and simulation. */
+export function memoryStore(source: Source, memory = new Memory()): Store {
+  const loader = loaderOf(memory);
+  const runBatch: RunBatch = (calls, hands) => {
+    const turn = memory.turn.then(async () => {
+      const { set, replies } = await decideBatch(calls, { loader, hands, source, now: source.now() });
+      for (const table of tableNames) apply(memory, table, set);
+      return resultOf(set, replies);
+    });
+    memory.turn = turn.catch(() => undefined);
+    return turn;
+  };
+  const nextDueAt = async () => {
+    const times = [...memory.tables.messages.values(), ...memory.tables.lines.values()].flatMap(({ dueAt }) => dueAt ?? []);
+    return times.length === 0 ? null : times.reduce((least, at) => Math.min(least, at));
+  };
+  return groupCommit({ runBatch, read: queriesOf(shelfOf(memory)), nextDueAt, close: async () => undefined });
+}
+
+function apply<T extends TableName>(memory: Memory, table: T, set: WorkingSet): void {
+  const rows: Map<string, Rows[T]> = memory.tables[table];
+  for (const { key, loaded, now } of set.changes(table)) {
+    const text = keyText(key);
+    if (now === undefined) rows.delete(text);
+    else if (!loaded && rows.has(text)) throw new Error(`${table}: there is a row ${text} already`);
+    else rows.set(text, now);
+  }
+}
+
+function loaderOf(memory: Memory): Loader {
+  const { messages, lines, deadLetters, deduplications, log } = memory.tables;
+  return {
+    rows: async (table, keys) => pick(memory, table, keys),
+    due: async (now, limit) => ({
+      messages: earliest([...messages.values()].filter(isDue(now)), (a, b) => byText(a.id, b.id)).slice(0, limit),
+      lines: earliest([...lines.values()].filter(isDue(now)), (a, b) => byText(a.host, b.host)).slice(0, limit),
+    }),
+    heads: async (heads) => heads.flatMap(({ account, host, limit }) => held(memory, account, host).slice(0, limit)),
+    leasedByOthers: async (node, limit) => [...messages.values()].filter((row) => row.state === "active" && row.leasedBy !== node).slice(0, limit),
+    expired: async ({ account, limit, ...before }) => ({
+      log: bornBefore(log, account, before.logBefore).slice(0, limit),
+      deadLetters: bornBefore(deadLetters, account, before.deadLettersBefore).slice(0, limit),
+      deduplications: [...deduplications.values()]
+        .filter((row) => row.account === account && row.expiresAt < before.deduplicationsBefore)
+        .sort((a, b) => a.expiresAt - b.expiresAt || byText(a.key, b.key))
+        .slice(0, limit),
+    }),
+  };
+}
+
+const byText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
+
+const isDue =
+  (now: number) =>
+  ({ dueAt }: { dueAt: number | null }): boolean =>
+    dueAt !== null && dueAt <= now;
+
+const earliest = <Row extends MessageState | Line>(rows: Row[], tie: (a: Row, b: Row) => number): Row[] =>
+  rows.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0) || tie(a, b));
+
+const held = ({ tables }: Memory, account: AccountId, host: string): MessageState[] =>
+  [...tables.messages.values()]
+    .filter((row) => row.state === "held" && row.account === account && row.host === host)
+    .sort((a, b) => byText(a.id, b.id));
+
+const bornBefore = <Row extends { account: AccountId; id: string }>(rows: Map<string, Row>, account: AccountId, time: number): Row[] =>
+  [...rows.values()].filter((row) => row.account === account && row.id < String(time).padStart(13, "0")).sort((a, b) => byText(a.id, b.id));
+
+function pick<T extends TableName>({ tables }: Memory, table: T, keys: readonly Key[]): Rows[T][] {
+  const rows: Map<string, Rows[T]> = tables[table];
+  return keys.flatMap((key) => rows.get(keyText(key)) ?? []);
+}
+
+function shelfOf(memory: Memory): Shelf {
+  const { accounts, deduplications, log } = memory.tables;
+  return {
+    rows: async (table, keys) => pick(memory, table, keys),
+    range: async (table, range) => stretch(memory, table, range),
+    logOf: async (account, messageId) =>
+      [...log.values()].filter((row) => row.account === account && row.messageId === messageId).sort((a, b) => byText(a.id, b.id)),
+    accountByToken: async (hash) => [...accounts.values()].find(({ tokenHash }) => tokenHash === hash) ?? null,
+    accounts: async () => [...accounts.values()],
+    earliestDeduplicationEnd: async (account) => {
+      const ends = [...deduplications.values()].filter((row) => row.account === account).map(({ expiresAt }) => expiresAt);
+      return ends.length === 0 ? null : Math.min(...ends);
+    },
+  };
+}
+
+function stretch<T extends TableName>({ tables }: Memory, table: T, range: Range): Rows[T][] {
+  const idOf = (row: Rows[T]): string => keyOf[table](row)[1] ?? "";
+  const rows = [...(tables[table] as Map<string, Rows[T]>).values()]
+    .filter((row) => keyOf[table](row)[0] === range.account)
+    .filter((row) => (range.after === undefined || idOf(row) > range.after) && (range.before === undefined || idOf(row) < range.before))
+    .sort((a, b) => byText(idOf(a), idOf(b)));
+  return (range.descending ? rows.reverse() : rows).slice(0, range.limit);
+}

@@ -1,0 +1,117 @@
+import type { Key, Rows, TableName } from "../core/command.ts";
+import type { Filter } from "../core/filter.ts";
+import { passes } from "../core/filter.ts";
+import { birthOf, firstIdAt } from "../core/ids.ts";
+import type { Retention } from "../core/retention.ts";
+import type { Account, AccountId, DeadLetter, Envelope, MessageId, MessageState, Millis } from "../core/message.ts";
+import type { LogPage } from "./logQuery.ts";
+import { logPage } from "./logQuery.ts";
+import type { ListQuery, Shelf } from "./shelf.ts";
+import { envelopesOf, scanLimit, withEnvelopes } from "./shelf.ts";
+
+export type DeadLetterEntry = { letter: DeadLetter; envelope: Envelope };
+export type DeadLetterPage = { entries: DeadLetterEntry[]; cursor: string | null };
+/** `finishedAt`: null while it is not finished. */
+export type MessageView = { envelope: Envelope; state: MessageState | null; finishedAt: Millis | null };
+
+/** Every question that can be put to the store. */
+export interface Queries {
+  account(id: AccountId): Promise<Account | null>;
+  accountByToken(tokenHash: string): Promise<Account | null>;
+  accounts(): Promise<readonly Account[]>;
+  message(account: AccountId, id: MessageId): Promise<MessageView | null>;
+  /** Unfinished messages that pass the filter, oldest first. `cursor` is set when it stopped before the end. */
+  unfinished(query: Omit<ListQuery, "order">): Promise<{ messageIds: MessageId[]; cursor: string | null }>;
+  deadLetter(account: AccountId, id: string): Promise<DeadLetterEntry | null>;
+  deadLetters(query: ListQuery): Promise<DeadLetterPage>;
+  log(query: ListQuery): Promise<LogPage>;
+  /** When the next of an account's rows is past its time. */
+  nextExpiryAt(account: AccountId, retention: Retention): Promise<Millis | null>;
+}
+
+/** Answers every question from a few plain reads, so that a storage has nothing to decide. */
+export function queriesOf(shelf: Shelf): Queries {
+  const one = async <T extends TableName>(table: T, ...key: Key): Promise<Rows[T] | null> => (await shelf.rows(table, [key]))[0] ?? null;
+  return {
+    account: (id) => one("accounts", id),
+    accountByToken: (hash) => shelf.accountByToken(hash),
+    accounts: () => shelf.accounts(),
+    message: async (account, id) => {
+      const [envelope, state] = [await one("envelopes", account, id), await one("messages", account, id)];
+      if (!envelope) return null;
+      const ended = state ? undefined : (await shelf.logOf(account, id)).at(-1);
+      return { envelope, state, finishedAt: ended?.time ?? null };
+    },
+    unfinished: (query) => unfinished(shelf, query),
+    deadLetter: async (account, id) => {
+      const letter = await one("deadLetters", account, id);
+      const envelope = letter && (await one("envelopes", account, letter.messageId));
+      return letter && envelope ? { letter, envelope } : null;
+    },
+    deadLetters: (query) => deadLetters(shelf, query),
+    log: (query) => logPage(shelf, query),
+    nextExpiryAt: (account, retention) => nextExpiryAt(shelf, account, retention),
+  };
+}
+
+async function unfinished(shelf: Shelf, { account, filter, cursor, count }: Omit<ListQuery, "order">) {
+  if (filter.messageIds) return { messageIds: [...filter.messageIds], cursor: null };
+  const messageIds: MessageId[] = [];
+  const range = { account, ...bounds("msg", filter, cursor, false) };
+  let scanned = 0;
+  for await (const { row, envelope } of withEnvelopes(shelf, "messages", { range, messageIdOf: ({ id }) => id })) {
+    if (envelope && passes(filter, { envelope, time: envelope.createdAt })) messageIds.push(row.id);
+    if (messageIds.length === count || ++scanned >= scanLimit) return { messageIds, cursor: row.id };
+  }
+  return { messageIds, cursor: null };
+}
+
+async function deadLetters(shelf: Shelf, query: ListQuery): Promise<DeadLetterPage> {
+  const { account, filter, order, cursor, count } = query;
+  const descending = order === "latestFirst";
+  const range = { account, descending, ...bounds("dlq", filter, cursor, descending) };
+  const source = filter.dlqIds ? chosen(shelf, query, filter.dlqIds) : withEnvelopes(shelf, "deadLetters", { range, messageIdOf: ({ messageId }) => messageId });
+  const entries: DeadLetterEntry[] = [];
+  let last: string | null = null;
+  let scanned = 0;
+  for await (const { row: letter, envelope } of source) {
+    // One more than a page shows that there is another page.
+    if (entries.length === count) return { entries, cursor: last };
+    last = letter.id;
+    const time = birthOf(letter.id);
+    if (envelope && passes(filter, { envelope, time, dlqId: letter.id, responseStatus: letter.status })) entries.push({ letter, envelope });
+    if (++scanned >= scanLimit) return { entries, cursor: last };
+  }
+  return { entries, cursor: null };
+}
+
+/** Dead letters that were named, in the order of the list. */
+async function* chosen(shelf: Shelf, { account, order, cursor }: ListQuery, ids: readonly string[]) {
+  const letters = [...(await shelf.rows("deadLetters", [...new Set(ids)].map((id) => [account, id] as const)))];
+  letters.sort((a, b) => (a.id < b.id ? -1 : 1));
+  if (order === "latestFirst") letters.reverse();
+  const envelopes = await envelopesOf(shelf, account, letters.map(({ messageId }) => messageId));
+  for (const row of letters) {
+    if (cursor === null || (order === "latestFirst" ? row.id < cursor : row.id > cursor)) yield { row, envelope: envelopes.get(row.messageId) };
+  }
+}
+
+/** The stretch of ids in which a filter's time and a cursor leave something to find. */
+function bounds(kind: "msg" | "dlq", { from, to }: Filter, cursor: string | null, descending: boolean): { after?: string; before?: string } {
+  const start = from === undefined ? undefined : firstIdAt(kind, from);
+  const end = to === undefined ? undefined : firstIdAt(kind, to + 1);
+  const after = descending ? start : (cursor ?? start);
+  const before = descending ? (cursor ?? end) : end;
+  return { ...(after === undefined ? {} : { after }), ...(before === undefined ? {} : { before }) };
+}
+
+async function nextExpiryAt(shelf: Shelf, account: AccountId, retention: Retention): Promise<Millis | null> {
+  const [log] = await shelf.range("log", { account, limit: 1 });
+  const [letter] = await shelf.range("deadLetters", { account, limit: 1 });
+  const times = [
+    log && birthOf(log.id) + retention.log,
+    letter && birthOf(letter.id) + retention.deadLetters,
+    await shelf.earliestDeduplicationEnd(account),
+  ].filter((time) => typeof time === "number");
+  return times.length === 0 ? null : Math.min(...times);
+}

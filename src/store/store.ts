@@ -1,0 +1,45 @@
+import type { AnswerOf, CommandName, InputOf } from "../core/commands.ts";
+import type { TableName } from "../core/command.ts";
+import type { Hands } from "../core/hands.ts";
+import type { Delivery, IdKind, Millis, NodeId } from "../core/message.ts";
+import type { Queries } from "./queries.ts";
+
+export type Unsubscribe = () => void;
+
+/** Where everything is kept. One interface; memory, SQLite and PostgreSQL behind it. */
+export interface Store {
+  /** Loads what the command needs, decides, writes the changes: one transaction, on the disk when it answers. */
+  execute<N extends CommandName>(name: N, input: InputOf<N>): Promise<AnswerOf<N>>;
+  /** Lists, single rows, figures. Never locks, never decides. */
+  read: Queries;
+  /** When the next message or line falls due, if any. May be in the past. */
+  nextDueAt(): Promise<Millis | null>;
+  /** Called when something became due that nobody was told of: by this node's writes, or another node's. */
+  onDue(listener: (at: Millis) => void): Unsubscribe;
+  /** Says who leases through this store. Until then nothing is leased at once. */
+  attach(desk: Desk): void;
+  /** Waits for what is under way, then lets go of the data. */
+  close(): Promise<void>;
+}
+
+/** A node as its store sees it: the hands it has free now, and where its leased deliveries go. */
+export type Desk = { hands(): Hands; deliver(delivery: Delivery): void };
+
+/** A command on its way: plain data. */
+export type Call = { name: CommandName; input: unknown };
+
+export type Reply = { answer: unknown } | { refused: { code: string; message: string } } | { failed: string };
+
+/** What came of a batch: an answer to each call, and what the node has to know. */
+export type BatchResult = { replies: Reply[]; deliveries: Delivery[]; dueAt: Millis | null };
+
+/** Runs calls as one transaction. Rejects when the storage failed; then nothing of the batch happened. */
+export type RunBatch = (calls: readonly Call[], hands: Hands) => Promise<BatchResult>;
+
+/** Where a store takes time, ids and chance from. Handed in by whoever opens it. */
+export type Source = { node: NodeId; now(): Millis; random(): number; newId(kind: IdKind, now: Millis): string };
+
+/** The storage is from a newer version of this program, or is not ours at all. */
+export class StorageRefused extends Error {}
+
+export const tableNames: readonly TableName[] = ["accounts", "envelopes", "messages", "deduplications", "deadLetters", "lines", "log"];

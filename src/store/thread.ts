@@ -1,0 +1,97 @@
+import { Worker } from "node:worker_threads";
+import type { Hands } from "../core/hands.ts";
+import type { Bytes, NodeId } from "../core/message.ts";
+import { groupCommit } from "./group.ts";
+import type { Queries } from "./queries.ts";
+import type { BatchResult, Call, Store } from "./store.ts";
+import { StorageRefused } from "./store.ts";
+
+/** What a storage thread is asked, and what it answers. One message each way carries a whole batch. */
+export type ThreadRequest =
+  | { id: number; kind: "batch"; calls: readonly Call[]; hands: Hands }
+  | { id: number; kind: "nextDueAt" }
+  | { id: number; kind: "read"; query: keyof Queries; args: readonly unknown[] }
+  | { id: number; kind: "close" };
+export type ThreadReply = { id: number; value: unknown } | { id: number; error: string; refusedCode?: string };
+export type ThreadRole = { role: "writer" | "reader"; path: string; node: NodeId };
+
+/**
+ * SQLite on threads of its own: one that writes, so that a commit, which waits for the disk, never stops HTTP, and one
+ * that reads, so that a long list never holds up a commit. `entry` is the file that a thread runs.
+ */
+export async function threadStore({ path, node, entry }: { path: string; node: NodeId; entry: URL }): Promise<Store> {
+  const writer = thread(entry, { role: "writer", path, node });
+  await writer.ready;
+  let reader: Thread | null = null;
+  const readerOnce = (): Thread => (reader ??= thread(entry, { role: "reader", path, node }));
+  return groupCommit({
+    runBatch: (calls, hands) => writer.ask<BatchResult>({ kind: "batch", calls: calls.map(compact), hands }),
+    read: readsThrough((query, args) => readerOnce().ask({ kind: "read", query, args })),
+    nextDueAt: () => writer.ask({ kind: "nextDueAt" }),
+    close: async () => {
+      await reader?.close();
+      await writer.close();
+    },
+  });
+}
+
+/** Every query by its name; the thread knows what it means. */
+function readsThrough(ask: (query: keyof Queries, args: readonly unknown[]) => Promise<unknown>): Queries {
+  const call =
+    (query: keyof Queries) =>
+    (...args: unknown[]): Promise<never> =>
+      ask(query, args) as Promise<never>;
+  return {
+    ...{ account: call("account"), accountByToken: call("accountByToken"), accounts: call("accounts"), message: call("message") },
+    ...{ unfinished: call("unfinished"), deadLetter: call("deadLetter"), deadLetters: call("deadLetters") },
+    ...{ log: call("log"), nextExpiryAt: call("nextExpiryAt") },
+  };
+}
+
+/** A view into a larger buffer would carry all of it across. */
+const compactBytes = (body: Bytes): Bytes => (body.byteLength === body.buffer.byteLength ? body : new Uint8Array(body));
+
+function compact({ name, input }: Call): Call {
+  if (typeof input !== "object" || input === null) return { name, input };
+  if ("letters" in input && Array.isArray(input.letters)) {
+    return { name, input: { ...input, letters: input.letters.map((letter) => ({ ...letter, body: compactBytes(letter.body) })) } };
+  }
+  return "body" in input && input.body instanceof Uint8Array ? { name, input: { ...input, body: compactBytes(input.body) } } : { name, input };
+}
+
+type Asked<Request> = Request extends { id: number } ? Omit<Request, "id"> : never;
+type Thread = { ready: Promise<void>; ask<Answer>(request: Asked<ThreadRequest>): Promise<Answer>; close(): Promise<void> };
+
+function thread(entry: URL, role: ThreadRole): Thread {
+  const worker = new Worker(entry, { workerData: role, name: `store-${role.role}` });
+  const asked = new Map<number, { resolve(value: never): void; reject(error: Error): void }>();
+  let lastId = 0;
+  const ask = <Answer>(request: Asked<ThreadRequest>): Promise<Answer> =>
+    new Promise((resolve, reject) => {
+      const id = ++lastId;
+      asked.set(id, { resolve, reject });
+      worker.postMessage({ ...request, id });
+    });
+  const failAll = (error: Error): void => {
+    for (const { reject } of asked.values()) reject(error);
+    asked.clear();
+  };
+  const ready = new Promise<void>((resolve, reject) => asked.set(0, { resolve, reject }));
+  worker.on("message", (reply: ThreadReply) => {
+    const call = asked.get(reply.id);
+    asked.delete(reply.id);
+    if ("value" in reply) call?.resolve(reply.value as never);
+    else call?.reject(reply.refusedCode === "storage" ? new StorageRefused(reply.error) : new Error(reply.error));
+  });
+  worker.on("error", failAll);
+  worker.on("exit", (code) => failAll(new Error(`the storage thread ended with code ${code}`)));
+  return {
+    ready,
+    ask,
+    close: async () => {
+      await ready.catch(() => undefined);
+      await ask({ kind: "close" }).catch(() => undefined);
+      await worker.terminate();
+    },
+  };
+}

