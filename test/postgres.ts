@@ -23,9 +23,9 @@ export type Postgres = {
   kill(): Promise<void>;
 };
 
-/** Starts the one server of a test run. `WAYPOST_TEST_POSTGRES_URL` names another one to use instead: its user must be allowed to create databases. */
+/** Starts the one server of a test run. `TEST_POSTGRES_URL` names another one to use instead: its user must be allowed to create databases. */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const url = process.env["WAYPOST_TEST_POSTGRES_URL"];
+  const url = process.env["TEST_POSTGRES_URL"];
   if (url) {
     project.provide("postgresUrl", url);
     return async () => {};
@@ -59,7 +59,11 @@ export async function startPostgres({ fsync = false }: { fsync?: boolean } = {})
   try {
     const user = userFor(folder);
     const native = programsFor(user, folder);
-    runOrThrow(join(native, "bin/initdb"), ["-D", join(folder, "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"], user);
+    runOrThrow(
+      join(native, "bin/initdb"),
+      ["-D", join(folder, "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
+      user,
+    );
     return await serve({ native, folder, user, fsync });
   } catch (error) {
     rmSync(folder, { recursive: true, force: true });
@@ -99,7 +103,7 @@ function nativeFolder(): string {
   } catch {
     throw new Error(
       `The tests need PostgreSQL, and the package ${name} is not installed. Run npm ci; where npm has no such package, ` +
-        "set WAYPOST_TEST_POSTGRES_URL to a server on which databases may be created.",
+        "set TEST_POSTGRES_URL to a server on which databases may be created.",
     );
   }
 }
@@ -157,7 +161,11 @@ async function serve(server: Server): Promise<Postgres> {
 /** Waits for the end of this process, however it comes, and then ends the server and removes its data. */
 function guardOf(child: ChildProcess, folder: string): ChildProcess {
   const script = 'cat >/dev/null; kill -QUIT "$1" 2>/dev/null; sleep 1; rm -rf "$2"';
-  const guard = spawn("/bin/sh", ["-c", script, "guard", String(child.pid), folder], { cwd: "/", stdio: ["pipe", "ignore", "ignore"], detached: true });
+  const guard = spawn("/bin/sh", ["-c", script, "guard", String(child.pid), folder], {
+    cwd: "/",
+    stdio: ["pipe", "ignore", "ignore"],
+    detached: true,
+  });
   guard.unref();
   return guard;
 }
@@ -190,6 +198,11 @@ function freePort(): Promise<number> {
 }
 
 function runOrThrow(program: string, args: string[], user: User): void {
-  const { status, error, stdout, stderr } = spawnSync(program, args, { ...user, cwd: "/", env: { PATH: "/usr/bin:/bin", TZ: "UTC" }, encoding: "utf8" });
+  const { status, error, stdout, stderr } = spawnSync(program, args, {
+    ...user,
+    cwd: "/",
+    env: { PATH: "/usr/bin:/bin", TZ: "UTC" },
+    encoding: "utf8",
+  });
   if (status !== 0) throw new Error(`${program} failed (${error?.message ?? `code ${status}`}):\n${stdout ?? ""}${stderr ?? ""}`);
 }

@@ -56,7 +56,8 @@ describe("core is pure", () => {
   ];
 
   test.each(impure)("nothing in it %s", (_, pattern) => {
-    const why = "A decision is run again after a conflict, and replayed by the simulation: it may know its draft and its moment, nothing else.";
+    const why =
+      "A decision is run again after a conflict, and replayed by the simulation: it may know its draft and its moment, nothing else.";
     expect(matches(inFolder("src/core/"), pattern), why).toEqual([]);
   });
 });
@@ -64,7 +65,10 @@ describe("core is pure", () => {
 test("only engine/clock.ts reads the clock or sleeps", () => {
   const pattern = /\bDate\.now\b|\bnew Date\(\s*\)|\bperformance\.now\b|\bsetTimeout\b|\bsetInterval\b|node:timers/;
   const others = sources.filter((file) => file !== "src/engine/clock.ts");
-  expect(matches(others, pattern), "Time is one thing: whoever needs it is given a clock, so that tests and simulations can set it.").toEqual([]);
+  expect(
+    matches(others, pattern),
+    "Time is one thing: whoever needs it is given a clock, so that tests and simulations can set it.",
+  ).toEqual([]);
 });
 
 test("files have 400 lines at most", () => {
@@ -90,15 +94,21 @@ describe("decision records", () => {
 
   test("are numbered without a gap", () => {
     const numbers = records.map((name) => Number(/^(\d{4})-[a-z0-9-]+\.md$/.exec(name)?.[1])).toSorted((a, b) => a - b);
-    expect(numbers, "Named NNNN-what-was-chosen.md, so that they read in the order in which they were made.").toEqual(numbers.map((_, at) => at + 1));
+    expect(numbers, "Named NNNN-what-was-chosen.md, so that they read in the order in which they were made.").toEqual(
+      numbers.map((_, at) => at + 1),
+    );
   });
 
   test.each(records)("%s tells context, choice and consequences on one page", (name) => {
     const lines = text(`docs/decisions/${name}`).split("\n");
     const headings = lines.filter((line) => line.startsWith("#"));
-    const title = new RegExp(`^# ${Number(name.slice(0, 4))}\\. \\S`);
+    const title = new RegExp(`^# ${name.slice(0, 4)}: \\S`);
     expect(headings[0], "The title is the choice, with the number of the record.").toMatch(title);
-    expect(headings.slice(1), "Whoever wants to change the choice must find what led to it.").toEqual(["## Context", "## Choice", "## Consequences"]);
+    expect(headings.slice(1), "Whoever wants to change the choice must find what led to it.").toEqual([
+      "## Context",
+      "## Choice",
+      "## Consequences",
+    ]);
     expect(lines.length, "One page is read; more is not.").toBeLessThanOrEqual(70);
   });
 });
@@ -127,7 +137,8 @@ function layerOf(file: string): string | null {
 
 /** What a file imports: paths from the project's folder, or names of packages and of Node's modules. */
 function importsOf(file: string): string[] {
-  const statement = /^\s*(?:import|export)\b[^;"']*?\bfrom\s*["']([^"']+)["']|^\s*import\s*["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']|new URL\(\s*["']([^"']+\.ts)["']/gm;
+  const statement =
+    /^\s*(?:import|export)\b[^;"']*?\bfrom\s*["']([^"']+)["']|^\s*import\s*["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']|new URL\(\s*["']([^"']+\.ts)["']/gm;
   return [...text(file).matchAll(statement)].map((match) => {
     const target = match.slice(1).find((group) => group !== undefined) ?? "";
     return target.startsWith(".") ? join(dirname(file), target).split(sep).join("/") : target;

@@ -1,5 +1,4 @@
-import type { CallbackSettings, Envelope, HeaderList, Letter, Tells } from "./message.ts";
-import type { Answer } from "./settle.ts";
+import type { Answer, CallbackSettings, Envelope, HeaderList, Letter, Tells } from "./message.ts";
 
 type Told = { to: CallbackSettings; envelope: Envelope; retried: number; outcome: Answer; tells: Tells };
 

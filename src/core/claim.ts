@@ -2,7 +2,7 @@ import type { Decision, Draft, Moment } from "./command.ts";
 import { lease, logRow } from "./lease.ts";
 import { lineOf, serveLine, standInLine } from "./line.ts";
 import { maxLost } from "./limits.ts";
-import type { Account, AccountId, MessageState } from "./message.ts";
+import type { Account, MessageState } from "./message.ts";
 import { failForGood } from "./settle.ts";
 
 /** More may be due than was looked at. */
@@ -22,7 +22,8 @@ export const claim: Decision<{ limit: number }, Claimed> = {
       accounts: [...new Set(states.map((state) => state.account))].map((id) => [id] as const),
       envelopes: states.map(({ account, id }) => [account, id] as const),
       lines: due.map(({ account, host }) => [account, host] as const),
-      heads: lines.map(({ account, host }) => ({ account, host, limit })),
+      // In all as many as there can be hands for.
+      heads: lines.map(({ account, host }) => ({ account, host, limit: Math.ceil(limit / lines.length) })),
     };
   },
   decide: ({ limit }, draft, moment) => {
@@ -71,12 +72,3 @@ export const reclaim: Decision<{ node: string; limit: number }, { reclaimed: num
     return { reclaimed: states.length };
   },
 };
-
-export type Held = { account: AccountId; messageId: string; attempt: number };
-
-/** The message, if this node still holds the lease of this very attempt. A lease that was lost is never honoured. */
-export function fenced(draft: Draft, moment: Moment, { account, messageId, attempt }: Held): MessageState | null {
-  const state = draft.get("messages", account, messageId);
-  const holds = state && state.state === "active" && state.leasedBy === moment.node && state.attempts === attempt;
-  return holds ? state : null;
-}

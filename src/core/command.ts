@@ -29,7 +29,7 @@ export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
   readonly heads?: readonly LineHead[];
   /** Messages leased by any node but this one. Only where no other node can be alive. */
   readonly leasedByOthers?: { node: NodeId; limit: number };
-  readonly expired?: ExpiredNeed;
+  readonly expired?: readonly ExpiredNeed[];
 };
 
 /** The world as a decision sees and changes it: the rows it asked for, and what its predecessors in the batch made of them. */
@@ -40,11 +40,16 @@ export interface Draft {
   /** The due messages that were asked for, as far as they are still due. */
   due(): readonly MessageState[];
   dueLines(): readonly Line[];
+  /** The first ones of a line, as many as were asked for. */
   head(account: AccountId, host: string): readonly MessageState[];
+  /** False when others may stand behind those that `head` shows. */
+  isWholeLine(account: AccountId, host: string): boolean;
   leasedByOthers(): readonly MessageState[];
-  expired(): { log: readonly LogRow[]; deadLetters: readonly DeadLetter[]; deduplications: readonly Deduplication[] };
+  expired(account: AccountId): { log: readonly LogRow[]; deadLetters: readonly DeadLetter[]; deduplications: readonly Deduplication[] };
   /** Takes one of this node's free hands for a host. False when there is none to spare: see `core/hands.ts`. */
   takeHand(account: AccountId, host: string): boolean;
+  /** Whether due messages wait for a claim, so that a new one must not go at once. */
+  behind(): boolean;
   /** Hands a leased message to this node's dispatcher once the batch is on the disk. */
   deliver(delivery: Delivery): void;
 }

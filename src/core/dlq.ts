@@ -1,10 +1,11 @@
 import type { Decision, Draft } from "./command.ts";
-import { accept } from "./lease.ts";
-import type { AccountId, DeadLetter, Envelope, Letter, MessageId, Millis } from "./message.ts";
-import { existing } from "./publish.ts";
+import { Refusal } from "./errors.ts";
 import { birthOf } from "./ids.ts";
+import { accept } from "./lease.ts";
+import type { AccountId, DeadLetter, Envelope, HeaderList, Letter, MessageId, Millis } from "./message.ts";
+import { existing, sendingLimitBrokenBy } from "./publish.ts";
 
-/** What a retry may set anew; what is absent stays as it was. */
+/** What a retry may set anew; what is absent stays as it was. Headers replace those of the same name. */
 export type Overrides = Partial<Omit<Letter, "brand" | "url" | "body" | "callerIp" | "tells" | "deduplication" | "labels" | "redaction">>;
 
 export type Retried = { dlqId: string; messageId: MessageId };
@@ -27,7 +28,10 @@ export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Ret
       const letter = draft.get("deadLetters", id, dlqId);
       const envelope = letter && draft.get("envelopes", id, letter.messageId);
       if (!envelope) return [];
-      const message = accept(draft, moment, account, { ...letterOf(envelope), ...overrides });
+      const again = { ...letterOf(envelope), ...overrides, headers: replaced(envelope.headers, overrides.headers ?? []) };
+      const refusal = sendingLimitBrokenBy(again, moment.now);
+      if (refusal) throw new Refusal(refusal.refused, refusal.message);
+      const message = accept(draft, moment, account, again);
       removeDeadLetter(draft, letter, moment.now - logRetention);
       return [{ dlqId, messageId: message.id }];
     });
@@ -39,6 +43,8 @@ function letterOf(envelope: Envelope): Letter {
   const { account: _account, id: _id, createdAt: _createdAt, startedAtOnce: _startedAtOnce, ...letter } = envelope;
   return { ...letter, delay: null, notBefore: null, deduplication: null };
 }
+
+const replaced = (headers: HeaderList, by: HeaderList): HeaderList => [...headers.filter(([name]) => !by.some(([other]) => other === name)), ...by];
 
 /** Removes dead letters. Those that are missing are not counted. The log keeps what it knows, for its own time. */
 export const deleteDeadLetters: Decision<Selected, { deleted: number }> = {

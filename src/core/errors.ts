@@ -8,9 +8,11 @@ export const errorCodes = {
   forbidden: { status: 403, meaning: "the token may not do this" },
   "not-found": { status: 404, meaning: "there is no such thing in this account" },
   "method-not-allowed": { status: 405, meaning: "the path exists, with another method" },
+  "request-timeout": { status: 408, meaning: "the request did not arrive in time" },
   "limit-exceeded": { status: 412, meaning: "a limit of the account does not allow it" },
   "too-large": { status: 413, meaning: "the body is larger than the limit" },
   "headers-too-large": { status: 431, meaning: "the request line and headers are larger than the limit" },
+  unavailable: { status: 503, meaning: "the storage cannot be reached" },
   stopping: { status: 503, meaning: "the server is stopping; ask again" },
 } as const;
 

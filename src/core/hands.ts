@@ -11,6 +11,8 @@ export type Hands = {
   free: number;
   /** No destination gets more than this, however idle the node. */
   perHost: number;
+  /** Due messages wait for a claim, so what is new must not overtake them. */
+  behind: boolean;
   /** Running deliveries by destination (`laneOf`). */
   busy: ReadonlyMap<string, number>;
 };
@@ -26,4 +28,4 @@ export function hasHand(hands: Hands, taken: { all: number; lane: number }, lane
 }
 
 /** For a caller that never delivers anything itself. */
-export const noHands: Hands = { free: 0, perHost: 0, busy: new Map() };
+export const noHands: Hands = { free: 0, perHost: 0, behind: true, busy: new Map() };

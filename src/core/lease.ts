@@ -1,6 +1,6 @@
 import type { Draft, Moment } from "./command.ts";
 import { defaults, spans } from "./limits.ts";
-import type { Account, Envelope, Letter, LogRow, MessageState } from "./message.ts";
+import type { Account, AccountId, Envelope, Letter, LogRow, MessageState } from "./message.ts";
 import { hostOf, noBytes } from "./message.ts";
 
 /**
@@ -12,7 +12,7 @@ export function accept(draft: Draft, moment: Moment, account: Account, letter: L
   const host = hostOf(letter.url);
   const { delay, ...kept } = letter;
   const dueAt = Math.max(moment.now, letter.notBefore ?? moment.now + (delay ?? 0));
-  const startedAtOnce = dueAt <= moment.now && !behind && draft.takeHand(account.id, host);
+  const startedAtOnce = dueAt <= moment.now && !behind && !draft.behind() && draft.takeHand(account.id, host);
   const envelope: Envelope = {
     ...kept,
     account: account.id,
@@ -62,4 +62,14 @@ export function logRow(moment: Moment, of: Pick<MessageState, "account" | "id">,
     dlqId: null,
     ...what,
   };
+}
+
+/** An attempt that a node says it has the lease of. */
+export type Held = { account: AccountId; messageId: string; attempt: number };
+
+/** The message, if this node still holds the lease of this very attempt. A lease that was lost is never honoured. */
+export function fenced(draft: Draft, moment: Moment, { account, messageId, attempt }: Held): MessageState | null {
+  const state = draft.get("messages", account, messageId);
+  const holds = state && state.state === "active" && state.leasedBy === moment.node && state.attempts === attempt;
+  return holds ? state : null;
 }

@@ -22,18 +22,22 @@ export function standInLine(draft: Draft, moment: Moment, state: MessageState): 
  * hosts give back, and for a node that died with all of the host's deliveries.
  */
 export function serveLine(draft: Draft, moment: Moment, line: Line): void {
-  const waiting = draft.head(line.account, line.host);
-  if (waiting.length === 0) return draft.drop("lines", line.account, line.host);
-  for (const state of waiting) {
-    const account = draft.get("accounts", state.account);
-    const envelope = draft.get("envelopes", state.account, state.id);
-    if (!account || !envelope) {
-      draft.drop("messages", state.account, state.id);
-      continue;
-    }
-    if (!draft.takeHand(state.account, state.host)) break;
-    lease(draft, moment, { account, envelope, state });
-    draft.put("log", logRow(moment, state, { states: ["ACTIVE"] }));
+  const allServed = draft.head(line.account, line.host).every((state) => serveOne(draft, moment, state));
+  if (allServed && draft.isWholeLine(line.account, line.host)) return draft.drop("lines", line.account, line.host);
+  // When hands are left for others that stand behind those in sight, there is reason to look again at once.
+  draft.put("lines", { ...line, dueAt: moment.now + (allServed ? 0 : spans.lineCheck) });
+}
+
+/** False when there is no hand for it. */
+function serveOne(draft: Draft, moment: Moment, state: MessageState): boolean {
+  const account = draft.get("accounts", state.account);
+  const envelope = draft.get("envelopes", state.account, state.id);
+  if (!account || !envelope) {
+    draft.drop("messages", state.account, state.id);
+    return true;
   }
-  draft.put("lines", { ...line, dueAt: moment.now + spans.lineCheck });
+  if (!draft.takeHand(state.account, state.host)) return false;
+  lease(draft, moment, { account, envelope, state });
+  draft.put("log", logRow(moment, state, { states: ["ACTIVE"] }));
+  return true;
 }

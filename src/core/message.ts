@@ -157,6 +157,9 @@ export type Outcome = {
   took: Millis;
 };
 
+/** The last answer of a destination, or why there was none. */
+export type Answer = Pick<Outcome, "status" | "headers" | "body" | "error">;
+
 /** Host and port of a destination, in lower case: what hands are shared out by. */
 export const hostOf = (url: string): string => new URL(url).host;
 

@@ -4,7 +4,7 @@ import { Refusal } from "./errors.ts";
 import { accept } from "./lease.ts";
 import { defaults, limits, spans } from "./limits.ts";
 import { lineOf } from "./line.ts";
-import type { Account, AccountId, CallbackSettings, Letter, MessageId, SendSettings } from "./message.ts";
+import type { Account, AccountId, CallbackSettings, Letter, MessageId, Millis, SendSettings } from "./message.ts";
 import { hostOf } from "./message.ts";
 
 export type Published = { messageId: MessageId; deduplicated: boolean };
@@ -24,7 +24,7 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[] 
   decide: ({ account: id, letters }, draft, moment) => {
     const account = existing(draft.get("accounts", id));
     return letters.map((letter) => {
-      const refusal = limitBrokenBy(letter);
+      const refusal = limitBrokenBy(letter, moment.now);
       if (refusal) return refusal;
       const older = letter.deduplication === null ? undefined : draft.get("deduplications", id, letter.deduplication);
       if (older && older.expiresAt > moment.now) return { messageId: older.messageId, deduplicated: true };
@@ -43,11 +43,18 @@ export function existing(account: Account | undefined): Account {
   return account;
 }
 
-function limitBrokenBy(letter: Letter): { refused: ErrorCode; message: string } | null {
+function limitBrokenBy(letter: Letter, now: Millis): { refused: ErrorCode; message: string } | null {
   if (letter.body.byteLength > limits.messageBytes) {
     return { refused: "too-large", message: `body: ${letter.body.byteLength} bytes, the limit is ${limits.messageBytes}` };
   }
+  return sendingLimitBrokenBy(letter, now);
+}
+
+/** The limit that a letter's settings break, if any; those of its callbacks too. */
+export function sendingLimitBrokenBy(letter: Letter, now: Millis): { refused: ErrorCode; message: string } | null {
   if ((letter.delay ?? 0) > limits.delay) return over("delay", (letter.delay ?? 0) / 1000, limits.delay / 1000, "seconds");
+  const ahead = (letter.notBefore ?? now) - now;
+  if (ahead > limits.delay) return over("not-before", Math.round(ahead / 1000), limits.delay / 1000, "seconds from now");
   return settingsBrokenBy(letter) ?? callbackBrokenBy(letter.callback) ?? callbackBrokenBy(letter.failureCallback);
 }
 

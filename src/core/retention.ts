@@ -16,17 +16,19 @@ export type Expired = { removed: number; more: boolean };
  */
 export const expire: Decision<{ account: AccountId; retention: Retention; now: Millis; limit: number }, Expired> = {
   needs: ({ account, retention, now, limit }) => ({
-    expired: {
-      ...{ account, limit },
-      ...{ logBefore: now - retention.log, deadLettersBefore: now - retention.deadLetters, deduplicationsBefore: now },
-    },
+    expired: [
+      {
+        ...{ account, limit },
+        ...{ logBefore: now - retention.log, deadLettersBefore: now - retention.deadLetters, deduplicationsBefore: now },
+      },
+    ],
   }),
-  further: (_, draft) => {
-    const { log } = draft.expired();
+  further: ({ account }, draft) => {
+    const { log } = draft.expired(account);
     return { deadLetters: log.flatMap(({ account, dlqId }) => (dlqId === null ? [] : [[account, dlqId] as const])) };
   },
-  decide: ({ retention, now, limit }, draft) => {
-    const { log, deadLetters, deduplications } = draft.expired();
+  decide: ({ account, retention, now, limit }, draft) => {
+    const { log, deadLetters, deduplications } = draft.expired(account);
     for (const letter of deadLetters) removeDeadLetter(draft, letter, now - retention.log);
     for (const row of log) {
       draft.drop("log", row.account, row.id);

@@ -1,11 +1,10 @@
 import { callbackLetter } from "./callback.ts";
-import type { Held } from "./claim.ts";
-import { fenced } from "./claim.ts";
 import type { Decision, Draft, Moment } from "./command.ts";
-import { accept, logRow } from "./lease.ts";
+import type { Held } from "./lease.ts";
+import { accept, fenced, logRow } from "./lease.ts";
 import { logBodyBytes, spans } from "./limits.ts";
 import { headLimit, lineOf, serveLine } from "./line.ts";
-import type { Account, DeadLetter, Envelope, FailureCallbackInfo, MessageState, Outcome } from "./message.ts";
+import type { Account, Answer, DeadLetter, Envelope, FailureCallbackInfo, MessageState, Outcome } from "./message.ts";
 import { verdictOf } from "./retry.ts";
 
 /** `late`: the lease had been lost, or the message cancelled; the outcome changed nothing. */
@@ -85,8 +84,6 @@ function delivered(draft: Draft, moment: Moment, { state, outcome }: Case): Sett
 
 const answerOf = ({ status, headers, body, error }: Answer) => ({ status, headers, error, body: body.subarray(0, logBodyBytes) });
 
-/** The last answer of a destination, or why there was none. */
-export type Answer = Pick<Outcome, "status" | "headers" | "body" | "error">;
 type Failure = { account: Account; envelope: Envelope; state: MessageState; outcome: Answer };
 
 /** Moves a message to the dead letter queue, opens its deduplication id again, and tells the failure callback. */

@@ -1,8 +1,9 @@
-import { Agent, errors, type Dispatcher } from "undici";
+import { errors, type Dispatcher } from "undici";
 import { brandNames } from "../core/brand.ts";
 import { canonicalName, noBytes } from "../core/message.ts";
 import type { Brand, Bytes, Delivery, HeaderList, IdKind, Millis, Outcome } from "../core/message.ts";
 import { alarm, type Clock } from "./clock.ts";
+import { createConnections, type Connections } from "./connections.ts";
 import { EgressRefusal, type Egress } from "./egress.ts";
 import { sign } from "./signature.ts";
 
@@ -25,7 +26,7 @@ export type DeliverOptions = {
 
 /** A `deliver` with its own connections. `close` ends whatever is still running. */
 export function createDeliver(options: DeliverOptions): { deliver: Deliver; close(): Promise<void> } {
-  const agent = createAgent(options);
+  const connections = connectionsBy(options);
   const watch = createWatch();
   const deliver: Deliver = (delivery, signal) =>
     new Promise((resolve) => {
@@ -35,16 +36,16 @@ export function createDeliver(options: DeliverOptions): { deliver: Deliver; clos
       try {
         const request = compose(delivery, url, options);
         call.begin(watch(signal, call));
-        agent.dispatch(request, call);
+        connections.to(request.origin).dispatch(request, call);
       } catch (error) {
         call.end(sentenceOf(error));
       }
     });
-  return { deliver, close: () => agent.destroy() };
+  return { deliver, close: () => connections.close() };
 }
 
-function createAgent({ egress, limits }: DeliverOptions): Agent {
-  return new Agent({
+function connectionsBy({ egress, limits }: DeliverOptions): Connections {
+  return createConnections({
     connect: egress.connector(limits.connectTimeout),
     connections: limits.connectionsPerOrigin,
     // One request at a time on a connection, and no HTTP/2: an attempt that is cut off takes nobody else's with it.
@@ -285,7 +286,7 @@ const reserved: ReadonlySet<string> = new Set([
   ),
 ]);
 
-/** RFC 9110, 5.6.2 and 5.5. Checked here, because undici would keep a pool for every origin that it refused to call. */
+/** RFC 9110, 5.6.2 and 5.5. Checked here, so that whoever reads the log learns which header it is. */
 const tokens = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const unsendable = /[^\t\x20-\x7e\x80-\xff]/;
 

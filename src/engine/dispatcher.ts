@@ -1,6 +1,6 @@
-import type { Held } from "../core/claim.ts";
 import type { Hands } from "../core/hands.ts";
 import { laneOf } from "../core/hands.ts";
+import type { Held } from "../core/lease.ts";
 import { spans } from "../core/limits.ts";
 import type { Delivery, Millis, Outcome } from "../core/message.ts";
 import { hostOf } from "../core/message.ts";
@@ -42,6 +42,7 @@ export class Dispatcher {
   #reports = 0;
   #nextAt: Millis | null = null;
   #starved = false;
+  #behind = true;
   #stopping = false;
   #renewing = false;
   #alarm = new AbortController();
@@ -86,7 +87,7 @@ export class Dispatcher {
   hands(): Hands {
     const { total, perHost } = this.#parts.hands;
     const free = this.#stopping ? 0 : total - this.#running.size;
-    return { free, perHost, busy: new Map(this.#busy) };
+    return { free, perHost, behind: this.#behind, busy: new Map(this.#busy) };
   }
 
   /** How many deliveries are running. */
@@ -100,8 +101,9 @@ export class Dispatcher {
     const free = this.hands().free;
     this.#nextAt = null;
     this.#starved = free <= 0;
-    if (this.#starved) return;
+    if (this.#starved) return void (this.#behind = true);
     const { more } = await store.execute("claim", { limit: Math.min(claimLimit, free) });
+    this.#behind = more;
     const next = more ? clock.now() : await store.nextDueAt();
     if (next !== null) this.#lookAt(next);
   }

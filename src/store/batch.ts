@@ -1,5 +1,6 @@
 import type { Decision, Moment, Needs } from "../core/command.ts";
 import { commands } from "../core/commands.ts";
+import type { Commands } from "../core/commands.ts";
 import { Refusal } from "../core/errors.ts";
 import { laneOf } from "../core/hands.ts";
 import type { Hands } from "../core/hands.ts";
@@ -18,8 +19,10 @@ const maxRounds = 5;
  */
 export async function decideBatch(
   calls: readonly Call[],
-  { loader, hands, source, now }: { loader: Loader; hands: Hands; source: Source; now: Millis },
+  { loader, hands, source, now, decisions = commands }: { loader: Loader; hands: Hands; source: Source; now: Millis; decisions?: Commands },
 ): Promise<{ set: WorkingSet; replies: Reply[] }> {
+  // The table of commands is typed by name; a call on its way is plain data again.
+  const decisionOf = (name: Call["name"]): Decision<unknown, unknown> => decisions[name] as Decision<unknown, unknown>;
   const set = new WorkingSet(hands);
   await set.load(loader, merge(calls.map(({ name, input }) => decisionOf(name).needs(input))), now);
   const curious = calls.filter(({ name }) => decisionOf(name).further);
@@ -29,15 +32,12 @@ export async function decideBatch(
     if (round === maxRounds) throw new Error(`a decision still had needs after ${maxRounds} rounds`);
   }
   const moment: Moment = { now, node: source.node, newId: (kind) => source.newId(kind, now), random: () => source.random() };
-  return { set, replies: calls.map((call) => decideOne(call, set, moment)) };
+  return { set, replies: calls.map(({ name, input }) => decideOne(decisionOf(name), input, set, moment)) };
 }
 
-/** The table of commands is typed by name; a call on its way is plain data again. */
-const decisionOf = (name: Call["name"]): Decision<unknown, unknown> => commands[name] as Decision<unknown, unknown>;
-
-function decideOne({ name, input }: Call, set: WorkingSet, moment: Moment): Reply {
+function decideOne({ decide }: Decision<unknown, unknown>, input: unknown, set: WorkingSet, moment: Moment): Reply {
   try {
-    return { answer: set.attempt(() => decisionOf(name).decide(input, set, moment)) };
+    return { answer: set.attempt(() => decide(input, set, moment)) };
   } catch (error) {
     if (error instanceof Refusal) return { refused: { code: error.code, message: error.message } };
     return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) };
@@ -55,10 +55,8 @@ function merge(all: readonly Needs[]): Needs {
   const due = all.flatMap((needs) => needs.due ?? []);
   if (due.length > 0) merged.due = { limit: due.reduce((sum, { limit }) => sum + limit, 0) };
   merged.heads = mergeHeads(all);
-  for (const { leasedByOthers, expired } of all) {
-    if (leasedByOthers) merged.leasedByOthers = leasedByOthers;
-    if (expired) merged.expired = expired;
-  }
+  for (const { leasedByOthers } of all) if (leasedByOthers) merged.leasedByOthers = leasedByOthers;
+  merged.expired = all.flatMap((needs) => needs.expired ?? []);
   return merged;
 }
 

@@ -26,8 +26,13 @@ export interface Loader {
   due(now: Millis, limit: number): Promise<{ messages: readonly MessageState[]; lines: readonly Line[] }>;
   heads(heads: readonly LineHead[]): Promise<readonly MessageState[]>;
   leasedByOthers(node: string, limit: number): Promise<readonly MessageState[]>;
-  expired(need: ExpiredNeed): Promise<ReturnType<Draft["expired"]>>;
+  expired(need: ExpiredNeed): Promise<Expired>;
 }
+
+type Expired = ReturnType<Draft["expired"]>;
+
+/** What is known of a line: its first messages, and whether these are all. */
+type Head = { ids: Set<string>; isWhole: boolean };
 
 type Tables = { [T in TableName]: Map<string, Change<Rows[T]>> };
 
@@ -44,9 +49,9 @@ export class WorkingSet implements Draft {
   /** Undoes what the running command did, last first. */
   #undo: (() => void)[] = [];
   #due: { at: Millis; messages: readonly MessageState[]; lines: readonly Line[] } = { at: 0, messages: [], lines: [] };
-  readonly #heads = new Map<string, string[]>();
+  readonly #heads = new Map<string, Head>();
   #leasedByOthers: readonly MessageState[] = [];
-  #expired: ReturnType<Draft["expired"]> = { log: [], deadLetters: [], deduplications: [] };
+  readonly #expired = new Map<AccountId, Expired>();
 
   constructor(hands: Hands) {
     this.#hands = hands;
@@ -63,8 +68,8 @@ export class WorkingSet implements Draft {
     const heads = (needs.heads ?? []).filter(({ account, host }) => !this.#heads.has(laneOf(account, host)));
     if (heads.length > 0) loads.push(this.#loadHeads(loader, heads));
     if (needs.leasedByOthers) loads.push(this.#loadLeased(loader, needs.leasedByOthers));
-    if (needs.expired) loads.push(this.#loadExpired(loader, needs.expired));
-    for (const load of loads) await load;
+    for (const need of needs.expired ?? []) if (!this.#expired.has(need.account)) loads.push(this.#loadExpired(loader, need));
+    await Promise.all(loads);
     return loads.length > 0;
   }
 
@@ -74,6 +79,7 @@ export class WorkingSet implements Draft {
 
   put<T extends TableName>(table: T, row: Rows[T]): void {
     this.#set(table, keyOf[table](row), row);
+    if ("state" in row && row.state === "held") this.#noteHeld(row);
   }
 
   drop(table: TableName, ...key: Key): void {
@@ -90,16 +96,30 @@ export class WorkingSet implements Draft {
   }
 
   head(account: AccountId, host: string): readonly MessageState[] {
-    const ids = this.#heads.get(laneOf(account, host)) ?? [];
-    return ids.flatMap((id) => this.get("messages", account, id) ?? []).filter((state) => state.state === "held");
+    const ids = this.#heads.get(laneOf(account, host))?.ids ?? [];
+    return [...ids].flatMap((id) => this.get("messages", account, id) ?? []).filter((state) => state.state === "held");
+  }
+
+  isWholeLine(account: AccountId, host: string): boolean {
+    const head = this.#heads.get(laneOf(account, host));
+    if (head) return head.isWhole;
+    // Nobody stands where there was no line.
+    const line = this.#tables.lines.get(keyText([account, host]));
+    return line !== undefined && line.loaded && line.before === undefined;
   }
 
   leasedByOthers(): readonly MessageState[] {
     return this.#current(this.#leasedByOthers);
   }
 
-  expired(): ReturnType<Draft["expired"]> {
-    return this.#expired;
+  expired(account: AccountId): Expired {
+    const { log = [], deadLetters = [], deduplications = [] } = this.#expired.get(account) ?? {};
+    return {
+      log: log.filter((row) => this.get("log", account, row.id)),
+      deadLetters: deadLetters.flatMap((row) => this.get("deadLetters", account, row.id) ?? []),
+      // One that was used again meanwhile is not past its time any more.
+      deduplications: deduplications.filter((row) => this.#isUntouched("deduplications", row)),
+    };
   }
 
   takeHand(account: AccountId, host: string): boolean {
@@ -109,6 +129,10 @@ export class WorkingSet implements Draft {
     this.#count(lane, 1);
     this.#undo.push(() => this.#count(lane, -1));
     return true;
+  }
+
+  behind(): boolean {
+    return this.#hands.behind;
   }
 
   deliver(delivery: Delivery): void {
@@ -146,6 +170,11 @@ export class WorkingSet implements Draft {
       rows.set(text, { key, loaded: false, before: undefined, now: row });
       this.#undo.push(() => rows.delete(text));
     }
+  }
+
+  #isUntouched<T extends TableName>(table: T, row: Rows[T]): boolean {
+    const entry = this.#tables[table].get(keyText(keyOf[table](row)));
+    return entry?.now !== undefined && entry.now === entry.before;
   }
 
   #count(lane: string, by: number): void {
@@ -187,11 +216,24 @@ export class WorkingSet implements Draft {
   }
 
   async #loadHeads(loader: Loader, heads: readonly LineHead[]): Promise<void> {
-    for (const { account, host } of heads) this.#heads.set(laneOf(account, host), []);
+    for (const { account, host } of heads) this.#heads.set(laneOf(account, host), { ids: new Set(), isWhole: true });
     for (const state of await loader.heads(heads)) {
       this.#learn("messages", state);
-      this.#heads.get(laneOf(state.account, state.host))?.push(state.id);
+      this.#heads.get(laneOf(state.account, state.host))?.ids.add(state.id);
     }
+    for (const { account, host, limit } of heads) {
+      const head = this.#heads.get(laneOf(account, host));
+      if (head) head.isWhole = head.ids.size < limit;
+    }
+  }
+
+  /** Who comes to stand in line is seen by those that serve it later in the batch, unless others stand before him who are not in sight. */
+  #noteHeld({ account, id, host }: MessageState): void {
+    if (!this.isWholeLine(account, host)) return;
+    const lane = laneOf(account, host);
+    const head = this.#heads.get(lane) ?? { ids: new Set(), isWhole: true };
+    head.ids.add(id);
+    this.#heads.set(lane, head);
   }
 
   async #loadLeased(loader: Loader, { node, limit }: NonNullable<Needs["leasedByOthers"]>): Promise<void> {
@@ -200,10 +242,11 @@ export class WorkingSet implements Draft {
   }
 
   async #loadExpired(loader: Loader, need: ExpiredNeed): Promise<void> {
-    this.#expired = await loader.expired(need);
-    for (const row of this.#expired.log) this.#learn("log", row);
-    for (const row of this.#expired.deadLetters) this.#learn("deadLetters", row);
-    for (const row of this.#expired.deduplications) this.#learn("deduplications", row);
+    const expired = await loader.expired(need);
+    this.#expired.set(need.account, expired);
+    for (const row of expired.log) this.#learn("log", row);
+    for (const row of expired.deadLetters) this.#learn("deadLetters", row);
+    for (const row of expired.deduplications) this.#learn("deduplications", row);
   }
 
   /** Loaded states as they are now; those that are gone are left out. */

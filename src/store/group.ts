@@ -4,7 +4,8 @@ import { Refusal, errorCodes } from "../core/errors.ts";
 import { noHands } from "../core/hands.ts";
 import type { Millis } from "../core/message.ts";
 import type { Queries } from "./queries.ts";
-import type { Call, Desk, Reply, RunBatch, Store } from "./store.ts";
+import type { BatchResult, Call, Desk, Reply, RunBatch, Store } from "./store.ts";
+import { Unavailable } from "./store.ts";
 
 /** At most so many calls, and so many bytes of bodies, in one transaction. */
 const maxCalls = 512;
@@ -42,18 +43,26 @@ export function groupCommit({ runBatch, read, nextDueAt, hearOthers, close }: Pa
   };
 
   const runOne = async (batch: Waiting[]): Promise<void> => {
+    let result: BatchResult;
     try {
-      const { replies, deliveries, dueAt } = await runBatch(batch.map(({ name, input }) => ({ name, input })), desk?.hands() ?? noHands);
-      batch.forEach((call, index) => answer(call, replies[index]));
-      for (const delivery of deliveries) desk?.deliver(delivery);
-      if (dueAt !== null) tellDue(dueAt);
+      result = await runBatch(batch.map(({ name, input }) => ({ name, input })), desk?.hands() ?? noHands);
     } catch (error) {
-      await runApart(batch, error instanceof Error ? error : new Error(String(error)));
+      return runApart(batch, error instanceof Error ? error : new Error(String(error)));
     }
+    batch.forEach((call, index) => answer(call, result.replies[index]));
+    for (const delivery of result.deliveries) desk?.deliver(delivery);
+    if (result.dueAt !== null) tellDue(result.dueAt);
   };
 
-  /** What cannot be stored together may be the fault of one: each gets its own transaction, and its own error. */
+  /**
+   * What cannot be stored together may be the fault of one: each gets its own transaction, and its own error. Not when
+   * it may have been stored all the same: whoever asked must know, and ask again if a second time does no harm.
+   */
   const runApart = async (batch: Waiting[], error: Error): Promise<void> => {
+    if (error instanceof Unavailable) {
+      for (const { reject } of batch) reject(unavailable(error, "whether this was stored is not known; ask again later"));
+      return;
+    }
     const [only] = batch;
     if (batch.length === 1 && only) return only.reject(error);
     for (const call of batch) await runOne([call]);
@@ -83,6 +92,20 @@ export function groupCommit({ runBatch, read, nextDueAt, hearOthers, close }: Pa
   };
 }
 
+/** What a caller is told while the storage cannot be reached. The cause is for our own eyes. */
+export function unavailable(cause: Error, advice = "ask again later"): Refusal {
+  const refusal = new Refusal("unavailable", `the storage cannot be reached: ${advice}`);
+  refusal.cause = cause;
+  return refusal;
+}
+
+/** The answer to a read, or the refusal that says that there can be none now. */
+export function orUnavailable<T>(answer: Promise<T>): Promise<T> {
+  return answer.catch((error: unknown) => {
+    throw error instanceof Unavailable ? unavailable(error) : error;
+  });
+}
+
 function nextBatch(waiting: Waiting[]): Waiting[] {
   let bytes = 0;
   let count = 0;
@@ -108,4 +131,5 @@ function answer({ name, resolve, reject }: Waiting, reply: Reply | undefined): v
   reject(new Refusal(codeOf(reply.refused.code), reply.refused.message));
 }
 
-const codeOf = (code: string): ErrorCode => (code in errorCodes ? (code as ErrorCode) : "invalid");
+/** The code of a refusal that was on its way as plain data. */
+export const codeOf = (code: string): ErrorCode => (code in errorCodes ? (code as ErrorCode) : "invalid");

@@ -1,9 +1,11 @@
 import type { Key, Rows, TableName } from "../core/command.ts";
+import type { Commands } from "../core/commands.ts";
 import type { AccountId, Line, MessageState } from "../core/message.ts";
 import { decideBatch, resultOf } from "./batch.ts";
 import type { Loader, WorkingSet } from "./draft.ts";
 import { keyOf, keyText } from "./draft.ts";
 import { groupCommit } from "./group.ts";
+import type { Parts } from "./group.ts";
 import { queriesOf } from "./queries.ts";
 import type { Range, Shelf } from "./shelf.ts";
 import type { RunBatch, Source, Store } from "./store.ts";
@@ -22,11 +24,14 @@ export class Memory {
 }
 
 /** The reference: what every store must behave like, with nothing but maps. Kept for tests and simulation. */
-export function memoryStore(source: Source, memory = new Memory()): Store {
+export const memoryStore = (source: Source, memory = new Memory()): Store => groupCommit(memoryParts(source, memory));
+
+/** What a memory store is made of. `decisions` are the real ones, unless a test plants a fault to see whether it is found. */
+export function memoryParts(source: Source, memory: Memory, decisions?: Commands): Parts {
   const loader = loaderOf(memory);
   const runBatch: RunBatch = (calls, hands) => {
     const turn = memory.turn.then(async () => {
-      const { set, replies } = await decideBatch(calls, { loader, hands, source, now: source.now() });
+      const { set, replies } = await decideBatch(calls, { loader, hands, source, now: source.now(), ...(decisions && { decisions }) });
       for (const table of tableNames) apply(memory, table, set);
       return resultOf(set, replies);
     });
@@ -37,7 +42,7 @@ export function memoryStore(source: Source, memory = new Memory()): Store {
     const times = [...memory.tables.messages.values(), ...memory.tables.lines.values()].flatMap(({ dueAt }) => dueAt ?? []);
     return times.length === 0 ? null : times.reduce((least, at) => Math.min(least, at));
   };
-  return groupCommit({ runBatch, read: queriesOf(shelfOf(memory)), nextDueAt, close: async () => undefined });
+  return { runBatch, read: queriesOf(shelfOf(memory)), nextDueAt, close: async () => undefined };
 }
 
 function apply<T extends TableName>(memory: Memory, table: T, set: WorkingSet): void {

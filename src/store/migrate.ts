@@ -1,5 +1,5 @@
 import { readFileSync, readdirSync } from "node:fs";
-import type { Connection } from "./sql.ts";
+import type { Connection } from "./database.ts";
 import { StorageRefused } from "./store.ts";
 
 const folder = new URL("./migrations/", import.meta.url);
@@ -15,9 +15,14 @@ function migrations(database: "sqlite" | "postgres"): Migration[] {
   }));
 }
 
-/** A marked comment is text for one database: it comes alive there, and stays a comment elsewhere. */
-const inWordsOf = (database: string, sql: string): string =>
-  sql.replace(/\/\*(sqlite|postgres):(.*?)\*\//gs, (comment, name: string, text: string) => (name === database ? text : comment));
+/**
+ * A marked comment is text for one database: it comes alive there, and stays a comment elsewhere. Texts are compared
+ * by their bytes: SQLite does so by itself, PostgreSQL else by the rules of some language, by which ids do not sort by birth.
+ */
+function inWordsOf(database: string, sql: string): string {
+  const own = sql.replace(/\/\*(sqlite|postgres):(.*?)\*\//gs, (comment, name: string, text: string) => (name === database ? text : comment));
+  return database === "postgres" ? own.replace(/^( +\w+ text)\b/gm, `$1 collate "C"`) : own;
+}
 
 /**
  * Brings the tables up to this version, within the caller's transaction. Only forward: tables that are newer than this

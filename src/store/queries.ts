@@ -25,7 +25,7 @@ export interface Queries {
   deadLetter(account: AccountId, id: string): Promise<DeadLetterEntry | null>;
   deadLetters(query: ListQuery): Promise<DeadLetterPage>;
   log(query: ListQuery): Promise<LogPage>;
-  /** When the next of an account's rows is past its time. */
+  /** When the next of an account's rows is past its time, so that `expire` removes it. */
   nextExpiryAt(account: AccountId, retention: Retention): Promise<Millis | null>;
 }
 
@@ -55,7 +55,7 @@ export function queriesOf(shelf: Shelf): Queries {
 }
 
 async function unfinished(shelf: Shelf, { account, filter, cursor, count }: Omit<ListQuery, "order">) {
-  if (filter.messageIds) return { messageIds: [...filter.messageIds], cursor: null };
+  if (filter.messageIds) return { messageIds: await named(shelf, account, filter.messageIds, filter), cursor: null };
   const messageIds: MessageId[] = [];
   const range = { account, ...bounds("msg", filter, cursor, false) };
   let scanned = 0;
@@ -64,6 +64,14 @@ async function unfinished(shelf: Shelf, { account, filter, cursor, count }: Omit
     if (messageIds.length === count || ++scanned >= scanLimit) return { messageIds, cursor: row.id };
   }
   return { messageIds, cursor: null };
+}
+
+/** Of the messages that were named those that pass, and are not finished. */
+async function named(shelf: Shelf, account: AccountId, ids: readonly MessageId[], filter: Filter): Promise<MessageId[]> {
+  const states = await shelf.rows("messages", [...new Set(ids)].map((id) => [account, id] as const));
+  const envelopes = await envelopesOf(shelf, account, states.map(({ id }) => id));
+  const passing = [...envelopes.values()].filter((envelope) => passes(filter, { envelope, time: envelope.createdAt }));
+  return passing.map(({ id }) => id).sort();
 }
 
 async function deadLetters(shelf: Shelf, query: ListQuery): Promise<DeadLetterPage> {
@@ -113,5 +121,6 @@ async function nextExpiryAt(shelf: Shelf, account: AccountId, retention: Retenti
     letter && birthOf(letter.id) + retention.deadLetters,
     await shelf.earliestDeduplicationEnd(account),
   ].filter((time) => typeof time === "number");
-  return times.length === 0 ? null : Math.min(...times);
+  // At the end of its time a row is still there.
+  return times.length === 0 ? null : Math.min(...times) + 1;
 }

@@ -1,42 +1,17 @@
 import type { Key, LineHead, Rows, TableName } from "../core/command.ts";
+import type { Hands } from "../core/hands.ts";
 import { firstIdAt } from "../core/ids.ts";
 import type { AccountId, MessageId, Millis } from "../core/message.ts";
 import { decideBatch, resultOf } from "./batch.ts";
+import type { Connection, Database } from "./database.ts";
+import { LostUpdate } from "./database.ts";
 import type { Loader, WorkingSet } from "./draft.ts";
 import type { Range, Shelf } from "./shelf.ts";
-import type { Hands } from "../core/hands.ts";
+import { columnsOf, keyValues, statementsOf } from "./statements.ts";
 import type { BatchResult, Call, Source } from "./store.ts";
 import { tableNames } from "./store.ts";
-import type { Columns, ColumnType, Shape, Table, Value } from "./tables.ts";
+import type { Table, Value } from "./tables.ts";
 import { tables } from "./tables.ts";
-
-/** One connection to a database. Statements are prepared once and kept by their text. */
-export interface Connection {
-  dialect: Dialect;
-  /** Runs a statement; `?` stand for the values. */
-  query(sql: string, values: readonly Value[]): Promise<Columns[]>;
-  /** Runs a statement once for every row of values, or once for all of them: see `Dialect.given`. */
-  each(sql: string, types: readonly ColumnType[], rows: readonly (readonly Value[])[]): Promise<Columns[]>;
-}
-
-/** Where two databases differ in words. */
-export type Dialect = {
-  /** The rows that `each` was given: one row as parameters, or all of them as a relation. */
-  given(types: readonly ColumnType[]): { values: string; from: string; also: string; using: string; column(index: number): string };
-  /** Takes what is read away from other nodes until the transaction ends: `of` a table, waiting or skipping. */
-  lock(of: string, skip?: "skip locked"): string;
-};
-
-/** A database that can run transactions, and knows the errors after which one may simply be run again. */
-export interface Database {
-  transaction<T>(run: (connection: Connection) => Promise<T>): Promise<T>;
-  /** A lost race: another node was first. */
-  isConflict(error: unknown): boolean;
-  /** The time, where nodes must agree on it; else the source's. */
-  now?(connection: Connection): Promise<Millis>;
-  /** Tells other nodes what became due. */
-  notify?(connection: Connection, dueAt: Millis): Promise<void>;
-}
 
 const maxRaces = 20;
 
@@ -45,17 +20,23 @@ export async function runSqlBatch(database: Database, source: Source, calls: rea
   for (let race = 1; ; race++) {
     try {
       return await database.transaction(async (connection) => {
-        const now = (await database.now?.(connection)) ?? source.now();
-        const { set, replies } = await decideBatch(calls, { loader: sqlLoader(connection), hands, source, now });
-        for (const table of tableNames) await writeTable(connection, table, set);
+        const now = database.now?.() ?? source.now();
+        const { set, replies } = await decideBatch(calls, { loader: loaderOf(connection), hands, source, now });
         const result = resultOf(set, replies);
+        await writeChanges(connection, set);
         if (result.dueAt !== null) await database.notify?.(connection, result.dueAt);
         return result;
       });
     } catch (error) {
       if (race === maxRaces || !database.isConflict(error)) throw error;
+      await database.pause?.(race);
     }
   }
+}
+
+/** All tables at once: a connection keeps the order, and need not wait for one answer before the next statement. */
+async function writeChanges(connection: Connection, set: WorkingSet): Promise<void> {
+  await Promise.all(tableNames.map((name) => writeTable(connection, name, set)));
 }
 
 /** Writes the net changes of a table: one statement for what is new, one for what changed, one for what is gone. */
@@ -70,116 +51,96 @@ async function writeTable<T extends TableName>(connection: Connection, name: T, 
     else if (before === undefined) made.push(valuesOf(now));
     else changed.push(table.unlocked ? [...valuesOf(now), ...valuesOf(before)] : valuesOf(now));
   }
-  const types = Object.values(table.columns);
-  if (made.length > 0) await connection.each(insert(connection, table), types, made);
-  if (changed.length > 0) {
-    const updated = await connection.each(update(connection, table), table.unlocked ? [...types, ...types] : types, changed);
-    if (table.unlocked && updated.length < changed.length) throw new LostUpdate(`${name}: changed by another node`);
-  }
-  if (gone.length > 0) await connection.each(remove(connection, table), keyTypes(table), gone);
+  if (made.length + changed.length + gone.length === 0) return;
+  const statements = statementsOf(connection.dialect, name);
+  if (table.contested) made.sort(byKey(table.key.length));
+  const [, updated] = await Promise.all([
+    made.length > 0 ? connection.each(statements.insert, statements.types, made) : null,
+    changed.length > 0 ? connection.each(statements.update, statements.updateTypes, changed) : null,
+    gone.length > 0 ? connection.each(statements.remove, statements.keyTypes, gone) : null,
+  ]);
+  if (table.unlocked && updated && updated.length < changed.length) throw new LostUpdate(`${name}: changed by another node`);
 }
 
-const keyTypes = ({ key }: Shape): ColumnType[] => key.map(() => "text");
+/** The columns of the key come first. */
+const byKey =
+  (width: number) =>
+  (a: Value[], b: Value[]): number => {
+    const [left, right] = [a.slice(0, width).join("\n"), b.slice(0, width).join("\n")];
+    return left < right ? -1 : left > right ? 1 : 0;
+  };
 
-/** A row that is read without a lock was changed by another node in between. */
-export class LostUpdate extends Error {}
-
-const keyValues = (key: Key): Value[] => key.filter((part) => part !== undefined);
-
-function insert({ dialect }: Connection, { name, columns }: Shape): string {
-  return `insert into ${name} (${Object.keys(columns).join(", ")}) ${dialect.given(Object.values(columns)).values}`;
-}
-
-function update({ dialect }: Connection, table: Shape): string {
-  const names = Object.keys(table.columns);
-  const types = Object.values(table.columns);
-  const given = dialect.given(table.unlocked ? [...types, ...types] : types);
-  const sets = names.map((column, index) => `${column} = ${given.column(index)}`);
-  const wheres = table.key.map((column) => `${table.name}.${column} = ${given.column(names.indexOf(column))}`);
-  const unchanged = table.unlocked ? names.map((column, index) => `${table.name}.${column} = ${given.column(names.length + index)}`) : [];
-  const returning = table.unlocked ? ` returning 1 as changed` : "";
-  return `update ${table.name} set ${sets.join(", ")}${given.from} where ${[...wheres, ...unchanged].join(" and ")}${returning}`;
-}
-
-function remove({ dialect }: Connection, table: Shape): string {
-  const given = dialect.given(keyTypes(table));
-  return `delete from ${table.name}${given.using} where ${keyEquals(table, given)}`;
-}
-
-const keyEquals = ({ name, key }: Shape, given: ReturnType<Dialect["given"]>): string =>
-  key.map((column, index) => `${name}.${column} = ${given.column(index)}`).join(" and ");
-
-async function rows<T extends TableName>(connection: Connection, name: T, keys: readonly Key[], locked: boolean): Promise<Rows[T][]> {
+async function rows<T extends TableName>(connection: Connection, name: T, keys: readonly Key[], how: "take" | "look"): Promise<Rows[T][]> {
   const table: Table<Rows[T]> = tables[name];
-  const { dialect } = connection;
-  const given = dialect.given(keyTypes(table));
-  const lock = locked && !table.unlocked ? dialect.lock(table.name) : "";
-  const sql = `select ${columnsOf(table)} from ${table.name}${given.also} where ${keyEquals(table, given)}${lock}`;
-  // In one order, so that two nodes that lock the same rows do not wait for each other in a circle.
-  const sorted = keys.map(keyValues).sort((a, b) => (a.join("\n") < b.join("\n") ? -1 : 1));
-  const found = await connection.each(sql, keyTypes(table), sorted);
+  const statements = statementsOf(connection.dialect, name);
+  const found = await connection.each(statements[how], statements.keyTypes, keys.map(keyValues));
   return found.map((row) => table.read(row));
 }
 
-const columnsOf = ({ name, columns }: Shape): string =>
-  Object.keys(columns)
-    .map((column) => `${name}.${column}`)
-    .join(", ");
+/** Reads rows of one table. `rest` is what follows its name. */
+const reader =
+  (connection: Connection) =>
+  async <Row>(table: Table<Row>, rest: string, values: Value[]): Promise<Row[]> =>
+    (await connection.query(`select ${columnsOf(table)} from ${table.name} ${rest}`, values)).map((row) => table.read(row));
 
-function sqlLoader(connection: Connection): Loader {
+const loaders = new WeakMap<Connection, Loader>();
+
+function loaderOf(connection: Connection): Loader {
+  let loader = loaders.get(connection);
+  if (!loader) loaders.set(connection, (loader = makeLoader(connection)));
+  return loader;
+}
+
+function makeLoader(connection: Connection): Loader {
   const { messages, lines, log, deadLetters, deduplications } = tables;
   const { dialect } = connection;
-  const list = async <Row>(table: Table<Row>, rest: string, values: Value[]): Promise<Row[]> =>
-    (await connection.query(`select ${columnsOf(table)} from ${table.name} ${rest}`, values)).map((row) => table.read(row));
-  const skipping = (table: Shape): string => dialect.lock(table.name, "skip locked");
+  const list = reader(connection);
+  const dueMessages = `where due_at <= ? order by due_at, id limit ?${dialect.lock(messages.name, "skip locked")}`;
+  const dueLines = `where due_at <= ? order by due_at, host limit ?${dialect.lock(lines.name, "skip locked")}`;
+  const head = `where state = 'held' and account = ? and host = ? order by id limit ?${dialect.lock(messages.name)}`;
+  const leasedByOthers = `where due_at is not null and state = 'active' and leased_by <> ? order by due_at, id limit ?`;
+  const oldest = `where account = ? and id < ? order by id limit ?`;
+  const ended = `where account = ? and expires_at < ? order by expires_at, key limit ?`;
   return {
-    rows: (name, keys) => rows(connection, name, keys, true),
-    due: async (now, limit) => ({
-      messages: await list(messages, `where due_at <= ? order by due_at, id limit ?${skipping(messages)}`, [now, limit]),
-      lines: await list(lines, `where due_at <= ? order by due_at, host limit ?${skipping(lines)}`, [now, limit]),
-    }),
-    heads: async (heads: readonly LineHead[]) => {
-      const rest = `where state = 'held' and account = ? and host = ? order by id limit ?${dialect.lock("messages")}`;
-      const found = [];
-      for (const { account, host, limit } of heads) found.push(...(await list(messages, rest, [account, host, limit])));
-      return found;
+    rows: (name, keys) => rows(connection, name, keys, "take"),
+    due: async (now, limit) => {
+      const [due, linesDue] = await Promise.all([list(messages, dueMessages, [now, limit]), list(lines, dueLines, [now, limit])]);
+      return { messages: due, lines: linesDue };
     },
-    leasedByOthers: (node, limit) =>
-      list(messages, `where due_at is not null and state = 'active' and leased_by <> ? order by due_at, id limit ?`, [node, limit]),
+    heads: async (heads: readonly LineHead[]) =>
+      (await Promise.all(heads.map(({ account, host, limit }) => list(messages, head, [account, host, limit])))).flat(),
+    leasedByOthers: (node, limit) => list(messages, leasedByOthers, [node, limit]),
     expired: async ({ account, limit, ...before }) => {
-      const oldest = `where account = ? and id < ? order by id limit ?`;
-      return {
-        log: await list(log, oldest, [account, firstIdAt("log", before.logBefore), limit]),
-        deadLetters: await list(deadLetters, oldest + dialect.lock("dead_letters"), [account, firstIdAt("dlq", before.deadLettersBefore), limit]),
-        deduplications: await list(
-          deduplications,
-          `where account = ? and expires_at < ? order by expires_at, key limit ?${dialect.lock("deduplications")}`,
-          [account, before.deduplicationsBefore, limit],
-        ),
-      };
+      const [oldLog, oldLetters, endedDeduplications] = await Promise.all([
+        list(log, oldest, [account, firstIdAt("log", before.logBefore), limit]),
+        list(deadLetters, oldest + dialect.lock(deadLetters.name), [account, firstIdAt("dlq", before.deadLettersBefore), limit]),
+        list(deduplications, ended + dialect.lock(deduplications.name), [account, before.deduplicationsBefore, limit]),
+      ]);
+      return { log: oldLog, deadLetters: oldLetters, deduplications: endedDeduplications };
     },
   };
 }
 
+const nextDue = `select min(due_at) as at from (select min(due_at) as due_at from messages where due_at is not null
+  union all select min(due_at) as due_at from lines) as earliest`;
+
 /** When the next message or line falls due. */
 export async function nextDueAt(connection: Connection): Promise<Millis | null> {
-  const sql = `select min(due_at) as at from (select min(due_at) as due_at from messages where due_at is not null
-    union all select min(due_at) as due_at from lines) as earliest`;
-  const [row] = await connection.query(sql, []);
+  const [row] = await connection.query(nextDue, []);
   return typeof row?.at === "number" ? row.at : null;
 }
 
 /** The plain reads of a database. */
 export function sqlShelf(connection: Connection): Shelf {
-  const read = async <Row>(table: Table<Row>, rest: string, values: Value[]): Promise<Row[]> =>
-    (await connection.query(`select ${columnsOf(table)} from ${table.name} ${rest}`, values)).map((row) => table.read(row));
+  const read = reader(connection);
   return {
-    rows: (name, keys) => rows(connection, name, keys, false),
+    rows: (name, keys) => rows(connection, name, keys, "look"),
     range: async (name, range) => {
       const { where, values } = stretch(range);
       return read(tables[name], `${where} order by id ${range.descending ? "desc" : "asc"} limit ?`, [...values, range.limit]);
     },
-    logOf: (account: AccountId, messageId: MessageId) => read(tables.log, `where account = ? and message_id = ? order by id`, [account, messageId]),
+    logOf: (account: AccountId, messageId: MessageId) =>
+      read(tables.log, `where account = ? and message_id = ? order by id`, [account, messageId]),
     accountByToken: async (hash) => (await read(tables.accounts, `where token_hash = ?`, [hash]))[0] ?? null,
     accounts: () => read(tables.accounts, `order by id`, []),
     earliestDeduplicationEnd: async (account) => {

@@ -1,8 +1,12 @@
 import { DatabaseSync } from "node:sqlite";
 import type { StatementSync } from "node:sqlite";
 import { migrate } from "./migrate.ts";
-import type { Connection, Database, Dialect } from "./sql.ts";
-import { LostUpdate } from "./sql.ts";
+import type { Connection, Database, Dialect } from "./database.ts";
+import { LostUpdate } from "./database.ts";
+import { groupCommit } from "./group.ts";
+import { queriesOf } from "./queries.ts";
+import { nextDueAt, runSqlBatch, sqlShelf } from "./sql.ts";
+import type { Source, Store } from "./store.ts";
 import type { Columns } from "./tables.ts";
 
 /** SQLite takes its rows one by one: a prepared statement run in a loop costs less than any list of values. */
@@ -13,7 +17,37 @@ const dialect: Dialect = {
   }),
   // There is one writer, so nothing has to be locked.
   lock: () => "",
+  lockInOrder: () => "",
 };
+
+/** SQLite on the caller's own thread, in a file or in `:memory:`: for tests and tools. A server uses `threadStore`. */
+export async function sqliteStore(path: string, source: Source): Promise<Store> {
+  const writer = openSqlite(path);
+  await writer.migrate();
+  const reader = path === ":memory:" ? writer : openSqlite(path, { readOnly: true });
+  // On one connection a read must not see a transaction that is under way.
+  let turn: Promise<unknown> = Promise.resolve();
+  const inTurn = <T>(run: () => Promise<T>): Promise<T> => {
+    const done = turn.then(run);
+    turn = done.catch(() => undefined);
+    return done;
+  };
+  const shelf = sqlShelf({ ...reader.connection, ...turnsOf(reader.connection, inTurn) });
+  return groupCommit({
+    runBatch: (calls, hands) => inTurn(() => runSqlBatch(writer, source, calls, hands)),
+    read: queriesOf(shelf),
+    nextDueAt: () => inTurn(() => nextDueAt(reader.connection)),
+    close: async () => {
+      if (reader !== writer) reader.close();
+      writer.close();
+    },
+  });
+}
+
+const turnsOf = (connection: Connection, inTurn: <T>(run: () => Promise<T>) => Promise<T>): Pick<Connection, "query" | "each"> => ({
+  query: (sql, values) => inTurn(() => connection.query(sql, values)),
+  each: (sql, types, rows) => inTurn(() => connection.each(sql, types, rows)),
+});
 
 export type SqliteDatabase = Database & { connection: Connection; migrate(): Promise<void>; close(): void };
 

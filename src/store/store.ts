@@ -33,11 +33,17 @@ export type Reply = { answer: unknown } | { refused: { code: string; message: st
 /** What came of a batch: an answer to each call, and what the node has to know. */
 export type BatchResult = { replies: Reply[]; deliveries: Delivery[]; dueAt: Millis | null };
 
-/** Runs calls as one transaction. Rejects when the storage failed; then nothing of the batch happened. */
+/**
+ * Runs calls as one transaction. Rejects when the storage failed; then nothing of the batch happened, except with
+ * `Unavailable`: then it is not known.
+ */
 export type RunBatch = (calls: readonly Call[], hands: Hands) => Promise<BatchResult>;
 
 /** Where a store takes time, ids and chance from. Handed in by whoever opens it. */
 export type Source = { node: NodeId; now(): Millis; random(): number; newId(kind: IdKind, now: Millis): string };
+
+/** The storage cannot be reached, or went away in the middle: whether the batch happened is not known. */
+export class Unavailable extends Error {}
 
 /** The storage is from a newer version of this program, or is not ours at all. */
 export class StorageRefused extends Error {}

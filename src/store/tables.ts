@@ -13,6 +13,8 @@ export type Shape = {
   key: readonly string[];
   /** Read without a lock: rows that never change, or are changed only by comparing with what was read. */
   unlocked?: true;
+  /** Several nodes may make the same row at once. They make them in the order of the key, so as not to wait in a circle. */
+  contested?: true;
 };
 
 /** How a row becomes columns, and back. */
@@ -66,6 +68,7 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     name: "deduplications",
     columns: { account: "text", key: "text", message_id: "text", expires_at: "bigint" },
     key: ["account", "key"],
+    contested: true,
     write: ({ account, key, messageId, expiresAt }) => ({ account, key, message_id: messageId, expires_at: expiresAt }),
     read: (row) => ({ account: text(row.account), key: text(row.key), messageId: text(row.message_id), expiresAt: number(row.expires_at) }),
   },
@@ -85,6 +88,7 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     name: "lines",
     columns: { account: "text", host: "text", due_at: "bigint" },
     key: ["account", "host"],
+    contested: true,
     write: ({ account, host, dueAt }) => ({ account, host, due_at: dueAt }),
     read: (row) => ({ account: text(row.account), host: text(row.host), dueAt: number(row.due_at) }),
   },

@@ -1,10 +1,11 @@
 import { Worker } from "node:worker_threads";
+import { Refusal } from "../core/errors.ts";
 import type { Hands } from "../core/hands.ts";
 import type { Bytes, NodeId } from "../core/message.ts";
-import { groupCommit } from "./group.ts";
+import { codeOf, groupCommit, orUnavailable } from "./group.ts";
 import type { Queries } from "./queries.ts";
 import type { BatchResult, Call, Store } from "./store.ts";
-import { StorageRefused } from "./store.ts";
+import { StorageRefused, Unavailable } from "./store.ts";
 
 /** What a storage thread is asked, and what it answers. One message each way carries a whole batch. */
 export type ThreadRequest =
@@ -26,7 +27,7 @@ export async function threadStore({ path, node, entry }: { path: string; node: N
   const readerOnce = (): Thread => (reader ??= thread(entry, { role: "reader", path, node }));
   return groupCommit({
     runBatch: (calls, hands) => writer.ask<BatchResult>({ kind: "batch", calls: calls.map(compact), hands }),
-    read: readsThrough((query, args) => readerOnce().ask({ kind: "read", query, args })),
+    read: readsThrough((query, args) => orUnavailable(readerOnce().ask({ kind: "read", query, args }))),
     nextDueAt: () => writer.ask({ kind: "nextDueAt" }),
     close: async () => {
       await reader?.close();
@@ -66,13 +67,16 @@ function thread(entry: URL, role: ThreadRole): Thread {
   const worker = new Worker(entry, { workerData: role, name: `store-${role.role}` });
   const asked = new Map<number, { resolve(value: never): void; reject(error: Error): void }>();
   let lastId = 0;
+  let ended: Error | null = null;
   const ask = <Answer>(request: Asked<ThreadRequest>): Promise<Answer> =>
     new Promise((resolve, reject) => {
+      if (ended) return reject(ended);
       const id = ++lastId;
       asked.set(id, { resolve, reject });
       worker.postMessage({ ...request, id });
     });
   const failAll = (error: Error): void => {
+    ended ??= error;
     for (const { reject } of asked.values()) reject(error);
     asked.clear();
   };
@@ -81,10 +85,10 @@ function thread(entry: URL, role: ThreadRole): Thread {
     const call = asked.get(reply.id);
     asked.delete(reply.id);
     if ("value" in reply) call?.resolve(reply.value as never);
-    else call?.reject(reply.refusedCode === "storage" ? new StorageRefused(reply.error) : new Error(reply.error));
+    else call?.reject(errorOf(reply));
   });
-  worker.on("error", failAll);
-  worker.on("exit", (code) => failAll(new Error(`the storage thread ended with code ${code}`)));
+  worker.on("error", (error: Error) => failAll(new Unavailable(`the storage thread ended: ${error.message}`, { cause: error })));
+  worker.on("exit", (code) => failAll(new Unavailable(`the storage thread ended with code ${code}`)));
   return {
     ready,
     ask,
@@ -94,4 +98,9 @@ function thread(entry: URL, role: ThreadRole): Thread {
       await worker.terminate();
     },
   };
+}
+
+function errorOf({ error, refusedCode }: Extract<ThreadReply, { error: string }>): Error {
+  if (refusedCode === undefined) return new Error(error);
+  return refusedCode === "storage" ? new StorageRefused(error) : new Refusal(codeOf(refusedCode), error);
 }

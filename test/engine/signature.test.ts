@@ -113,7 +113,11 @@ describe("verify", () => {
   });
 
   test("refuses any text, and does not throw", () => {
-    fc.assert(fc.property(fc.string(), (text) => void expect(verify(text, good)).toBeNull()));
+    fc.assert(
+      fc.property(fc.string(), (text) => {
+        expect(verify(text, good)).toBeNull();
+      }),
+    );
     expect(verify(`..${"a".repeat(1_000_000)}`, good)).toBeNull();
   });
 });

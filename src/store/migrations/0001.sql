@@ -1,5 +1,5 @@
 -- The first tables. One text for SQLite and PostgreSQL; what only one of them understands stands in a marked comment,
--- like the one behind each table that asks SQLite to keep the rows in the order of their key.
+-- like the one behind each table that asks SQLite to keep the rows in the order of their key. `text` is compared by bytes on both.
 
 create table accounts (
   id text primary key,

@@ -1,0 +1,22 @@
+import { brandNames } from "../core/brand.ts";
+import type { Brand } from "../core/message.ts";
+
+/** What a name says once its brand is taken off: `upstash-retries` is `retries` under the brand `upstash`. */
+export type BrandedName = { brand: Brand; name: string };
+
+const brands: readonly Brand[] = ["svc", "upstash"];
+
+const prefixes = brands.map((brand) => ({ brand, prefix: `${brandNames[brand].prefix.toLowerCase()}-` }));
+
+/** Takes the brand off a name in lower case. Null: the name belongs to the caller. */
+export function brandedName(name: string): BrandedName | null {
+  for (const { brand, prefix } of prefixes) if (name.startsWith(prefix)) return { brand, name: name.slice(prefix.length) };
+  return null;
+}
+
+/** The brand whose token parameter this is, if it is one. */
+export const brandOfToken = (name: string): Brand | null => brands.find((brand) => brandNames[brand].queryToken === name) ?? null;
+
+/** The brand of a request that shows these: the other one only when it is shown and the own one is not. */
+export const brandShown = (shown: readonly Brand[], otherwise: Brand = "svc"): Brand =>
+  shown.includes("svc") ? "svc" : shown.includes("upstash") ? "upstash" : otherwise;

@@ -1,0 +1,69 @@
+import { brandNames } from "../core/brand.ts";
+import { Refusal } from "../core/errors.ts";
+import { limits } from "../core/limits.ts";
+import type { HeaderList } from "../core/message.ts";
+import { canonicalName } from "../core/message.ts";
+import { brandedName } from "./brand.ts";
+
+/** Belongs to one connection, or is made anew for each delivery. Never forwarded, however it was given. */
+const ofTheConnection = [
+  ...["host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer", "expect"],
+  ...["http2-settings", "proxy-connection", "proxy-authenticate", "proxy-authorization"],
+];
+
+/** What only the service may say of a delivery, under either brand. */
+const ofTheService = Object.values(brandNames).flatMap(({ prefix }) =>
+  ["signature", "message-id", "retried", "region", "caller-ip", "workflow-runid", "workflow-createdat"].map(
+    (name) => `${prefix.toLowerCase()}-${name}`,
+  ),
+);
+
+const never: ReadonlySet<string> = new Set([...ofTheConnection, ...ofTheService]);
+
+/** What proxies in front of this server have added: it tells of the way to us, not of the sender. */
+const ofProxies = /^(x-forwarded(-.*)?|forwarded|via|x-real-ip|true-client-ip|x-client-ip|cf-.*|cdn-loop|fly-.*|x-vercel-.*|x-amzn-trace-id|render-proxy-ttl)$/;
+
+const isToken = (text: string): boolean => /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/.test(text);
+// A tab, and everything of latin 1 that is no control character (RFC 9110, 5.5).
+const isValue = (text: string): boolean => /^[\t\x20-\x7e\x80-\xff]*$/.test(text);
+
+/** A header that was given to be delivered. Throws `Refusal` for what HTTP cannot carry; `field` is named in it. */
+export function forwardedHeader(field: string, name: string, value: string): readonly [name: string, value: string] | null {
+  if (!isToken(name)) throw new Refusal("invalid", `${field.slice(0, 200)}: not the name of an HTTP header`);
+  if (name.length > limits.nameLength) throw new Refusal("invalid", `${field.slice(0, 200)}: the name of the header is longer than ${limits.nameLength} characters`);
+  if (!isValue(value)) throw new Refusal("invalid", `${field.slice(0, 200)}: the value has characters that an HTTP header cannot carry`);
+  return never.has(name) ? null : [canonicalName(name), value];
+}
+
+/**
+ * The headers of a request that go along with `header-forward`: the sender's own. `Authorization` does unless it carried
+ * our token. `Cookie` does: the sender addresses it to the destination, and this service sets and reads none.
+ */
+export function sendersHeaders(rawHeaders: readonly string[], { withAuthorization }: { withAuthorization: boolean }): HeaderList {
+  const headers: [string, string][] = [];
+  const named = namedByConnection(rawHeaders);
+  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
+    const name = (rawHeaders[at] ?? "").toLowerCase();
+    if (never.has(name) || named.has(name) || brandedName(name) || ofProxies.test(name)) continue;
+    if (name === "authorization" && !withAuthorization) continue;
+    headers.push([canonicalName(name), rawHeaders[at + 1] ?? ""]);
+  }
+  return headers;
+}
+
+/** Headers that the Connection header declares to be of one connection only (RFC 9110, 7.6.1). */
+function namedByConnection(rawHeaders: readonly string[]): ReadonlySet<string> {
+  const named = new Set<string>();
+  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
+    if (rawHeaders[at]?.toLowerCase() !== "connection") continue;
+    for (const name of (rawHeaders[at + 1] ?? "").toLowerCase().split(",")) named.add(name.trim());
+  }
+  return named;
+}
+
+/** One list of what is delivered: what was given for the delivery replaces what came along by the same name. */
+export function joinHeaders(alongside: HeaderList, given: HeaderList): HeaderList {
+  if (alongside.length === 0 || given.length === 0) return [...alongside, ...given];
+  const names = new Set(given.map(([name]) => name));
+  return [...alongside.filter(([name]) => !names.has(name)), ...given];
+}

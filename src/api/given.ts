@@ -1,0 +1,165 @@
+import { Refusal } from "../core/errors.ts";
+import { limits } from "../core/limits.ts";
+import type { Brand } from "../core/message.ts";
+import { canonicalName } from "../core/message.ts";
+import { brandedName } from "./brand.ts";
+import { forwardedHeader } from "./forward.ts";
+import { nearest } from "./nearest.ts";
+import type { SettingName, Values } from "./settings.ts";
+import { settingRows, swallowed, unavailable } from "./settings.ts";
+import type { Parameter } from "./target.ts";
+
+/** A setting as it was given. `name` is plain and in lower case; `written` is what the caller wrote, for refusals. */
+export type Given = { brand: Brand; name: string; value: string; written: string };
+
+/** What was given for a message or for a callback, read. Headers are those of `forward-<name>`. */
+export type Settings = {
+  values: Partial<Values>;
+  /** How each was written, for refusals that come later. */
+  written: { [N in SettingName]?: string };
+  headers: (readonly [name: string, value: string])[];
+  callback: Settings | null;
+  failureCallback: Settings | null;
+  /** The first setting that was given in here. */
+  firstWritten: string;
+};
+
+export type Read = { settings: Settings; brands: Brand[]; ignored: string[] };
+
+/** The settings among the names and values of headers, in turn. */
+export function givenByHeaders(rawHeaders: readonly string[]): Given[] {
+  const given: Given[] = [];
+  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
+    const written = rawHeaders[at] ?? "";
+    // All others are passed over without a new text for each.
+    if (!/^(svc|upstash)-/i.test(written)) continue;
+    const branded = brandedName(written.toLowerCase());
+    if (branded) given.push({ ...branded, value: (rawHeaders[at + 1] ?? "").trim(), written });
+  }
+  return given;
+}
+
+/** The settings among the parameters of a query string. */
+export const givenByQuery = (parameters: readonly Parameter[]): Given[] =>
+  parameters.flatMap(({ name, value, written }) => {
+    const branded = brandedName(name);
+    return branded ? [{ ...branded, value: value.trim(), written }] : [];
+  });
+
+/**
+ * Reads settings. A header wins over a query parameter. Throws `Refusal` for one that is unknown, malformed, not
+ * available, or given twice with different values. Unknown ones of the other brand are left out and named in `ignored`.
+ */
+export function readSettings(byHeaders: readonly Given[], byQuery: readonly Given[]): Read {
+  const settings = noSettings("");
+  const ignored: string[] = [];
+  for (const given of chosen(byHeaders, byQuery)) if (!place(settings, given)) ignored.push(given.written.toLowerCase());
+  checkCallbacks(settings);
+  return { settings, ignored, brands: [...new Set([...byHeaders, ...byQuery].map(({ brand }) => brand))] };
+}
+
+const noSettings = (firstWritten: string): Settings => ({
+  ...{ values: {}, written: {}, headers: [], callback: null, failureCallback: null, firstWritten },
+});
+
+/** Each setting once, the header before the parameter. Forwarded headers may come repeatedly. */
+function chosen(byHeaders: readonly Given[], byQuery: readonly Given[]): readonly Given[] {
+  if (byHeaders.length === 0 && byQuery.length === 0) return byHeaders;
+  const headers = once(byHeaders);
+  if (byQuery.length === 0) return headers;
+  const names = new Set(headers.map(({ name }) => name));
+  return [...headers, ...once(byQuery).filter(({ name }) => !names.has(name))];
+}
+
+function once(all: readonly Given[]): Given[] {
+  const seen = new Map<string, Given>();
+  return all.filter((given) => {
+    if (isForward(given.name) || swallowed.test(given.name)) return true;
+    const other = seen.get(given.name);
+    if (other && other.value !== given.value) {
+      const both = other.written === given.written ? "given twice" : `given as ${other.written} too`;
+      throw new Refusal("invalid", `${shown(given)}: ${both}, with different values; leave one out`);
+    }
+    seen.set(given.name, given);
+    return !other;
+  });
+}
+
+const isForward = (name: string): boolean => /^((failure-)?callback-)*forward-/.test(name);
+
+/** Puts a setting where it belongs. False when it is unknown and may be. */
+function place(root: Settings, given: Given): boolean {
+  if (swallowed.test(given.name)) return true;
+  const { settings, name, depth } = find(root, given);
+  if (name.startsWith("forward-")) {
+    const header = forwardedHeader(given.written, name.slice("forward-".length), given.value);
+    // The content type of the request is the content type of the message. Only a callback has none of its own.
+    if (header && (depth > 0 || header[0] !== "Content-Type")) settings.headers.push(header);
+    return true;
+  }
+  if (!isSetting(name)) return refuseOrIgnore(given, name);
+  const { forCallbacks } = settingRows[name];
+  if (depth > 0 && forCallbacks !== true) throw new Refusal("invalid", `${shown(given)}: ${forCallbacks}`);
+  set(settings, name, given);
+  return true;
+}
+
+/** Follows `callback-` and `failure-callback-` to the settings that are meant, making them on the way. */
+function find(root: Settings, given: Given): { settings: Settings; name: string; depth: number } {
+  let [settings, name, depth] = [root, given.name, 0];
+  for (;;) {
+    const [prefix] = /^(failure-)?callback-/.exec(name) ?? [];
+    const level = depth + (prefix !== undefined || name === "callback" || name === "failure-callback" ? 1 : 0);
+    if (level > limits.callbackDepth) throw new Refusal("invalid", `${shown(given)}: callbacks of callbacks go ${limits.callbackDepth} levels deep at most`);
+    if (prefix === undefined) return { settings, name, depth };
+    const child = prefix === "callback-" ? "callback" : "failureCallback";
+    settings = settings[child] ??= noSettings(given.written);
+    name = name.slice(prefix.length);
+    depth++;
+  }
+}
+
+const isSetting = (name: string): name is SettingName => Object.hasOwn(settingRows, name);
+
+function refuseOrIgnore(given: Given, name: string): boolean {
+  const later = unavailable.find(({ names }) => names.test(name));
+  if (later) throw new Refusal("invalid", `${shown(given)}: ${later.what} not available in this version`);
+  if (given.brand !== "svc") return false;
+  const meant = nearest(name, Object.keys(settingRows));
+  const before = given.written.slice(0, given.written.length - name.length);
+  const hint = meant === null ? "" : `; did you mean ${before}${/[A-Z]/.test(before) ? canonicalName(meant) : meant}?`;
+  throw new Refusal("invalid", `${shown(given)}: there is no such setting${hint}`);
+}
+
+function set<N extends SettingName>({ values, written }: Settings, name: N, given: Given): void {
+  try {
+    values[name] = settingRows[name].read(readable(given.value));
+    written[name] = given.written;
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    throw new Refusal(error.code, `${shown(given)}: ${error.message.replace(/^(retry delay|redact fields)?: /, "")}`);
+  }
+}
+
+/** Header values arrive as latin 1. Text that is UTF-8 underneath was meant as that. */
+function readable(value: string): string {
+  // oxlint-disable-next-line no-control-regex -- all of ASCII, and all of latin 1
+  if (/^[\0-\x7f]*$/.test(value) || /[^\0-\xff]/.test(value)) return value;
+  const bytes = Buffer.from(value, "latin1");
+  const text = bytes.toString("utf8");
+  return text.includes("\ufffd") ? value : text;
+}
+
+/** A callback's settings are nothing without its URL. */
+function checkCallbacks(settings: Settings): void {
+  for (const [child, name] of [[settings.callback, "callback"], [settings.failureCallback, "failure-callback"]] as const) {
+    if (!child) continue;
+    if (settings.values[name] === undefined) {
+      const missing = child.firstWritten.slice(0, child.firstWritten.toLowerCase().lastIndexOf(name) + name.length);
+      throw new Refusal("invalid", `${child.firstWritten.slice(0, 200)}: there is no ${missing.slice(0, 200)} with a URL that it could apply to`);
+    }
+    checkCallbacks(child);
+  }
+}
+
+const shown = ({ written }: Given): string => written.slice(0, 200);

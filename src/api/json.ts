@@ -1,0 +1,95 @@
+import { Refusal } from "../core/errors.ts";
+import type { Bytes } from "../core/message.ts";
+
+/** Values and names a JSON may have, and how deep they may be nested. Small texts can stand for very much memory. */
+const mostParts = 2_000_000;
+const deepest = 32;
+
+/** Reads the JSON of a body. Throws `Refusal` with the place where it is wrong. */
+export function readJson(body: Bytes): unknown {
+  checkSize(body);
+  const text = readText(body);
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Refusal("invalid", `body: not valid JSON; ${placeIn(text)}`);
+  }
+}
+
+/** Beyond this, looking for the place costs more than it is worth. */
+const longestSearched = 4 * 1024 * 1024;
+
+function placeIn(text: string): string {
+  if (text.length > longestSearched) return "too long to say where";
+  const lines = text.slice(0, errorIn(text)).split("\n");
+  return `it goes wrong in line ${lines.length} at column ${(lines.at(-1)?.length ?? 0) + 1}`;
+}
+
+function readText(body: Bytes): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(body);
+  } catch {
+    throw new Refusal("invalid", "body: not UTF-8, so not JSON");
+  }
+}
+
+const [quote, backslash, comma] = [0x22, 0x5c, 0x2c];
+const [squareOpen, squareClose, curlyOpen, curlyClose] = [0x5b, 0x5d, 0x7b, 0x7d];
+
+/** Counts before anything is made: one pass over the bytes, texts skipped. */
+function checkSize(body: Bytes): void {
+  let [depth, parts, inText] = [0, 0, false];
+  for (let at = 0; at < body.length; at++) {
+    const byte = body[at];
+    if (inText) {
+      if (byte === backslash) at++;
+      else if (byte === quote) inText = false;
+    } else if (byte === quote) inText = true;
+    else if (byte === comma) parts++;
+    else if (byte === squareOpen || byte === curlyOpen) {
+      parts++;
+      if (++depth > deepest) throw new Refusal("invalid", `body: JSON that is nested deeper than ${deepest} levels`);
+    } else if (byte === squareClose || byte === curlyClose) depth--;
+    if (parts > mostParts) throw new Refusal("invalid", `body: JSON with more than ${mostParts} parts`);
+  }
+}
+
+/** One token of JSON, or a separator. Sticky: it must begin where the last one ended. */
+const token = /\s*(?:("(?:[^"\\\0-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)|([[\]{},:]))/y;
+
+/** Where a text stops to be JSON: the first token that cannot stand there. */
+function errorIn(text: string): number {
+  const open: string[] = [];
+  let wanted = "value";
+  for (let at = 0; ; ) {
+    token.lastIndex = at;
+    const match = token.exec(text);
+    const start = match ? token.lastIndex - (match[1] ?? match[2] ?? "").length : at + (/^\s*/.exec(text.slice(at, at + 1_000))?.[0].length ?? 0);
+    if (!match) return start;
+    const next = follow(wanted, match[2] ?? (match[1]?.startsWith('"') ? "text" : "other"), open);
+    if (next === null) return start;
+    wanted = next;
+    at = token.lastIndex;
+  }
+}
+
+/** What may stand after a token, or null when it cannot stand here. `open` are the brackets around it. */
+function follow(wanted: string, found: string, open: string[]): string | null {
+  const afterValue = (): string => (open.length === 0 ? "nothing" : "comma or end");
+  const inner = open.at(-1);
+  if (wanted.startsWith("value")) {
+    if (found === "text" || found === "other") return afterValue();
+    if (found === "[" || found === "{") {
+      open.push(found);
+      return found === "[" ? "value or end" : "name or end";
+    }
+  }
+  if (wanted.startsWith("name") && found === "text") return "colon";
+  if (wanted === "colon" && found === ":") return "value";
+  if (wanted === "comma or end" && found === ",") return inner === "[" ? "value" : "name";
+  if (wanted.endsWith("or end") && found === (inner === "[" ? "]" : "}")) {
+    open.pop();
+    return afterValue();
+  }
+  return null;
+}

@@ -1,0 +1,98 @@
+import { createHash, hash } from "node:crypto";
+import { Refusal } from "../core/errors.ts";
+import type { Brand, Bytes, CallbackSettings, HeaderList, Letter, SendSettings } from "../core/message.ts";
+import type { Overrides } from "../core/dlq.ts";
+import { joinHeaders } from "./forward.ts";
+import type { Settings } from "./given.ts";
+import type { SettingName } from "./settings.ts";
+import { settingRows } from "./settings.ts";
+
+/** All that a publish brought, taken apart. `content`: what describes the body. `senders`: what `header-forward` is to send along. */
+export type Post = {
+  brand: Brand;
+  destination: string;
+  body: Bytes;
+  content: HeaderList;
+  senders(): HeaderList;
+  callerIp: string | null;
+  settings: Settings;
+};
+
+/** Makes a letter of what was posted. */
+export function letterOf({ brand, destination, body, content, senders, callerIp, settings }: Post): Letter {
+  const { values } = settings;
+  const alongside = values["header-forward"] ? joinHeaders(content, named(senders(), content)) : content;
+  const sending = sendSettings(settings, joinHeaders(alongside, settings.headers));
+  return {
+    ...sending,
+    brand,
+    url: destination,
+    body,
+    delay: values.delay ?? null,
+    notBefore: values["not-before"] ?? null,
+    deduplication: deduplicationOf(settings, { destination, body, headers: sending.headers }),
+    labels: values.label ?? [],
+    redaction: values["redact-fields"] ?? null,
+    callerIp,
+    tells: null,
+  };
+}
+
+const named = (senders: HeaderList, content: HeaderList): HeaderList => senders.filter(([name]) => !content.some(([other]) => other === name));
+
+function sendSettings({ values, callback, failureCallback }: Settings, headers: HeaderList): SendSettings {
+  return {
+    method: values.method ?? "POST",
+    headers,
+    retries: values.retries ?? null,
+    retryDelay: values["retry-delay"] ?? null,
+    timeout: values.timeout ?? null,
+    callback: callbackOf(values.callback, callback),
+    failureCallback: callbackOf(values["failure-callback"], failureCallback),
+  };
+}
+
+function callbackOf(url: string | undefined, settings: Settings | null): CallbackSettings | null {
+  if (url === undefined) return null;
+  if (settings) return { url, ...sendSettings(settings, settings.headers) };
+  return { url, method: "POST", headers: [], retries: null, retryDelay: null, timeout: null, callback: null, failureCallback: null };
+}
+
+type Content = { destination: string; body: Bytes; headers: HeaderList };
+
+/** What makes a message the same as another one. An id wins over the content; the two never meet. */
+function deduplicationOf({ values }: Settings, content: Content): string | null {
+  const id = values["deduplication-id"];
+  if (id !== undefined) return `i:${hash("sha256", id, "hex")}`;
+  return values["content-based-deduplication"] ? `c:${hashOf(content)}` : null;
+}
+
+/** Every part goes in with its length before it, so that no two contents look alike in a row. */
+function hashOf({ destination, body, headers }: Content): string {
+  const digest = createHash("sha256");
+  for (const part of [destination, String(headers.length), ...headers.flat(), body]) {
+    const bytes = typeof part === "string" ? Buffer.from(part) : part;
+    digest.update(`${bytes.length}:`).update(bytes);
+  }
+  return digest.digest("hex");
+}
+
+/** What a retry from the dead letter queue sets anew: only what was given. Throws `Refusal` for what stays as it was. */
+export function overridesOf(settings: Settings): Overrides {
+  const { values, written, headers } = settings;
+  for (const name of Object.keys(values) as SettingName[]) {
+    if (!settingRows[name].forRetries) throw new Refusal("invalid", `${written[name] ?? name}: cannot be changed when a message is retried`);
+  }
+  const { method, delay, retries, timeout, callback, "failure-callback": failureCallback } = values;
+  return {
+    ...(method === undefined ? {} : { method }),
+    ...(headers.length === 0 ? {} : { headers }),
+    ...(delay === undefined ? {} : { delay }),
+    ...(values["not-before"] === undefined ? {} : { notBefore: values["not-before"] }),
+    ...(retries === undefined ? {} : { retries }),
+    ...(values["retry-delay"] === undefined ? {} : { retryDelay: values["retry-delay"] }),
+    ...(timeout === undefined ? {} : { timeout }),
+    ...(callback === undefined ? {} : { callback: callbackOf(callback, settings.callback) }),
+    ...(failureCallback === undefined ? {} : { failureCallback: callbackOf(failureCallback, settings.failureCallback) }),
+  };
+}

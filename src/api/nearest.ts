@@ -1,0 +1,20 @@
+/** The known name that a misspelt one was probably meant to be: at most a third of its letters are different. */
+export function nearest(name: string, known: readonly string[]): string | null {
+  if (name.length > 64) return null;
+  const ranked = known.map((other) => ({ other, distance: distance(name, other) })).sort((a, b) => a.distance - b.distance);
+  const [best] = ranked;
+  return best && best.distance <= Math.max(1, Math.floor(name.length / 3)) ? best.other : null;
+}
+
+/** Letters to insert, remove or replace to get from one text to the other (Levenshtein, 1965). */
+function distance(from: string, to: string): number {
+  let row = Array.from({ length: to.length + 1 }, (_, at) => at);
+  for (const letter of from) {
+    const next = [(row[0] ?? 0) + 1];
+    for (let at = 0; at < to.length; at++) {
+      next.push(Math.min((next[at] ?? 0) + 1, (row[at + 1] ?? 0) + 1, (row[at] ?? 0) + (to[at] === letter ? 0 : 1)));
+    }
+    row = next;
+  }
+  return row[to.length] ?? 0;
+}

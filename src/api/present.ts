@@ -1,0 +1,121 @@
+import { hash } from "node:crypto";
+import { headerMap } from "../core/callback.ts";
+import type { Bytes, CallbackSettings, Envelope, FailureCallbackInfo, HeaderList } from "../core/message.ts";
+import type { Hash } from "../core/redaction.ts";
+import { redactBody, redactHeaders } from "../core/redaction.ts";
+import { logBodyBytes } from "../core/limits.ts";
+import type { LogEvent } from "../store/logQuery.ts";
+import type { DeadLetterEntry } from "../store/queries.ts";
+
+const sha256: Hash = (value) => hash("sha256", value, "hex");
+
+const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** A body as text where it is UTF-8, in base64 where it is not; nothing where it is empty. */
+function bodyFields(body: Bytes): { text?: string; base64?: string } {
+  if (body.length === 0) return {};
+  try {
+    return { text: strict.decode(body) };
+  } catch {
+    return { base64: base64(body) };
+  }
+}
+
+const base64 = (body: Bytes): string => Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString("base64");
+
+/** A message, as it is shown. */
+export function messageJson(envelope: Envelope): Record<string, unknown> {
+  const { redaction } = envelope;
+  const { text, base64: bodyBase64 } = bodyFields(redactBody(envelope.body, redaction, sha256));
+  return present({
+    messageId: envelope.id,
+    url: envelope.url,
+    method: envelope.method,
+    header: headerMap(redactHeaders(envelope.headers, redaction, sha256)),
+    body: text,
+    bodyBase64,
+    maxRetries: envelope.retries,
+    retryDelayExpression: envelope.retryDelay,
+    notBefore: envelope.notBefore,
+    createdAt: envelope.createdAt,
+    callback: envelope.callback?.url,
+    failureCallback: envelope.failureCallback?.url,
+    callerIP: envelope.callerIp,
+    label: envelope.labels[0],
+    labels: envelope.labels.length > 0 ? envelope.labels : null,
+  });
+}
+
+/**
+ * A dead letter, as it is shown. Where the destination gave no answer, there is no `responseStatus`, because nobody
+ * answered with any; `error` says what happened instead.
+ */
+export function deadLetterJson({ letter, envelope }: DeadLetterEntry): Record<string, unknown> {
+  const { text, base64: responseBodyBase64 } = bodyFields(letter.body);
+  return present({
+    ...messageJson(envelope),
+    dlqId: letter.id,
+    responseStatus: letter.status,
+    responseHeader: letter.status === null ? null : headerMap(letter.headers),
+    responseBody: text,
+    responseBodyBase64,
+    error: letter.error,
+    failureCallbackInfo: letter.failureCallback && infoJson(letter.failureCallback),
+  });
+}
+
+const infoJson = ({ responseHeaders, ...info }: FailureCallbackInfo): Record<string, unknown> => ({
+  ...info,
+  ...(responseHeaders === undefined ? {} : { responseHeaders: headerMap(responseHeaders) }),
+});
+
+/** A line of the log, as it is shown. Bodies are in base64, and cut: a page has up to a thousand lines. */
+export function eventJson({ time, state, envelope, row }: LogEvent): Record<string, unknown> {
+  const { redaction } = envelope;
+  const callbackHeaders = (to: CallbackSettings | null): Record<string, string[]> | null =>
+    to && to.headers.length > 0 ? headerMap(redactHeaders(to.headers, redaction, sha256)) : null;
+  return present({
+    time,
+    messageId: envelope.id,
+    state,
+    url: envelope.url,
+    method: envelope.method,
+    header: headerMap(redactHeaders(envelope.headers, redaction, sha256)),
+    body: logBody(envelope),
+    ...attemptFields({ time, state, envelope, row }),
+    timeout: envelope.timeout,
+    callback: envelope.callback?.url,
+    callbackHeaders: callbackHeaders(envelope.callback),
+    failureCallback: envelope.failureCallback?.url,
+    failureCallbackHeaders: callbackHeaders(envelope.failureCallback),
+    maxRetries: envelope.retries,
+    retryDelayExpression: envelope.retryDelay,
+    callerIP: envelope.callerIp,
+    label: envelope.labels[0],
+    labels: envelope.labels.length > 0 ? envelope.labels : null,
+  });
+}
+
+function attemptFields({ state, envelope, row }: LogEvent): Record<string, unknown> {
+  if (state === "CREATED") return { nextDeliveryTime: envelope.notBefore > envelope.createdAt ? envelope.notBefore : null };
+  if (!row) return {};
+  const error = row.error ?? (row.status === null ? null : `the destination answered with status ${row.status}`);
+  if (state === "FAILED") return { error };
+  if (state === "RETRY") return { nextDeliveryTime: row.nextDueAt };
+  if (state !== "ERROR") return {};
+  return { error, nextDeliveryTime: row.nextDueAt, responseStatus: row.status, ...answerFields(row) };
+}
+
+const answerFields = ({ status, headers, body }: { status: number | null; headers: HeaderList; body: Bytes }): Record<string, unknown> =>
+  status === null ? {} : { responseHeaders: headerMap(headers), responseBody: base64(body) };
+
+function logBody({ body, redaction }: Envelope): string | null {
+  if (body.length === 0) return null;
+  if (redaction?.body) return Buffer.from(redactBody(body, redaction, sha256)).toString();
+  return base64(body.subarray(0, logBodyBytes));
+}
+
+/** Leaves out what there is not. */
+function present(fields: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null && value !== undefined));
+}

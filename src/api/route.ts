@@ -1,0 +1,106 @@
+import { z } from "zod";
+import type { ErrorCode } from "../core/errors.ts";
+import { Refusal } from "../core/errors.ts";
+import type { Account, Bytes, Millis } from "../core/message.ts";
+import type { Retention } from "../core/retention.ts";
+import type { Store } from "../store/store.ts";
+import type { Proof } from "./auth.ts";
+import { readJson } from "./json.ts";
+import { parametersFor, readFields } from "./parameters.ts";
+import type { Query, Target } from "./target.ts";
+
+/** What the routes work with. */
+export type Parts = {
+  store: Store;
+  now(): Millis;
+  retention: Retention;
+  /** True once the server has begun to stop. */
+  stopping(): boolean;
+  /** Figures for the health report, if there are any. */
+  health?(): Record<string, unknown>;
+};
+
+/** A request on its way to its route. */
+export type Incoming = {
+  target: Target;
+  query: Query;
+  rawHeaders: readonly string[];
+  params: Readonly<Record<string, string>>;
+  body: Bytes;
+  callerIp: string | null;
+  proof: Proof | null;
+};
+
+/** `ignored`: settings of the other brand that are unknown, and are named in a response header. */
+export type Answer = { status: number; body: unknown; ignored?: readonly string[] };
+
+type Shape = z.ZodObject;
+
+/** What a handler is given: the parameters as their schemas make them. */
+export type Call<P extends Shape, Q extends Shape> = {
+  account: Account;
+  params: z.output<P>;
+  query: z.output<Q>;
+  incoming: Incoming;
+  parts: Parts;
+};
+
+/** One thing that can be asked over HTTP: matching, checks, handler and documentation. */
+type Facts = {
+  method: "GET" | "POST" | "DELETE";
+  /** `{name}` stands for one segment, decoded. `{destination}` at the end takes the rest of the target as it came. */
+  path: string;
+  tag: string;
+  summary: string;
+  about?: string;
+  /** Takes the per-message settings, as headers and as query parameters. */
+  settings?: "all" | "retry";
+  body?: { about: string; contentType: string; schema: z.ZodType; required: boolean; mostBytes: number };
+  /** Whether the body may hold what the query can. */
+  fieldsInBody?: true;
+  answers: Readonly<Record<number, { about: string; schema: z.ZodType }>>;
+  /** How it may be refused, besides as any request may. */
+  refusals: readonly ErrorCode[];
+};
+
+/** A row of the table of routes. */
+export type Route = Facts & { access: "token" | "open"; params: Shape; query: Shape; answer(incoming: Incoming, parts: Parts): Promise<Answer> };
+
+const none = z.object({});
+
+/** A route for the holder of a token. */
+export function route<P extends Shape = typeof none, Q extends Shape = typeof none>(
+  row: Facts & { params?: P; query?: Q; handle(call: Call<P, Q>): Promise<Answer> },
+): Route {
+  const { handle, ...facts } = row;
+  const params: Shape = row.params ?? none;
+  const query: Shape = row.query ?? none;
+  const answer = async (incoming: Incoming, parts: Parts): Promise<Answer> => {
+    if (!incoming.proof) throw new Refusal("unauthorized", "token: missing");
+    const call = { account: incoming.proof.account, params: incoming.params, query: readQuery(facts, query, incoming), incoming, parts };
+    // The schemas are those of the row, so what they made has the types that the handler was declared with.
+    return handle(call as unknown as Call<P, Q>);
+  };
+  return { ...facts, access: "token", params, query, answer };
+}
+
+/** A route that needs no token. */
+export function openRoute<Q extends Shape = typeof none>(
+  row: Facts & { query?: Q; handle(call: Pick<Call<typeof none, Q>, "query" | "parts">): Promise<Answer> },
+): Route {
+  const { handle, ...facts } = row;
+  const query: Shape = row.query ?? none;
+  const answer = async (incoming: Incoming, parts: Parts): Promise<Answer> =>
+    handle({ query: readQuery(facts, query, incoming) as z.output<Q>, parts });
+  return { ...facts, access: "open", params: none, query, answer };
+}
+
+/** The query of a publish is the destination's; all others are checked against their schema. */
+function readQuery({ path, settings, fieldsInBody }: Facts, schema: Shape, incoming: Incoming): unknown {
+  if (path.endsWith("{destination}")) return {};
+  const { query, body } = incoming;
+  const [stranger] = settings ? [] : query.settings;
+  if (stranger) throw new Refusal("invalid", `${stranger.written.slice(0, 200)}: this request takes no settings of messages`);
+  if (query.rest === null && !(fieldsInBody && body.length > 0)) return readFields(schema, new Map());
+  return readFields(schema, parametersFor(query.rest, fieldsInBody && body.length > 0 ? readJson(body) : {}));
+}

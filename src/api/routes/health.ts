@@ -1,0 +1,53 @@
+import { z } from "zod";
+import { Refusal } from "../../core/errors.ts";
+import type { Answer, Parts } from "../route.ts";
+import { openRoute } from "../route.ts";
+import { choice } from "../parameters.ts";
+
+/** A store that does not answer within this does not answer. */
+const patience = 2_000;
+
+const health = z.looseObject({ status: z.literal("ok") });
+const isWell = { 200: { about: "It is well. Figures may stand beside.", schema: health } };
+
+const live = openRoute({
+  method: "GET",
+  path: "/v2/health",
+  tag: "Health",
+  summary: "Is the server alive?",
+  query: z.object({ ready: choice(["true", "false"]).default("false").describe("With true: can it take requests, too?") }),
+  answers: isWell,
+  refusals: ["stopping"],
+  handle: async ({ query, parts }) => (query.ready === "true" ? readiness(parts) : report(parts)),
+});
+
+const ready = openRoute({
+  method: "GET",
+  path: "/v2/health/ready",
+  tag: "Health",
+  summary: "Can the server take requests?",
+  about: "Not while it stops, and not while its store does not answer.",
+  answers: isWell,
+  refusals: ["stopping"],
+  handle: async ({ parts }) => readiness(parts),
+});
+
+const report = ({ health }: Parts): Answer => ({ status: 200, body: { ...health?.(), status: "ok" } });
+
+async function readiness(parts: Parts): Promise<Answer> {
+  if (parts.stopping()) throw new Refusal("stopping", "the server is stopping; ask again");
+  if (!(await answers(parts))) throw new Refusal("stopping", "the store does not answer; ask again");
+  return report(parts);
+}
+
+async function answers({ store }: Parts): Promise<boolean> {
+  const patienceOver = AbortSignal.timeout(patience);
+  const gaveUp = new Promise<boolean>((resolve) => patienceOver.addEventListener("abort", () => resolve(false), { once: true }));
+  const asked = store.nextDueAt().then(
+    () => true,
+    () => false,
+  );
+  return Promise.race([asked, gaveUp]);
+}
+
+export const healthReports = [live, ready];

@@ -1,0 +1,37 @@
+import { z } from "zod";
+import { Refusal } from "../../core/errors.ts";
+import { route } from "../route.ts";
+
+const keys = z.object({
+  current: z.string().describe("What deliveries are signed with now."),
+  next: z.string().describe("What they will be signed with after the next rotation."),
+});
+
+const get = route({
+  method: "GET",
+  path: "/v2/keys",
+  tag: "Signing keys",
+  summary: "Read the signing keys",
+  answers: { 200: { about: "The keys that receivers verify signatures with.", schema: keys } },
+  refusals: [],
+  handle: async ({ account, parts }) => {
+    // Not those that the token was checked with a moment ago: they may have been rotated since.
+    const current = await parts.store.read.account(account.id);
+    if (!current) throw new Refusal("unauthorized", "token: its account does not exist any more");
+    return { status: 200, body: current.signingKeys };
+  },
+});
+
+const rotateBy = (method: "GET" | "POST", summary: string) =>
+  route({
+    method,
+    path: "/v2/keys/rotate",
+    tag: "Signing keys",
+    summary,
+    about: "The next key becomes the current one, and a new one becomes the next. Receivers that know the old pair still verify, with their next.",
+    answers: { 200: { about: "The keys from now on.", schema: keys } },
+    refusals: [],
+    handle: async ({ account, parts }) => ({ status: 200, body: await parts.store.execute("rotateKeys", { account: account.id }) }),
+  });
+
+export const signingKeys = [get, rotateBy("POST", "Rotate the signing keys"), rotateBy("GET", "Rotate the signing keys, as older clients do")];

@@ -1,0 +1,85 @@
+import { z } from "zod";
+import { Refusal } from "../../core/errors.ts";
+import { spans } from "../../core/limits.ts";
+import type { AccountId } from "../../core/message.ts";
+import type { MessageView } from "../../store/queries.ts";
+import { filterOf, isId, messageFilters } from "../filters.ts";
+import { count } from "../parameters.ts";
+import { messageJson } from "../present.ts";
+import type { Parts } from "../route.ts";
+import { route } from "../route.ts";
+import { message } from "../shapes.ts";
+
+const byId = z.object({ messageId: z.string() });
+const cancelled = z.object({ cancelled: z.int().describe("How many had not been finished, and are cancelled now.") });
+
+const get = route({
+  method: "GET",
+  path: "/v2/messages/{messageId}",
+  tag: "Messages",
+  summary: "Read a message",
+  about: `A message can be read until ${spans.grace / 1000} seconds after it was delivered, has failed or was cancelled. Its log is kept longer.`,
+  params: byId,
+  answers: { 200: { about: "The message.", schema: message } },
+  refusals: ["not-found"],
+  handle: async ({ account, params, parts }) => ({ status: 200, body: messageJson((await readable(parts, account.id, params.messageId)).envelope) }),
+});
+
+const cancel = route({
+  method: "DELETE",
+  path: "/v2/messages/{messageId}",
+  tag: "Messages",
+  summary: "Cancel a message",
+  about: "A message that is being sent at this moment may still arrive.",
+  params: byId,
+  answers: { 200: { about: "1 when it was cancelled, 0 when it had been finished shortly before.", schema: cancelled } },
+  refusals: ["not-found"],
+  handle: async ({ account, params, parts }) => {
+    const messageIds = [params.messageId].filter(isId);
+    const answer = await parts.store.execute("cancel", { account: account.id, messageIds });
+    if (answer.cancelled === 0) await readable(parts, account.id, params.messageId);
+    return { status: 200, body: answer };
+  },
+});
+
+const cancelMany = route({
+  method: "DELETE",
+  path: "/v2/messages",
+  tag: "Messages",
+  summary: "Cancel many messages",
+  about: "Cancels unfinished messages, oldest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass.",
+  query: messageFilters.extend({ count: count({ most: 500, normally: 100 }).describe("At most so many. Does not count when messageIds is given.") }),
+  fieldsInBody: true,
+  answers: { 200: { about: "How many were cancelled.", schema: cancelled } },
+  refusals: [],
+  handle: async ({ account, query, parts }) => {
+    const filter = query.messageIds ? { messageIds: query.messageIds.filter(isId) } : filterOf(query);
+    const messageIds = await unfinished(parts, account.id, { filter, count: query.count });
+    return { status: 200, body: await parts.store.execute("cancel", { account: account.id, messageIds }) };
+  },
+});
+
+/** Follows the list of the unfinished until there are enough, or it ends. The store looks at a bounded part of it at a time. */
+async function unfinished(parts: Parts, account: AccountId, wanted: { filter: MessageFilter; count: number }): Promise<string[]> {
+  const found: string[] = [];
+  let cursor: string | null = null;
+  do {
+    const query = { account, filter: wanted.filter, cursor, count: wanted.count - found.length };
+    const page: { messageIds: string[]; cursor: string | null } = await parts.store.read.unfinished(query);
+    found.push(...page.messageIds);
+    cursor = page.cursor;
+  } while (cursor !== null && found.length < wanted.count);
+  return found;
+}
+
+type MessageFilter = ReturnType<typeof filterOf>;
+
+/** A message that may still be shown. Throws `Refusal` when there is none. */
+async function readable({ store, now }: Parts, account: AccountId, id: string): Promise<MessageView> {
+  const view = isId(id) ? await store.read.message(account, id) : null;
+  const isShown = view && (view.state !== null || (view.finishedAt !== null && now() - view.finishedAt <= spans.grace));
+  if (isShown) return view;
+  throw new Refusal("not-found", `message: there is no unfinished message ${JSON.stringify(id.slice(0, 200))}; GET /v2/logs?messageId=… tells what became of older ones`);
+}
+
+export const messages = [get, cancel, cancelMany];

@@ -1,0 +1,188 @@
+import { STATUS_CODES } from "node:http";
+import type { IncomingMessage } from "node:http";
+import { isIP } from "node:net";
+import type { Duplex } from "node:stream";
+import Fastify from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { Refusal } from "../core/errors.ts";
+import { limits } from "../core/limits.ts";
+import { noBytes } from "../core/message.ts";
+import type { Proof } from "./auth.ts";
+import { authenticator } from "./auth.ts";
+import type { Problem } from "./refusals.ts";
+import { problemOf, problemOfBytes } from "./refusals.ts";
+import type { RequestLine, RequestLog } from "./requestLog.ts";
+import { logRequest, shownPath } from "./requestLog.ts";
+import type { Incoming, Parts, Route } from "./route.ts";
+import { routes } from "./routes/index.ts";
+import type { Query, Target } from "./target.ts";
+import { splitQuery, splitTarget } from "./target.ts";
+
+export type ApiParts = Parts & {
+  /** Whose X-Forwarded-For is believed: nobody's, everybody's, or that of these networks. */
+  trustProxy: boolean | string[];
+  log: RequestLog;
+};
+
+declare module "fastify" {
+  interface FastifyRequest {
+    target: Target;
+    split: Query;
+    proof: Proof | null;
+    fault: string | null;
+  }
+}
+
+/** The HTTP interface, ready to listen. Closing it lets running requests end, and refuses new ones. */
+export function createApi(parts: ApiParts): FastifyInstance {
+  const api = Fastify({
+    ...{ http: serverOptions, ...timing, bodyLimit: limits.messageBytes, trustProxy: parts.trustProxy },
+    // Refused by a hook below instead, in the words of this interface.
+    return503OnClosing: false,
+    rewriteUrl: ({ url }) => routedPath(splitTarget(url ?? "/").path),
+    routerOptions: { ignoreTrailingSlash: true, maxParamLength: 500, querystringParser: () => ({}) },
+    frameworkErrors: (error, request, reply) => sendProblem(request, reply, problemOf(error)),
+    clientErrorHandler: answerBytes,
+  });
+  takeEveryRequest(api);
+  takeEveryBody(api);
+  admit(api, parts);
+  for (const row of routes) addRoute(api, row, parts);
+  api.setErrorHandler((error, request, reply) => sendProblem(request, reply, problemOf(error)));
+  api.addHook("onResponse", async (request, reply) => logRequest(parts.log, () => lineOf(request, reply)));
+  return api;
+}
+
+const serverOptions = {
+  maxHeaderSize: 64 * 1024,
+  headersTimeout: 30_000,
+  connectionsCheckingInterval: 5_000,
+  // Without it Node answers by itself, and not in JSON. The name this server is called by makes no difference here.
+  requireHostHeader: false,
+};
+
+/** A request may take five minutes to arrive, so 100 MB need 3 Mbit/s. Idle connections outlive those of common proxies. */
+const timing = { requestTimeout: 300_000, keepAliveTimeout: 72_000 };
+
+/** The path a target is routed by. A destination at its end may hold anything, so the router never sees it. */
+function routedPath(path: string): string {
+  return path.startsWith("/v2/publish/") ? "/v2/publish" : path;
+}
+
+const routerPath = (path: string): string => path.replace("/{destination}", "").replaceAll(/\{(\w+)\}/g, ":$1");
+
+/** What Node would refuse by itself, or drop without a word. */
+function takeEveryRequest({ server }: FastifyInstance): void {
+  server.maxHeadersCount = 0;
+  // An expectation that is not known may be ignored (RFC 9110, 10.1.1).
+  server.on("checkExpectation", (request, response) => server.emit("request", request, response));
+  server.on("connect", (_request: IncomingMessage, socket: Duplex) =>
+    answerRaw(socket, { status: 405, error: "method: CONNECT is not possible; this server is no proxy", fault: null }),
+  );
+}
+
+/** Bodies are bytes, whatever their type is said to be; a route that wants JSON reads it itself. */
+function takeEveryBody(api: FastifyInstance): void {
+  api.removeAllContentTypeParsers();
+  api.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
+}
+
+/** Before the body is read: where does it go, is there such a thing, and who asks? */
+function admit(api: FastifyInstance, parts: ApiParts): void {
+  const authenticate = authenticator(parts);
+  let closing = false;
+  for (const name of ["target", "split", "proof", "fault"] as const) api.decorateRequest<unknown>(name, null);
+  api.addHook("preClose", async () => {
+    closing = true;
+  });
+  api.addHook("onRequest", async (request) => {
+    request.target = splitTarget(request.originalUrl);
+    request.split = splitQuery(request.target.query);
+    // A malformed content type is for the destination to judge.
+    delete request.headers["content-type"];
+    if (closing) throw new Refusal("stopping", "the server is stopping; ask again");
+    if (request.is404) return refuseUnknown(request);
+    if (request.routeOptions.config.access === "open") return;
+    request.proof = await authenticate({ authorization: request.headers.authorization, parameter: request.split.token });
+  });
+}
+
+declare module "fastify" {
+  interface FastifyContextConfig {
+    access?: Route["access"];
+  }
+}
+
+function refuseUnknown({ target, method }: FastifyRequest): never {
+  const path = routedPath(target.path);
+  const allowed = routes.filter((row) => patternOf(row).test(path)).map((row) => row.method);
+  if (allowed.length === 0) throw new Refusal("not-found", "path: there is nothing at this path; GET /v2/health answers if this is the right server");
+  throw new Refusal("method-not-allowed", `method: ${method} is not possible here; ${[...new Set(allowed)].join(" or ")} is`);
+}
+
+const patternOf = ({ path }: Route): RegExp => new RegExp(`^${routerPath(path).replaceAll(/:\w+/g, "[^/]+")}/?$`);
+
+function addRoute(api: FastifyInstance, row: Route, parts: ApiParts): void {
+  api.route({
+    method: row.method,
+    url: routerPath(row.path),
+    bodyLimit: row.body?.mostBytes ?? 1024 * 1024,
+    config: { access: row.access },
+    handler: async (request, reply) => {
+      const { status, body, ignored = [] } = await row.answer(incomingOf(request), parts);
+      if (ignored.length > 0) reply.header("Waypost-Ignored", namesForHeader(ignored));
+      return reply.code(status).send(body);
+    },
+  });
+}
+
+function incomingOf(request: FastifyRequest): Incoming {
+  const { target, split, proof, raw, params, body } = request;
+  return {
+    ...{ target, query: split, proof, rawHeaders: raw.rawHeaders },
+    params: typeof params === "object" && params !== null ? (params as Record<string, string>) : {},
+    body: body instanceof Uint8Array ? body : noBytes,
+    callerIp: callerIpOf(request),
+  };
+}
+
+/** An IPv4 address is written as one, even where the socket speaks IPv6. What a proxy reports may be no address at all. */
+function callerIpOf({ ip, raw }: FastifyRequest): string | null {
+  const address = [ip, raw.socket.remoteAddress].find((text) => text !== undefined && isIP(text.replace(/%.*/, "")) !== 0);
+  return address?.replace(/^::ffff:(?=\d+\.)/i, "") ?? null;
+}
+
+const namesForHeader = (names: readonly string[]): string =>
+  [...new Set(names)]
+    .slice(0, 50)
+    .map((name) => name.slice(0, 100).replace(/[^\w-]/g, "?"))
+    .join(", ");
+
+function sendProblem(request: FastifyRequest, reply: FastifyReply, { status, error, fault }: Problem): void {
+  request.fault = fault;
+  const headers = status === 401 ? { "WWW-Authenticate": "Bearer" } : {};
+  void reply.code(status).headers(headers).send({ error });
+}
+
+/** Answers bytes that Node could not make a request of. */
+function answerBytes(error: Error & { code?: string }, socket: Duplex): void {
+  if (error.code === "ECONNRESET" || !socket.writable) return void socket.destroy();
+  answerRaw(socket, problemOfBytes(error));
+}
+
+function answerRaw(socket: Duplex, { status, error }: Problem): void {
+  const body = JSON.stringify({ error });
+  const head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close`;
+  socket.end(`${head}\r\n\r\n${body}`);
+}
+
+function lineOf(request: FastifyRequest, reply: FastifyReply): RequestLine {
+  return {
+    method: request.method,
+    path: shownPath(request.target ?? splitTarget(request.originalUrl)),
+    status: reply.statusCode,
+    ms: Math.round(reply.elapsedTime * 10) / 10,
+    account: request.proof?.account.id ?? null,
+    ...(request.fault === null ? {} : { fault: request.fault }),
+  };
+}

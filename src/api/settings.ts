@@ -1,0 +1,206 @@
+import { z } from "zod";
+import { parseDuration } from "../core/duration.ts";
+import { Refusal } from "../core/errors.ts";
+import { parseExpression } from "../core/expression.ts";
+import { limits } from "../core/limits.ts";
+import type { Method, Millis, Redaction } from "../core/message.ts";
+import { parseRedaction } from "../core/redaction.ts";
+import { checkUrl } from "./target.ts";
+
+/** What the settings of one message, or of one of its callbacks, are read into. Keys are the plain names of the settings. */
+export type Values = {
+  method: Method;
+  delay: Millis;
+  "not-before": Millis;
+  retries: number;
+  "retry-delay": string;
+  timeout: Millis;
+  "header-forward": boolean;
+  callback: string;
+  "failure-callback": string;
+  "deduplication-id": string;
+  "content-based-deduplication": boolean;
+  label: string[];
+  "redact-fields": Redaction;
+};
+
+export type SettingName = keyof Values;
+
+/** A setting: what it is for, how it is written, and what its text means. `read` throws `Refusal` with what is wrong. */
+export type SettingRow<T> = {
+  about: string;
+  example: string;
+  /** How the text looks, for the documentation. */
+  text: z.ZodType;
+  /** May be set for callbacks too, as `Svc-Callback-<Name>`; a text says why not. */
+  forCallbacks: true | string;
+  /** May be given when a dead letter is sent again. */
+  forRetries: boolean;
+  read(text: string): T;
+};
+
+const methods: readonly Method[] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+const ofMessages = "is a setting of messages, not of callbacks";
+const noDelay = "delayed callbacks are not supported; a callback is sent when there is an outcome to tell";
+
+/**
+ * Every setting that a message can have. From a row come its header under both brands, its query parameter, the same
+ * for callbacks and failure callbacks, and its entry in the documentation.
+ */
+export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> } = {
+  method: {
+    about: "The HTTP method of the delivery. Default: POST.",
+    example: "PUT",
+    text: z.enum(methods),
+    forCallbacks: true,
+    forRetries: true,
+    read: (text) => methods.find((method) => method === text.toUpperCase()) ?? refuse(text, `is none of ${methods.join(", ")}`),
+  },
+  delay: {
+    about: "Wait so long before the first attempt.",
+    example: "1h30m",
+    text: z.string(),
+    forCallbacks: noDelay,
+    forRetries: true,
+    read: readDuration,
+  },
+  "not-before": {
+    about: "No attempt before this unix time in seconds. Wins over the delay.",
+    example: "1767225600",
+    text: z.int().min(0),
+    forCallbacks: noDelay,
+    forRetries: true,
+    read: readSeconds,
+  },
+  retries: {
+    about: "How often a failed attempt is repeated. Default: 3.",
+    example: "5",
+    text: z.int().min(0),
+    forCallbacks: true,
+    forRetries: true,
+    read: (text) => (/^\d{1,20}$/.test(text) ? Number(text) : refuse(text, "is not a whole number of 0 or more")),
+  },
+  "retry-delay": {
+    about:
+      "Milliseconds until the next attempt, as an expression in `retried`, the number of retries made so far. Functions: pow, exp, sqrt, abs, floor, ceil, round, min, max.",
+    example: "pow(2, retried) * 1000",
+    text: z.string().max(256),
+    forCallbacks: true,
+    forRetries: true,
+    read: (text) => {
+      parseExpression(text);
+      return text;
+    },
+  },
+  timeout: {
+    about: "How long the destination may take to answer. A bare number is seconds.",
+    example: "30s",
+    text: z.string(),
+    forCallbacks: true,
+    forRetries: true,
+    read: (text) => readDuration(text) || refuse(text, "leaves no time at all; give 1s or more"),
+  },
+  "header-forward": {
+    about: "Deliver the headers of this request too, without a prefix.",
+    example: "true",
+    text: z.boolean(),
+    forCallbacks: ofMessages,
+    forRetries: false,
+    read: readBoolean,
+  },
+  callback: {
+    about: "URL that is told the outcome of each attempt.",
+    example: "https://example.com/callback",
+    text: z.url(),
+    forCallbacks: true,
+    forRetries: true,
+    read: readUrl,
+  },
+  "failure-callback": {
+    about: "URL that is told when the last attempt has failed.",
+    example: "https://example.com/failed",
+    text: z.url(),
+    forCallbacks: true,
+    forRetries: true,
+    read: readUrl,
+  },
+  "deduplication-id": {
+    about: "Messages with the same id within 10 minutes are accepted once.",
+    example: "order-1001",
+    text: z.string().min(1).max(limits.nameLength),
+    forCallbacks: ofMessages,
+    forRetries: false,
+    read: (text) => (text === "" ? refuse(text, "is empty") : named(text)),
+  },
+  "content-based-deduplication": {
+    about: "Messages with the same destination, body and forwarded headers within 10 minutes are accepted once.",
+    example: "true",
+    text: z.boolean(),
+    forCallbacks: ofMessages,
+    forRetries: false,
+    read: readBoolean,
+  },
+  label: {
+    about: "Marks to find the message by, separated by commas.",
+    example: "billing,eu",
+    text: z.string(),
+    forCallbacks: ofMessages,
+    forRetries: false,
+    read: readLabels,
+  },
+  "redact-fields": {
+    about: "What is hidden from every answer of this interface: `body`, `header` (all), `header[Name]`, separated by commas.",
+    example: "body, header[Authorization]",
+    text: z.string(),
+    forCallbacks: ofMessages,
+    forRetries: false,
+    read: parseRedaction,
+  },
+};
+
+/** Settings that belong to what this version does not do. Refused, because a message without them would not do what was asked. */
+export const unavailable: readonly { names: RegExp; what: string }[] = [
+  { names: /^flow-control-(key|value)$/, what: "flow control is" },
+  { names: /^queue-name$/, what: "queues are" },
+  { names: /^(cron|schedule-id)$/, what: "schedules are" },
+  { names: /^(workflow-.*|feature-set)$/, what: "workflows are" },
+];
+
+/**
+ * Names that are taken and not looked at: what clients say of themselves, and what this service itself sends along, so
+ * that one server can deliver to the publish address of another.
+ */
+export const swallowed = /^(telemetry-.*|signature|message-id|retried|region|caller-ip|topic-name)$/;
+
+function refuse(text: string, problem: string): never {
+  throw new Refusal("invalid", `${JSON.stringify(text.length > 100 ? `${text.slice(0, 100)}…` : text)} ${problem}`);
+}
+
+function readDuration(text: string): Millis {
+  return parseDuration(text) ?? refuse(text, "is not a duration; write it like 30s, 10m, 2h or 1d12h");
+}
+
+/** Unix seconds, rounded as clients do; up to the year 9999. */
+function readSeconds(text: string): Millis {
+  const seconds = /^\d{1,12}(\.\d{1,20})?$/.test(text) ? Math.round(Number(text)) : Number.NaN;
+  return seconds <= 253_402_300_799 ? seconds * 1000 : refuse(text, "is not a unix time in seconds");
+}
+
+function readBoolean(text: string): boolean {
+  return text === "true" || (text === "false" ? false : refuse(text, "is neither true nor false"));
+}
+
+function readUrl(text: string): string {
+  checkUrl("", text);
+  return text;
+}
+
+function readLabels(text: string): string[] {
+  const labels = text.split(",").map((label) => label.trim()).filter((label) => label !== "");
+  if (labels.length > limits.labels) throw new Refusal("invalid", `has ${labels.length} labels, the limit is ${limits.labels}`);
+  return [...new Set(labels.map(named))];
+}
+
+function named(text: string): string {
+  return text.length <= limits.nameLength ? text : refuse(text, `is longer than ${limits.nameLength} characters`);
+}

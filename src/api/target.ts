@@ -1,0 +1,115 @@
+import { Refusal } from "../core/errors.ts";
+import { limits } from "../core/limits.ts";
+import { brandedName, brandOfToken } from "./brand.ts";
+
+/** A request target cut at its first `?`, not decoded: what is left as it came cannot be changed by accident. */
+export type Target = { path: string; query: string | null };
+
+/** One parameter of a query string, decoded. `written`: its name as the caller wrote it. */
+export type Parameter = { name: string; value: string; written: string };
+
+/** A query string taken apart: the service's own parameters, and the caller's, byte for byte and in order. */
+export type Query = { token: string | null; tokenName: string | null; settings: Parameter[]; rest: string | null };
+
+/** Cuts a request target. One in absolute form names this server, and is read as its path. */
+export function splitTarget(raw: string): Target {
+  const target = raw.startsWith("/") ? raw : raw.replace(/^https?:\/\/[^/?]*/i, "");
+  const mark = target.indexOf("?");
+  return mark < 0 ? { path: target, query: null } : { path: target.slice(0, mark), query: target.slice(mark + 1) };
+}
+
+/** Takes the token and the settings out of a query string. What is left belongs to the destination, or to the route. */
+export function splitQuery(query: string | null): Query {
+  const split: Query = { token: null, tokenName: null, settings: [], rest: query };
+  if (query === null) return split;
+  const pieces = query.split("&");
+  const kept = pieces.filter((piece) => !takeOwn(piece, split));
+  if (kept.length < pieces.length) split.rest = kept.join("&") || null;
+  return split;
+}
+
+function takeOwn(piece: string, split: Query): boolean {
+  const mark = piece.indexOf("=");
+  const written = mark < 0 ? piece : piece.slice(0, mark);
+  const value = mark < 0 ? "" : piece.slice(mark + 1);
+  const name = (written.includes("%") ? (decoded(written) ?? written) : written).toLowerCase();
+  if (brandOfToken(name)) {
+    // A `+` stays a `+`: it is a letter of base64, and no token has a space.
+    split.token ??= decoded(value);
+    split.tokenName ??= name;
+    return true;
+  }
+  if (!brandedName(name)) return false;
+  split.settings.push({ name, value: decodedField(name, value), written: name });
+  return true;
+}
+
+/** All parameters of a query string, decoded, in order. Throws `Refusal` where one cannot be decoded. */
+export function readParameters(query: string | null): Parameter[] {
+  const pieces = (query ?? "").split("&").filter((piece) => piece !== "");
+  return pieces.map((piece) => {
+    const mark = piece.indexOf("=");
+    const written = mark < 0 ? piece : piece.slice(0, mark);
+    const name = decodedField("query", written);
+    return { name, written: name, value: mark < 0 ? "" : decodedField(name, piece.slice(mark + 1)) };
+  });
+}
+
+/** Form decoding, as clients encode query strings: `+` is a space. */
+function decodedField(name: string, text: string): string {
+  if (!/[%+]/.test(text)) return text;
+  const value = decoded(text.replaceAll("+", " "));
+  if (value === null) throw new Refusal("invalid", `${shortened(name)}: the percent-encoding is malformed, or not of UTF-8`);
+  return value;
+}
+
+/** Percent-decoding. Null when malformed, or not UTF-8. */
+export function decoded(text: string): string | null {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * The destination of a publish: the rest of the path as it came, with the caller's part of the query. A path that begins
+ * with an encoded scheme is decoded once; `https:/host`, which some proxies make of `https://host`, is repaired.
+ */
+export function destinationOf(path: string, query: string | null): string {
+  const encoded = /^https?%3a/i.test(path);
+  const readable = encoded ? decoded(path) : path;
+  if (readable === null) throw new Refusal("invalid", "destination: the percent-encoding is malformed; encode the whole URL, or nothing of it");
+  const url = readable.replace(/^(https?):\/(?=[^/])/i, "$1://");
+  if (query === null) return url;
+  return `${url}${encoded && url.includes("?") ? "&" : "?"}${query}`;
+}
+
+/** Checks that a destination is a URL that can be called, and answers it as it is. Throws `Refusal`: 400, or 404 for the name of a group. */
+export function checkDestination(destination: string): string {
+  if (destination === "") throw new Refusal("invalid", "destination: missing; give a URL with http:// or https://");
+  if (!/^https?:\/\//i.test(destination)) throw noUrl(destination);
+  checkUrl("destination", destination);
+  return destination;
+}
+
+function noUrl(destination: string): Refusal {
+  const name = decoded(destination) ?? destination;
+  const isGroupName = /^[A-Za-z0-9._-]+$/.test(name);
+  const problem = `${JSON.stringify(shortened(name))} is neither a URL with http:// or https:// nor a known URL group`;
+  return new Refusal(isGroupName ? "not-found" : "invalid", `destination: ${problem}`);
+}
+
+/** Checks an absolute http or https URL; `field` is named in the refusal. */
+export function checkUrl(field: string, url: string): void {
+  const refuse = (problem: string): never => {
+    throw new Refusal("invalid", `${field}: ${JSON.stringify(shortened(url))} ${problem}`);
+  };
+  if (url.length > limits.urlLength) refuse(`is too long: ${url.length} characters, the limit is ${limits.urlLength}`);
+  if (!/^https?:\/\//i.test(url)) refuse("is not a URL with http:// or https://");
+  // oxlint-disable-next-line no-control-regex -- URL parsers drop these silently, so the URL would not be the one that was given
+  if (/[\0-\x20\x7f]|^https?:\/\/[/\\]/i.test(url)) refuse("is not a valid URL");
+  if (!URL.canParse(url)) refuse("is not a valid URL");
+}
+
+const shortened = (text: string): string => (text.length > 200 ? `${text.slice(0, 200)}…` : text);

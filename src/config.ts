@@ -1,0 +1,93 @@
+import { z } from "zod";
+import { createEgress } from "./engine/egress.ts";
+import { parseDuration } from "./core/duration.ts";
+
+const integer = (least: number, most: number) =>
+  z.coerce.number({ error: "must be a number" }).int("must be a whole number").min(least, `must be at least ${least}`).max(most, `must be at most ${most}`);
+
+const duration = (least: number) =>
+  z.string().transform((text, context) => {
+    const value = parseDuration(text);
+    if (value !== null && value >= least) return value;
+    context.addIssue({ code: "custom", message: `must be a duration such as 30s, 12h or 7d, of at least ${least / 1000}s` });
+    return z.NEVER;
+  });
+
+const list = z.string().transform((text) => text.split(",").map((item) => item.trim()).filter(Boolean));
+
+const networks = list.superRefine((allow, context) => {
+  try {
+    createEgress({ allow });
+  } catch (error) {
+    context.addIssue({ code: "custom", message: error instanceof Error ? error.message : String(error) });
+  }
+});
+
+/** A folder, a URL, an address: text that is used as it is. */
+const text = z.string().min(1, "must not be empty");
+
+/**
+ * Every setting of the server: its flag, its environment variable (`WAYPOST_` and the name in capitals), its default,
+ * what it takes. The help and the guide are made of these rows.
+ */
+export const settingRows = {
+  port: { takes: integer(0, 65535), default: "8080", value: "<n>", help: "port to listen on; 0 takes a free one" },
+  host: { takes: text, default: "127.0.0.1", value: "<address>", help: "address to listen on; 0.0.0.0 listens on all" },
+  data: { takes: text, default: "./data", value: "<folder>", help: "folder of the embedded store; one server per folder" },
+  databaseUrl: { takes: z.string(), default: "", value: "<url>", help: "postgres://… keeps everything in PostgreSQL instead of a folder" },
+  egressAllow: {
+    takes: networks,
+    default: "",
+    value: "<networks>",
+    help: "networks that may be called although they are not public, such as 10.0.0.0/8,::1/128",
+  },
+  hands: { takes: integer(1, 100_000), default: "1024", value: "<n>", help: "deliveries running at once, in all" },
+  handsPerHost: { takes: integer(1, 100_000), default: "256", value: "<n>", help: "deliveries running at once to one host" },
+  connectTimeout: { takes: duration(100), default: "10s", value: "<duration>", help: "how long a connection to a destination may take" },
+  responseLimit: { takes: integer(0, 64 * 1024 * 1024), default: "1048576", value: "<bytes>", help: "response bodies are kept up to this size" },
+  logRetention: { takes: duration(60_000), default: "3d", value: "<duration>", help: "how long message logs are kept" },
+  dlqRetention: { takes: duration(60_000), default: "7d", value: "<duration>", help: "how long dead letters are kept" },
+  grace: { takes: duration(0), default: "10s", value: "<duration>", help: "how long running deliveries may take when the server stops" },
+  region: { takes: text, default: "US-EAST-1", value: "<name>", help: "what deliveries name as their region" },
+  trustProxy: { takes: list, default: "", value: "<networks>", help: "reverse proxies whose X-Forwarded-For is believed" },
+  logLevel: {
+    takes: z.enum(["trace", "debug", "info", "warn", "error", "silent"], { error: "must be trace, debug, info, warn, error or silent" }),
+    default: "info",
+    value: "<level>",
+    help: "debug logs each request and each attempt",
+  },
+} as const;
+
+export type SettingName = keyof typeof settingRows;
+export type Settings = { [N in SettingName]: z.output<(typeof settingRows)[N]["takes"]> };
+
+export const settingNames: readonly SettingName[] = Object.keys(settingRows).filter((name): name is SettingName => name in settingRows);
+
+const kebab = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+export const flagOf = (name: SettingName): string => `--${kebab(name)}`;
+export const variableOf = (name: SettingName): string => `WAYPOST_${kebab(name).replaceAll("-", "_").toUpperCase()}`;
+
+/** The settings are not usable; the text says which, where it was set, and what it may be. */
+export class SettingsRefused extends Error {}
+
+/** Reads all settings: a flag wins over the environment, that over the default. Unknown `WAYPOST_` variables are refused. */
+export function readSettings(flags: Partial<Record<SettingName, string>>, environment: NodeJS.ProcessEnv): Settings {
+  const known = new Set<string>(settingNames.map(variableOf));
+  const stranger = Object.keys(environment).find((name) => name.startsWith("WAYPOST_") && !known.has(name) && !clientVariables.has(name));
+  if (stranger) throw new SettingsRefused(`${stranger}: there is no such setting; see waypost start --help`);
+  const read = (name: SettingName): unknown => {
+    const flag = flags[name];
+    const variable = environment[variableOf(name)];
+    const result = settingRows[name].takes.safeParse(flag ?? variable ?? settingRows[name].default);
+    if (result.success) return result.data;
+    const where = flag === undefined ? variableOf(name) : flagOf(name);
+    throw new SettingsRefused(`${where}: ${result.error.issues.map(({ message }) => message).join("; ")}`);
+  };
+  return Object.fromEntries(settingNames.map((name) => [name, read(name)])) as Settings;
+}
+
+/** What `waypost credentials` prints for clients may stand in the same environment. */
+export const clientVariables: ReadonlySet<string> = new Set([
+  ...["WAYPOST_URL", "WAYPOST_TOKEN", "WAYPOST_CURRENT_SIGNING_KEY", "WAYPOST_NEXT_SIGNING_KEY"],
+  ...["WAYPOST_ACCOUNT_ID", "WAYPOST_USER", "WAYPOST_PASSWORD", "WAYPOST_SEED"],
+]);

@@ -1,0 +1,45 @@
+import { DatabaseSync } from "node:sqlite";
+import { accessSync, chmodSync, constants, existsSync, mkdirSync } from "node:fs";
+import { join } from "node:path";
+
+/** The data folder cannot be used; the text says why, and what to do. */
+export class DataFolderRefused extends Error {}
+
+/** The file of the embedded store. */
+export const storePath = (folder: string): string => join(folder, "waypost.db");
+
+/** Whether there is a store in the folder. */
+export const hasStore = (folder: string): boolean => existsSync(storePath(folder));
+
+/**
+ * Makes the folder if need be, readable by nobody else, and takes it for this process. The lock is the operating
+ * system's, so it is gone the moment the process is, however that ends. Returns what gives it back.
+ */
+export function takeDataFolder(folder: string): () => void {
+  try {
+    if (!existsSync(folder)) {
+      mkdirSync(folder, { recursive: true });
+      chmodSync(folder, 0o700);
+    }
+    accessSync(folder, constants.W_OK | constants.X_OK);
+  } catch (error) {
+    throw new DataFolderRefused(`${folder}: cannot be written (${reasonOf(error)}); choose another folder with --data, or change its rights`);
+  }
+  return lock(folder);
+}
+
+function lock(folder: string): () => void {
+  const file = new DatabaseSync(join(folder, "waypost.lock"));
+  try {
+    file.exec("pragma locking_mode = exclusive; begin exclusive");
+  } catch (error) {
+    file.close();
+    if (/locked|busy/.test(reasonOf(error))) {
+      throw new DataFolderRefused(`${folder}: another waypost server is using it; stop that one, or choose another folder with --data`);
+    }
+    throw new DataFolderRefused(`${folder}: cannot be locked (${reasonOf(error)})`);
+  }
+  return () => file.close();
+}
+
+const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

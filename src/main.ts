@@ -1,0 +1,186 @@
+import { randomUUID } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { once } from "node:events";
+import { Command, CommanderError } from "commander";
+import { pino } from "pino";
+import type { Settings, SettingName } from "./config.ts";
+import { flagOf, readSettings, settingNames, settingRows, SettingsRefused, variableOf } from "./config.ts";
+import { developmentAccounts, environmentLines, firstAccount } from "./credentials.ts";
+import { DataFolderRefused, hasStore, storePath } from "./data-folder.ts";
+import { idMaker } from "./core/ids.ts";
+import { systemClock, systemRandom } from "./engine/clock.ts";
+import { listen } from "./listen.ts";
+import { serve } from "./serve.ts";
+import { sqlShelf } from "./store/sql.ts";
+import { openSqlite } from "./store/sqlite.ts";
+import { StorageRefused } from "./store/store.ts";
+
+/** The command cannot do what it was asked; the text is for people. Exit code 2. */
+class CannotStart extends Error {}
+
+const print = (line: string): void => void process.stdout.write(`${line}\n`);
+
+const program = new Command("waypost")
+  .description("An open, durable HTTP message queue that you host yourself.")
+  .version("0.1.0")
+  .exitOverride()
+  .showHelpAfterError("(waypost --help shows what there is)");
+
+withSettings(program.command("start").description("serve; the first start makes an account and prints its credentials"), settingNames).action(
+  async (flags: Flags) => {
+    const settings = readSettings(flags, process.env);
+    await run(settings, { firstAccounts: () => [firstAccount(randomUUID(), () => newSecret())] });
+  },
+);
+
+withSettings(
+  program
+    .command("dev")
+    .description("serve for development: well-known credentials, deliveries to this machine allowed; without --data nothing is kept"),
+  settingNames.filter((name) => name !== "egressAllow"),
+).action(async (flags: Flags) => {
+  const environment = { ...process.env, WAYPOST_EGRESS_ALLOW: [process.env.WAYPOST_EGRESS_ALLOW, "127.0.0.0/8,::1/128"].filter(Boolean).join(",") };
+  const keeps = flags.data !== undefined || flags.databaseUrl !== undefined;
+  const folder = keeps ? null : mkdtempSync(join(tmpdir(), "waypost-dev-"));
+  const settings = readSettings(folder === null ? flags : { ...flags, data: folder }, environment);
+  if (folder !== null) process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
+  await run(settings, { firstAccounts: () => developmentAccounts });
+});
+
+withSettings(program.command("credentials").description("print the credentials of every account again, as environment lines"), [
+  ...(["data", "databaseUrl", "host", "port"] as const),
+]).action(async (flags: Flags) => {
+  const settings = readSettings(flags, process.env);
+  const accounts = await accountsOf(settings);
+  print(accounts.map((account) => `# ${account.name}\n${environmentLines(account, `http://${settings.host}:${settings.port}`)}`).join("\n\n"));
+});
+
+program
+  .command("listen")
+  .description("a receiver to try things with: prints what arrives and verifies its signature")
+  .argument("[port]", "port to listen on", "4000")
+  .option("--host <address>", "address to listen on", "127.0.0.1")
+  .option("--status <code>", "status to answer with", "200")
+  .option("--delay <ms>", "wait before answering", "0")
+  .action(async (port: string, options: { host: string; status: string; delay: string }) => {
+    const [development] = developmentAccounts;
+    const key = (name: string, otherwise = ""): string => process.env[`WAYPOST_${name}`] ?? process.env[`QSTASH_${name}`] ?? otherwise;
+    const server = await listen({
+      ...{ port: whole("port", port, 65535), status: whole("--status", options.status, 599), delay: whole("--delay", options.delay, 3_600_000) },
+      host: options.host,
+      keys: [
+        key("CURRENT_SIGNING_KEY", development?.signingKeys.current),
+        key("NEXT_SIGNING_KEY", development?.signingKeys.next),
+      ],
+      print,
+    });
+    const address = server.address();
+    print(`listening on http://${options.host}:${address && typeof address === "object" ? address.port : port} (Ctrl-C ends it)`);
+    onSignal(async () => {
+      server.closeAllConnections();
+      server.close();
+    });
+  });
+
+type Flags = Partial<Record<SettingName, string>>;
+
+function withSettings(command: Command, names: readonly SettingName[]): Command {
+  for (const name of names) {
+    const { value, help, default: otherwise } = settingRows[name];
+    command.option(`${flagOf(name)} ${value}`, `${help}\n(${variableOf(name)}${otherwise === "" ? "" : `, default ${otherwise}`})`);
+  }
+  return command;
+}
+
+/** Serves until a signal comes. */
+async function run(settings: Settings, { firstAccounts }: Pick<Parameters<typeof serve>[1], "firstAccounts">): Promise<void> {
+  await checkPort(settings);
+  // What the command says goes to stdout, the log to stderr, so credentials never end up in a log.
+  const log = pino({ level: settings.logLevel, base: null }, pino.destination({ fd: 2, sync: false }));
+  const served = await serve(settings, { log, firstAccounts });
+  if (served.created.length > 0) {
+    const [first] = served.created;
+    if (first) print(`# the credentials of the new account; waypost credentials prints them again\n${environmentLines(first, served.url)}\n`);
+  }
+  print(`running at ${served.url}`);
+  onSignal(async (signal) => {
+    log.info({ signal }, "stopping");
+    await served.stop();
+    log.info("stopped");
+  });
+}
+
+/** Before anything is made: a taken port must not leave a new store behind. */
+async function checkPort({ port, host }: Settings): Promise<void> {
+  const probe = createServer();
+  try {
+    probe.listen(port, host);
+    await once(probe, "listening");
+  } catch (error) {
+    throw new CannotStart(listenTrouble(error, host, port));
+  } finally {
+    probe.close();
+  }
+}
+
+function listenTrouble(error: unknown, host: string, port: number): string {
+  const code = error instanceof Error && "code" in error ? error.code : "";
+  if (code === "EADDRINUSE") return `port ${port} of ${host} is taken (address already in use); choose another one with --port`;
+  if (code === "EACCES") return `port ${port} may not be opened by this user; choose one above 1023 with --port`;
+  return `cannot listen on ${host}:${port} (${error instanceof Error ? error.message : String(error)})`;
+}
+
+/**
+ * The first signal stops in order, a second one at once. One Ctrl-C can arrive several times, from the terminal and
+ * from each program in between, so what follows within a second is the same one.
+ */
+function onSignal(stop: (signal: string) => Promise<void>): void {
+  let since: number | null = null;
+  const handle = (signal: string): void => {
+    if (since !== null) return systemClock.now() - since > 1000 ? process.exit(130) : undefined;
+    since = systemClock.now();
+    stop(signal).then(
+      () => process.exit(0),
+      (error: unknown) => {
+        process.stderr.write(`waypost: stopping failed: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+        process.exit(1);
+      },
+    );
+  };
+  process.on("SIGTERM", handle);
+  process.on("SIGINT", handle);
+}
+
+async function accountsOf({ data, databaseUrl }: Settings) {
+  if (databaseUrl !== "") {
+    const { openPostgresShelf } = await import("./store/postgres.ts");
+    const { shelf, close } = await openPostgresShelf(databaseUrl);
+    return shelf.accounts().finally(close);
+  }
+  if (!hasStore(data)) throw new CannotStart(`${data}: there is no store yet; waypost start --data ${data} makes one`);
+  const database = openSqlite(storePath(data), { readOnly: true });
+  return sqlShelf(database.connection)
+    .accounts()
+    .finally(() => database.close());
+}
+
+function whole(name: string, text: string, most: number): number {
+  const value = Number(text);
+  if (/^\d+$/.test(text) && value <= most) return value;
+  throw new CannotStart(`${name}: ${text} is not a whole number up to ${most}`);
+}
+
+const secrets = idMaker(systemRandom);
+const newSecret = (): string => secrets("sig", systemClock.now());
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
+  const expected = [CannotStart, SettingsRefused, DataFolderRefused, StorageRefused].some((kind) => error instanceof kind);
+  process.stderr.write(`waypost: ${error instanceof Error ? (expected ? error.message : error.stack) : String(error)}\n`);
+  process.exit(expected ? 2 : 1);
+}

@@ -1,0 +1,122 @@
+import type { Logger } from "pino";
+import type { RequestLine } from "./api/requestLog.ts";
+import { createApi } from "./api/server.ts";
+import type { Settings } from "./config.ts";
+import type { NewAccount } from "./credentials.ts";
+import { storePath, takeDataFolder } from "./data-folder.ts";
+import type { Account, Delivery, NodeId, Outcome } from "./core/message.ts";
+import { idMaker } from "./core/ids.ts";
+import type { Settled } from "./core/settle.ts";
+import { systemClock, systemRandom } from "./engine/clock.ts";
+import { createDeliver } from "./engine/deliver.ts";
+import type { DispatcherLog } from "./engine/dispatcher.ts";
+import { Dispatcher } from "./engine/dispatcher.ts";
+import { createEgress } from "./engine/egress.ts";
+import { retentionDuty, Timers } from "./engine/timers.ts";
+import type { Store } from "./store/store.ts";
+import { threadStore } from "./store/thread.ts";
+
+/** A server that is up. `stop` ends it in order and resolves when nothing of it is left. */
+export type Served = { url: string; accounts: readonly Account[]; created: readonly Account[]; stop(): Promise<void> };
+
+/** Puts the parts together. `firstAccounts` are made when the store has none; `created` tells which were. */
+export async function serve(settings: Settings, { log, firstAccounts }: { log: Logger; firstAccounts: () => readonly NewAccount[] }): Promise<Served> {
+  const newId = idMaker(systemRandom);
+  const node = newId("nod", systemClock.now());
+  const opened = await openStore(settings, node);
+  try {
+    return await serveStore(settings, { log, firstAccounts, opened });
+  } catch (error) {
+    await opened.close();
+    throw error;
+  }
+}
+
+type Opened = { store: Store; close(): Promise<void> };
+
+/** The store the settings name. A data folder is this process's alone, so what a dead one had leased is due at once. */
+async function openStore({ databaseUrl, data }: Settings, node: NodeId): Promise<Opened> {
+  if (databaseUrl !== "") {
+    const { postgresStore } = await import("./store/postgres.ts");
+    const store = await postgresStore({ url: databaseUrl, node, random: systemRandom });
+    return { store, close: () => store.close() };
+  }
+  const release = takeDataFolder(data);
+  try {
+    const store = await threadStore({ path: storePath(data), node, entry: new URL("./store-thread.ts", import.meta.url) });
+    const close = async (): Promise<void> => {
+      await store.close();
+      release();
+    };
+    for (let more = true; more;) more = (await store.execute("reclaim", { node, limit: reclaimLimit })).reclaimed === reclaimLimit;
+    return { store, close };
+  } catch (error) {
+    release();
+    throw error;
+  }
+}
+
+const reclaimLimit = 1000;
+
+type Rest = { log: Logger; firstAccounts: () => readonly NewAccount[]; opened: Opened };
+
+async function serveStore(settings: Settings, { log, firstAccounts, opened: { store, close } }: Rest): Promise<Served> {
+  const newId = idMaker(systemRandom);
+  const clock = systemClock;
+  const present = await store.read.accounts();
+  const created = present.length > 0 ? [] : await Promise.all(firstAccounts().map((account) => store.execute("createAccount", account)));
+  const out = createDeliver({
+    egress: createEgress({ allow: settings.egressAllow }),
+    clock,
+    limits: { responseBytes: settings.responseLimit, connectTimeout: settings.connectTimeout, connectionsPerOrigin: settings.hands },
+    region: settings.region,
+    newId: (kind) => newId(kind, clock.now()),
+  });
+  const trouble = (what: string, error: unknown): void => log.error({ err: error }, what);
+  const hands = { total: settings.hands, perHost: settings.handsPerHost };
+  const dispatcher = new Dispatcher({ store, deliver: out.deliver, clock, hands, log: { attempt: attemptLog(log), trouble } });
+  const retention = { log: settings.logRetention, deadLetters: settings.dlqRetention };
+  const timers = new Timers({ duties: [retentionDuty({ store, clock, retention })], clock, trouble });
+  let stopping = false;
+  const trustProxy = settings.trustProxy.length > 0 ? settings.trustProxy : false;
+  const api = createApi({ store, now: () => clock.now(), retention, trustProxy, log: requestLog(log), ready: () => !stopping, health: () => ({ delivering: dispatcher.running }) });
+  await api.listen({ port: settings.port, host: settings.host });
+  dispatcher.start();
+  timers.start();
+  return {
+    url: urlOf(settings.host, api.server.address()),
+    accounts: [...present, ...created],
+    created,
+    stop: async () => {
+      stopping = true;
+      await api.close();
+      await dispatcher.stop(settings.grace);
+      await timers.stop();
+      await out.close();
+      await close();
+    },
+  };
+}
+
+function urlOf(host: string, address: { port: number } | string | null): string {
+  const port = address && typeof address === "object" ? address.port : 0;
+  const name = host === "0.0.0.0" || host === "::" ? "127.0.0.1" : host.includes(":") ? `[${host}]` : host;
+  return `http://${name}:${port}`;
+}
+
+/** One line per attempt: failures always, successes when asked for. Never a header or a body. */
+function attemptLog(log: Logger): DispatcherLog["attempt"] {
+  return ({ message, attempt }: Delivery, { status, error, took }: Outcome, settled: Settled["became"]) => {
+    const level = settled === "delivered" ? "debug" : "info";
+    if (!log.isLevelEnabled(level)) return;
+    log[level]({ messageId: message.id, account: message.account, host: hostAlone(message.url), attempt, status, error, ms: took, settled }, "attempt");
+  };
+}
+
+/** One line per request: our own faults always, all others when asked for. */
+function requestLog(log: Logger): (line: RequestLine) => void {
+  return (line) => (line.status >= 500 ? log.error(line, "request") : log.debug(line, "request"));
+}
+
+/** Paths and queries of destinations can hold secrets. */
+const hostAlone = (url: string): string => URL.parse(url)?.host ?? "";

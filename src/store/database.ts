@@ -1,0 +1,37 @@
+import type { Millis } from "../core/message.ts";
+import type { Columns, ColumnType, Value } from "./tables.ts";
+
+/** A database that can run transactions, and knows the errors after which one may simply be run again. */
+export interface Database {
+  transaction<T>(run: (connection: Connection) => Promise<T>): Promise<T>;
+  /** A lost race: another node was first, and nothing of the transaction happened. */
+  isConflict(error: unknown): boolean;
+  /** The time of the running transaction, where nodes must agree on it; else it is the source's. */
+  now?(): Millis;
+  /** Tells other nodes what became due, once the transaction is stored. */
+  notify?(connection: Connection, dueAt: Millis): Promise<void>;
+  /** Steps aside before a transaction is run for the nth time, so that those who met do not meet again. */
+  pause?(race: number): Promise<void>;
+}
+
+/** One connection to a database. Statements are prepared once and kept by their text. */
+export interface Connection {
+  dialect: Dialect;
+  /** Runs a statement; `?` stand for the values. */
+  query(sql: string, values: readonly Value[]): Promise<Columns[]>;
+  /** Runs a statement once for every row of values, or once for all of them: see `Dialect.given`. */
+  each(sql: string, types: readonly ColumnType[], rows: readonly (readonly Value[])[]): Promise<Columns[]>;
+}
+
+/** Where two databases differ in words. */
+export type Dialect = {
+  /** The rows that `each` was given: one row as parameters, or all of them as a relation. */
+  given(types: readonly ColumnType[]): { values: string; from: string; also: string; using: string; column(index: number): string };
+  /** Takes what is read away from other nodes until the transaction ends: `of` a table, waiting or skipping. */
+  lock(of: string, skip?: "skip locked"): string;
+  /** The same in the order of the key, so that nodes that want the same rows do not wait for each other in a circle. */
+  lockInOrder(of: string, key: readonly string[]): string;
+};
+
+/** A row that is read without a lock was changed by another node in between. */
+export class LostUpdate extends Error {}

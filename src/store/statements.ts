@@ -1,0 +1,68 @@
+import type { Key, TableName } from "../core/command.ts";
+import type { Dialect } from "./database.ts";
+import type { ColumnType, Shape, Value } from "./tables.ts";
+import { tables } from "./tables.ts";
+
+/** The statements that every table has, in the words of one database. */
+export type Statements = {
+  types: readonly ColumnType[];
+  keyTypes: readonly ColumnType[];
+  insert: string;
+  /** Where rows are read without a lock, it is given each row as it shall be and as it was read, and answers those it changed. */
+  update: string;
+  updateTypes: readonly ColumnType[];
+  remove: string;
+  /** Rows by key, locked where several nodes may change them. */
+  take: string;
+  /** Rows by key, as they are. */
+  look: string;
+};
+
+const written = new WeakMap<Dialect, Partial<Record<TableName, Statements>>>();
+
+/** Written once for each database and table: they stand on the way of every batch. */
+export function statementsOf(dialect: Dialect, name: TableName): Statements {
+  let known = written.get(dialect);
+  if (!known) written.set(dialect, (known = {}));
+  return (known[name] ??= write(dialect, tables[name]));
+}
+
+function write(dialect: Dialect, table: Shape): Statements {
+  const types = Object.values(table.columns);
+  const keyTypes = table.key.map((): ColumnType => "text");
+  const byKey = dialect.given(keyTypes);
+  const isGiven = table.key.map((column, index) => `${table.name}.${column} = ${byKey.column(index)}`).join(" and ");
+  const look = `select ${columnsOf(table)} from ${table.name}${byKey.also} where ${isGiven}`;
+  return {
+    types,
+    keyTypes,
+    insert: `insert into ${table.name} (${Object.keys(table.columns).join(", ")}) ${dialect.given(types).values}`,
+    update: update(dialect, table),
+    updateTypes: table.unlocked ? [...types, ...types] : types,
+    remove: `delete from ${table.name}${byKey.using} where ${isGiven}`,
+    take: table.unlocked ? look : look + dialect.lockInOrder(table.name, table.key),
+    look,
+  };
+}
+
+function update(dialect: Dialect, table: Shape): string {
+  const names = Object.keys(table.columns);
+  const types = Object.values(table.columns);
+  const given = dialect.given(table.unlocked ? [...types, ...types] : types);
+  const equals = (column: string, index: number): string => `${table.name}.${column} = ${given.column(index)}`;
+  // A key never changes, and setting it to what it is would cost as much as moving the row.
+  const sets = names.flatMap((column, index) => (table.key.includes(column) ? [] : [`${column} = ${given.column(index)}`]));
+  const wheres = table.key.map((column) => equals(column, names.indexOf(column)));
+  const unchanged = table.unlocked ? names.map((column, index) => equals(column, names.length + index)) : [];
+  const returning = table.unlocked ? ` returning 1 as changed` : "";
+  return `update ${table.name} set ${sets.join(", ")}${given.from} where ${[...wheres, ...unchanged].join(" and ")}${returning}`;
+}
+
+/** The columns of a table, as a select names them. */
+export const columnsOf = ({ name, columns }: Shape): string =>
+  Object.keys(columns)
+    .map((column) => `${name}.${column}`)
+    .join(", ");
+
+/** A key as the values of its columns. */
+export const keyValues = (key: Key): Value[] => key.filter((part) => part !== undefined);

@@ -1,0 +1,48 @@
+import { parentPort, workerData } from "node:worker_threads";
+import { Refusal } from "../core/errors.ts";
+import { queriesOf } from "./queries.ts";
+import { nextDueAt, runSqlBatch, sqlShelf } from "./sql.ts";
+import { openSqlite } from "./sqlite.ts";
+import type { Source } from "./store.ts";
+import { StorageRefused } from "./store.ts";
+import type { ThreadReply, ThreadRequest, ThreadRole } from "./thread.ts";
+
+/** Serves SQLite, and the whole of core with it, to the thread that started this one: see `store/thread.ts`. */
+export function serveStorage(given: Omit<Source, "node">): void {
+  const { role, path, node } = workerData as ThreadRole;
+  const port = parentPort;
+  if (!port) throw new Error("storage is served from a thread: store/thread.ts starts it");
+  const database = openSqlite(path, { readOnly: role === "reader" });
+  const source: Source = { ...given, node };
+  const queries = queriesOf(sqlShelf(database.connection));
+
+  const serve = async (request: ThreadRequest): Promise<unknown> => {
+    switch (request.kind) {
+      case "batch":
+        return runSqlBatch(database, source, request.calls, request.hands);
+      case "nextDueAt":
+        return nextDueAt(database.connection);
+      case "read":
+        return (queries[request.query] as (...args: readonly unknown[]) => Promise<unknown>)(...request.args);
+      case "close":
+        return database.close();
+    }
+  };
+
+  const reply = async (id: number, run: () => Promise<unknown>): Promise<void> => {
+    const answer = await run().then((value): ThreadReply => ({ id, value }), (error: unknown) => failure(id, error));
+    port.postMessage(answer);
+  };
+
+  // One after another: a batch must be on the disk before the next begins.
+  let turn = reply(0, async () => (role === "writer" ? database.migrate() : undefined));
+  port.on("message", (request: ThreadRequest) => {
+    turn = turn.then(() => reply(request.id, () => serve(request)));
+  });
+}
+
+function failure(id: number, error: unknown): ThreadReply {
+  const text = error instanceof Error ? error.message : String(error);
+  if (error instanceof StorageRefused) return { id, error: text, refusedCode: "storage" };
+  return { id, error: text, ...(error instanceof Refusal ? { refusedCode: error.code } : {}) };
+}

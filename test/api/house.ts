@@ -1,0 +1,81 @@
+import { hash } from "node:crypto";
+import type { FastifyInstance, InjectOptions } from "fastify";
+import { onTestFinished } from "vitest";
+import type { RequestLine } from "../../src/api/requestLog.ts";
+import { createApi } from "../../src/api/server.ts";
+import { idMaker } from "../../src/core/ids.ts";
+import type { Account, Delivery, Millis, Outcome } from "../../src/core/message.ts";
+import { noBytes } from "../../src/core/message.ts";
+import { memoryStore } from "../../src/store/memory.ts";
+import type { Store } from "../../src/store/store.ts";
+
+export const token = "eyJVc2VySUQiOiJ1c2VyIiwiUGFzc3dvcmQiOiJwYXNzIn0=";
+export const otherToken = "b3RoZXI=";
+export const at = 1_800_000_000_000;
+
+export type Reply = { status: number; body: Record<string, unknown> & unknown[]; headers: Record<string, unknown> };
+
+export type House = {
+  api: FastifyInstance;
+  store: Store;
+  lines: RequestLine[];
+  deliveries: Delivery[];
+  clock: { now: Millis };
+  stop(): void;
+  /** Asks with the token of the first account. Header names and values may be a list, as they come over the wire. */
+  ask(method: string, url: string, more?: { headers?: Record<string, string>; body?: string | Buffer; token?: string | null }): Promise<Reply>;
+  /** The one message that there is to deliver since the last call. */
+  delivery(): Delivery;
+  settle(delivery: Delivery, outcome: Partial<Outcome>): Promise<void>;
+};
+
+/** A server with a store in memory and a clock that stands still; whatever is due is delivered into a list. */
+export async function house(options: { trustProxy?: boolean | string[]; wrap?(store: Store): Store } = {}): Promise<House> {
+  const clock = { now: at };
+  let seed = 1;
+  const random = (): number => (seed = (seed * 16807) % 2147483647) / 2147483647;
+  const store = memoryStore({ node: "nod_1", now: () => clock.now, random, newId: idMaker(random) });
+  const deliveries: Delivery[] = [];
+  store.attach({ hands: () => ({ free: 100_000, perHost: 100_000, busy: new Map() }), deliver: (delivery) => void deliveries.push(delivery) });
+  await store.execute("createAccount", account("acc_1", token));
+  await store.execute("createAccount", account("acc_2", otherToken));
+  const lines: RequestLine[] = [];
+  let stopping = false;
+  const log = { isLevelEnabled: () => true, debug: (line: RequestLine) => void lines.push(line), error: (line: RequestLine) => void lines.push(line) };
+  const api = createApi({
+    store: options.wrap?.(store) ?? store,
+    now: () => clock.now,
+    retention: { log: 86_400_000, deadLetters: 86_400_000 },
+    trustProxy: options.trustProxy ?? false,
+    log,
+    stopping: () => stopping,
+    health: () => ({ pending: deliveries.length }),
+  });
+  onTestFinished(() => api.close());
+  return {
+    ...{ api, store, lines, deliveries, clock },
+    stop: () => void (stopping = true),
+    ask: (method, url, more = {}) => ask(api, method, url, more),
+    delivery: () => {
+      const [only, ...others] = deliveries.splice(0);
+      if (!only || others.length > 0) throw new Error(`${others.length + (only ? 1 : 0)} deliveries instead of one`);
+      return only;
+    },
+    settle: async ({ message, attempt }, outcome) => {
+      const { id: messageId, account } = message;
+      const none = { status: null, headers: [], body: noBytes, error: null, took: 1 };
+      await store.execute("settle", { account, messageId, host: new URL(message.url).host, attempt, ...none, ...outcome });
+    },
+  };
+}
+
+function account(id: string, token: string): Omit<Account, "createdAt"> {
+  return { id, name: id, password: "pass", token, tokenHash: hash("sha256", token, "hex"), signingKeys: { current: "sig_1", next: "sig_2" } };
+}
+
+async function ask(api: FastifyInstance, method: string, url: string, { headers = {}, body, token: given = token }: NonNullable<Parameters<House["ask"]>[2]>): Promise<Reply> {
+  const authorization = given === null ? {} : { authorization: `Bearer ${given}` };
+  const request: InjectOptions = { method: method as "GET", url, headers: { ...authorization, ...headers }, ...(body === undefined ? {} : { payload: body }) };
+  const response = await api.inject(request);
+  return { status: response.statusCode, body: response.body === "" ? null : response.json(), headers: response.headers };
+}

@@ -1,0 +1,162 @@
+import { createServer } from "node:http";
+import { once } from "node:events";
+import { DatabaseSync } from "node:sqlite";
+import { chmodSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { request } from "undici";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { developmentToken, runWaypost, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
+
+const variable = (text: string, name: string): string => new RegExp(`^${name}="(.*)"$`, "m").exec(text)?.[1] ?? "";
+
+describe("waypost start", () => {
+  test("the first start prints credentials once; waypost credentials prints them again; they work", async () => {
+    const data = join(temporaryFolder(), "made");
+    const first = await startWaypost(["start", "--port", "0", "--data", data]);
+    const token = variable(first.out(), "WAYPOST_TOKEN");
+    expect(variable(first.out(), "QSTASH_TOKEN")).toBe(token);
+    expect(variable(first.out(), "QSTASH_URL")).toBe(first.url);
+    const { UserID } = JSON.parse(Buffer.from(token, "base64").toString());
+    expect(UserID).toBe(variable(first.out(), "WAYPOST_ACCOUNT_ID"));
+    const keys = await request(`${first.url}/v2/keys`, { headers: { authorization: `Bearer ${token}` } });
+    expect(await keys.body.json()).toEqual({
+      current: variable(first.out(), "WAYPOST_CURRENT_SIGNING_KEY"),
+      next: variable(first.out(), "WAYPOST_NEXT_SIGNING_KEY"),
+    });
+
+    const again = await runWaypost(["credentials", "--data", data]).ended;
+    expect(again.code).toBe(0);
+    expect(variable(again.out, "WAYPOST_TOKEN")).toBe(token);
+
+    first.kill("SIGTERM");
+    const ended = await first.ended;
+    expect(ended.code).toBe(0);
+    // The log must not know them.
+    for (const secret of [token, variable(first.out(), "WAYPOST_PASSWORD"), variable(first.out(), "WAYPOST_CURRENT_SIGNING_KEY")]) {
+      expect(ended.err).not.toContain(secret);
+    }
+    const second = await startWaypost(["start", "--port", "0", "--data", data]);
+    expect(second.out()).not.toContain(token);
+  });
+
+  test("deliveries to this machine are refused unless allowed, and the refusal names the setting", async () => {
+    const destination = await startDestination();
+    const publish = async (environment: NodeJS.ProcessEnv): Promise<string> => {
+      const server = await startWaypost(["start", "--port", "0", "--data", temporaryFolder()], environment);
+      const authorization = `Bearer ${variable(server.out(), "WAYPOST_TOKEN")}`;
+      await request(`${server.url}/v2/publish/${destination.url}/x`, { method: "POST", headers: { authorization, "svc-retries": "0" } });
+      for (;;) {
+        const { body } = await request(`${server.url}/v2/logs`, { headers: { authorization } });
+        const { logs } = (await body.json()) as { logs: { state: string; error?: string }[] };
+        const last = logs.find(({ state }) => state === "DELIVERED" || state === "FAILED");
+        if (last) return last.error ?? last.state;
+      }
+    };
+    expect(await publish({})).toContain("WAYPOST_EGRESS_ALLOW");
+    expect(destination.arrivals).toHaveLength(0);
+    expect(await publish({ WAYPOST_EGRESS_ALLOW: "127.0.0.0/8" })).toBe("DELIVERED");
+  });
+});
+
+describe("what cannot be started ends with code 2 and a word on what to do", () => {
+  test("a taken port", async () => {
+    const taken = createServer().listen(0, "127.0.0.1");
+    onTestFinished(() => void taken.close());
+    await once(taken, "listening");
+    const address = taken.address();
+    const port = String(address && typeof address === "object" ? address.port : 0);
+    const { code, err } = await runWaypost(["start", "--port", port, "--data", temporaryFolder()]).ended;
+    expect({ code, err }).toEqual({ code: 2, err: expect.stringMatching(/taken.*address already in use.*--port/) });
+  });
+
+  test("a folder that another server uses", async () => {
+    const data = temporaryFolder();
+    await startWaypost(["dev", "--port", "0", "--data", data]);
+    const { code, err } = await runWaypost(["dev", "--port", "0", "--data", data]).ended;
+    expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining("another waypost server is using it") });
+  });
+
+  test("a data path that is a file, or cannot be written", async () => {
+    const folder = temporaryFolder();
+    writeFileSync(join(folder, "file"), "");
+    chmodSync(folder, 0o500);
+    const { code, err } = await runWaypost(["start", "--port", "0", "--data", join(folder, "file", "data")]).ended;
+    expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining("cannot be written") });
+  });
+
+  test("a store from a newer version", async () => {
+    const data = temporaryFolder();
+    const server = await startWaypost(["dev", "--port", "0", "--data", data]);
+    server.kill("SIGTERM");
+    await server.ended;
+    const database = new DatabaseSync(join(data, "waypost.db"));
+    database.exec("insert into schema_version (version) values (9999)");
+    database.close();
+    const { code, err } = await runWaypost(["dev", "--port", "0", "--data", data]).ended;
+    expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining("schema version 9999") });
+  });
+
+  test.each([
+    [["start", "--prot", "80"], {}, "--prot"],
+    [["begin"], {}, "begin"],
+    [["start", "--port", "http"], {}, "--port: must be"],
+    [["start", "--log-retention", "soon"], {}, "--log-retention: must be a duration"],
+    [["start"], { WAYPOST_EGRESS_ALLOW: "10.0.0.0/99" }, "WAYPOST_EGRESS_ALLOW"],
+    [["start"], { WAYPOST_PROT: "1" }, "WAYPOST_PROT: there is no such setting"],
+  ])("%j %j", async (args, environment, said) => {
+    const { code, err } = await runWaypost(args, environment).ended;
+    expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining(said) });
+  });
+
+  test("the help lists every setting", async () => {
+    const { code, out } = await runWaypost(["start", "--help"]).ended;
+    expect(code).toBe(0);
+    for (const name of ["WAYPOST_PORT", "WAYPOST_HOST", "WAYPOST_DATA", "WAYPOST_DATABASE_URL", "WAYPOST_EGRESS_ALLOW"]) expect(out).toContain(name);
+  });
+});
+
+describe("SIGTERM", () => {
+  test("what is running may finish; what does not finish in time is sent again by the next start", async () => {
+    const data = temporaryFolder();
+    let slow = true;
+    const destination = await startDestination();
+    const hanging = createServer((_, response) => {
+      arrived++;
+      if (!slow) response.end();
+    });
+    let arrived = 0;
+    hanging.listen(0, "127.0.0.1");
+    await once(hanging, "listening");
+    onTestFinished(() => void (hanging.closeAllConnections(), hanging.close()));
+    const address = hanging.address();
+    const url = `http://127.0.0.1:${address && typeof address === "object" ? address.port : 0}/`;
+    const first = await startWaypost(["dev", "--port", "0", "--data", data, "--grace", "1s"]);
+    const authorization = `Bearer ${developmentToken}`;
+    await request(`${first.url}/v2/publish/${url}`, { method: "POST", headers: { authorization, "svc-retries": "0" } });
+    while (arrived === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    first.kill("SIGTERM");
+    expect((await first.ended).code).toBe(0);
+    slow = false;
+    const second = await startWaypost(["dev", "--port", "0", "--data", data]);
+    while (arrived === 1) await new Promise((resolve) => setTimeout(resolve, 5));
+    await request(`${second.url}/v2/publish/${destination.url}/after`, { method: "POST", headers: { authorization } });
+    await destination.until((arrivals) => arrivals.length === 1);
+    expect(arrived).toBe(2);
+  });
+});
+
+describe("waypost listen", () => {
+  test("prints what arrives, tells whether it is signed, answers as told", async () => {
+    const listening = runWaypost(["listen", "0", "--status", "202"]);
+    const url = await listening.ready;
+    const server = await startWaypost(["dev", "--port", "0"]);
+    await request(`${server.url}/v2/publish/${url}/hello`, { method: "POST", headers: { authorization: `Bearer ${developmentToken}` }, body: "payload" });
+    while (!listening.out().includes("answered 202")) await new Promise((resolve) => setTimeout(resolve, 5));
+    expect(listening.out()).toContain("POST /hello");
+    expect(listening.out()).toContain("payload");
+    expect(listening.out()).toContain("Svc-Signature: valid");
+    const stray = await request(`${url}/stray`);
+    expect(stray.statusCode).toBe(202);
+    while (!listening.out().includes("no signature")) await new Promise((resolve) => setTimeout(resolve, 5));
+  });
+});

@@ -1,0 +1,91 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import type { IncomingMessage } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { onTestFinished } from "vitest";
+
+const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+
+/** Token of the well-known account of `waypost dev`. */
+export const developmentToken = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0=";
+
+export type Ended = { code: number | null; signal: NodeJS.Signals | null; out: string; err: string };
+export type Process = { url: string; pid: number; out(): string; kill(signal: NodeJS.Signals): void; ended: Promise<Ended> };
+
+/** Runs the real command line. Killed at the end of the test, if it is still there. */
+export function runWaypost(args: readonly string[], environment: NodeJS.ProcessEnv = {}): { kill(signal: NodeJS.Signals): void; pid: number; ready: Promise<string>; out(): string; ended: Promise<Ended> } {
+  const env = { PATH: process.env.PATH, ...environment };
+  const child = spawn(process.execPath, ["--disable-warning=ExperimentalWarning", main, ...args], { env, stdio: ["ignore", "pipe", "pipe"] });
+  let out = "";
+  let err = "";
+  child.stderr.on("data", (chunk: Buffer) => (err += chunk.toString()));
+  const ready = new Promise<string>((resolve) => {
+    createInterface({ input: child.stdout }).on("line", (line) => {
+      out += `${line}\n`;
+      const [, url] = /(?:running at|listening on) (http:\S+)/.exec(line) ?? [];
+      if (url) resolve(url);
+    });
+  });
+  const ended = once(child, "close").then(([code, signal]) => ({ code: code as number | null, signal: signal as NodeJS.Signals | null, out, err }));
+  const kill = (signal: NodeJS.Signals): void => void child.kill(signal);
+  onTestFinished(() => kill("SIGKILL"));
+  return { kill, pid: child.pid ?? 0, ready, out: () => out, ended };
+}
+
+/** Starts a server and waits until it serves. Fails with what it said when it ends before. */
+export async function startWaypost(args: readonly string[], environment: NodeJS.ProcessEnv = {}): Promise<Process> {
+  const running = runWaypost(args, environment);
+  const failed = running.ended.then(({ code, err }) => {
+    throw new Error(`waypost ${args.join(" ")} ended with code ${code}: ${err}`);
+  });
+  const url = await Promise.race([running.ready, failed]);
+  failed.catch(() => undefined);
+  return { ...running, url };
+}
+
+/** A folder that is gone after the test. */
+export function temporaryFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "waypost-test-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+export type Arrival = { path: string; method: string; headers: IncomingMessage["headers"]; body: Buffer };
+type Answer = { status: number; headers?: Record<string, string>; body?: string; after?: number };
+
+/** A destination on loopback that keeps what arrives and answers as it is told. */
+export async function startDestination(answer: (arrival: Arrival) => Answer = () => ({ status: 200 })) {
+  const arrivals: Arrival[] = [];
+  const waiting = new Set<() => void>();
+  const server = createServer(async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk as Buffer);
+    const arrival = { path: request.url ?? "", method: request.method ?? "", headers: request.headers, body: Buffer.concat(chunks) };
+    arrivals.push(arrival);
+    const { status, headers, body } = answer(arrival);
+    response.writeHead(status, headers).end(body);
+    for (const check of waiting) check();
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => void (server.closeAllConnections(), server.close()));
+  const address = server.address();
+  const port = address && typeof address === "object" ? address.port : 0;
+  /** Resolves as soon as what arrived so far is enough. */
+  const until = (enough: (arrivals: readonly Arrival[]) => boolean): Promise<void> =>
+    new Promise((resolve) => {
+      const check = (): void => {
+        if (!enough(arrivals)) return;
+        waiting.delete(check);
+        resolve();
+      };
+      waiting.add(check);
+      check();
+    });
+  return { url: `http://127.0.0.1:${port}`, arrivals, until };
+}

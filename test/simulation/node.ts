@@ -1,0 +1,201 @@
+import type { InputOf } from "../../src/core/commands.ts";
+import { idMaker } from "../../src/core/ids.ts";
+import type { Delivery, Outcome } from "../../src/core/message.ts";
+import { hostOf } from "../../src/core/message.ts";
+import type { Retention } from "../../src/core/retention.ts";
+import type { Settled } from "../../src/core/settle.ts";
+import { Dispatcher } from "../../src/engine/dispatcher.ts";
+import { Timers, retentionDuty } from "../../src/engine/timers.ts";
+import type { Parts } from "../../src/store/group.ts";
+import { groupCommit } from "../../src/store/group.ts";
+import type { RunBatch, Store } from "../../src/store/store.ts";
+import type { Destinations } from "./destinations.ts";
+import { outcomeOf } from "./destinations.ts";
+import type { Judge } from "./judge.ts";
+import type { Storage } from "./storage.ts";
+import type { World } from "./world.ts";
+import { NodeClock } from "./world.ts";
+
+/** How often what goes wrong, from 0 to 1. */
+export type Faults = { refusedBatch: number; lostAnswer: number; lostReport: number; doubledReport: number; lateReport: number };
+
+export const noFaults: Faults = { refusedBatch: 0, lostAnswer: 0, lostReport: 0, doubledReport: 0, lateReport: 0 };
+
+/** What all nodes share. */
+export type Broker = {
+  world: World;
+  storage: Storage;
+  destinations: Destinations;
+  judge: Judge;
+  retention: Retention;
+  faults: Faults;
+  hands: { total: number; perHost: number };
+  /** One batch at a time, whichever node it comes from. */
+  turn: Promise<unknown>;
+  /** Tells every node but this one what became due. */
+  tell(from: string, at: number): void;
+  kill(node: SimulatedNode, why: string): void;
+};
+
+/** One process: a real dispatcher and real timers over its own way into the storage. */
+export class SimulatedNode {
+  readonly id: string;
+  readonly clock: NodeClock;
+  readonly store: Store;
+  readonly dispatcher: Dispatcher;
+  /** Clients send it nothing any more. */
+  closed = false;
+  /** Something went wrong in its storage or its reports, so that a lease of it may be left behind. */
+  harmed = false;
+  readonly #broker: Broker;
+  readonly #timers: Timers;
+  readonly #asked = new Set<Promise<unknown>>();
+  readonly #listeners = new Set<(at: number) => void>();
+  #dead = false;
+
+  constructor(broker: Broker, id: string, ahead: number) {
+    const { world } = broker;
+    this.id = id;
+    this.#broker = broker;
+    this.clock = new NodeClock(world, id);
+    this.clock.ahead = ahead;
+    const random = (): number => world.chance.next();
+    const parts = broker.storage.open({ node: id, now: () => world.now, random, newId: idMaker(random) });
+    this.store = groupCommit({
+      ...parts,
+      runBatch: this.#unreliable(parts),
+      hearOthers: (listener) => this.#listeners.add(listener),
+    });
+    const trouble = (what: string, error: unknown): void => world.note(`${id} trouble: ${what}: ${String(error)}`);
+    this.dispatcher = new Dispatcher({
+      store: { ...this.store, execute: this.#executeUnreliably() },
+      deliver: (delivery, signal) => this.#deliver(delivery, signal),
+      clock: this.clock,
+      log: { attempt: ({ message, attempt }, { status }, became) => world.note(`${id} ${message.id} #${attempt} ${status} → ${became}`), trouble },
+      hands: broker.hands,
+    });
+    const { clock, store } = this;
+    this.#timers = new Timers({ duties: [retentionDuty({ store, clock, retention: broker.retention })], clock, trouble });
+  }
+
+  /** `alone`: no other node can be alive, so what any has leased is due now. */
+  async start(alone: boolean): Promise<void> {
+    if (alone) await this.store.execute("reclaim", { node: this.id, limit: 10_000 }).catch(() => undefined);
+    this.dispatcher.start();
+    this.#timers.start();
+  }
+
+  /** A graceful end: answers its clients, finishes or gives back what it is sending. */
+  async stop(grace: number): Promise<void> {
+    this.closed = true;
+    await Promise.allSettled([...this.#asked]);
+    await this.dispatcher.stop(grace);
+    await this.#timers.stop();
+    await this.store.close();
+    this.#broker.judge.stopped(this.id, this.harmed);
+    this.#broker.world.note(`${this.id} stopped`);
+  }
+
+  /** From now on nothing that it does is seen by anyone. */
+  die(): void {
+    this.#dead = true;
+    this.closed = true;
+    this.#broker.world.forget(this.id);
+    this.#listeners.clear();
+  }
+
+  /** What a client asks of this node. */
+  ask<T>(request: (store: Store) => Promise<T>): Promise<T> {
+    const answer = request(this.store);
+    this.#asked.add(answer);
+    const forget = (): void => void this.#asked.delete(answer);
+    answer.then(forget, forget);
+    return answer;
+  }
+
+  hearOf(at: number): void {
+    for (const listener of this.#listeners) listener(at);
+  }
+
+  #wait(delay: number, what: string): Promise<void> {
+    return this.#broker.world.wait(delay, { owner: this.id, what });
+  }
+
+  /** The way to the disk and back takes time, and may fail: before anything happened, or after all of it did. */
+  #unreliable(parts: Parts): RunBatch {
+    const { world, judge, faults } = this.#broker;
+    return async (calls, hands) => {
+      await this.#wait(world.chance.between(1, 5), "commit");
+      const names = calls.map(({ name }) => name).join(" ");
+      if (world.chance.happens(faults.refusedBatch)) {
+        this.harmed = true;
+        world.note(`${this.id} refused: ${names}`);
+        throw new Error("storage: refused");
+      }
+      const result = await this.#inTurn(async () => {
+        const result = await parts.runBatch(calls, hands);
+        world.note(`${this.id} commit: ${names} | free ${hands.free} | leased ${result.deliveries.map(({ message }) => message.id).join(" ")}`);
+        await judge.committed({ node: this.id, calls, result, hands });
+        return result;
+      });
+      if (result.dueAt !== null) this.#broker.tell(this.id, result.dueAt);
+      await this.#wait(world.chance.between(0, 5), "answer");
+      if (!world.chance.happens(faults.lostAnswer)) return result;
+      this.harmed = true;
+      world.note(`${this.id} answer lost: ${names}`);
+      throw new Error("storage: the answer was lost");
+    };
+  }
+
+  #inTurn<T>(run: () => Promise<T>): Promise<T> {
+    const turn = this.#broker.turn.then(run);
+    this.#broker.turn = turn.catch(() => undefined);
+    return turn;
+  }
+
+  /** Reports may be lost, doubled or late. */
+  #executeUnreliably(): Store["execute"] {
+    const { execute } = this.store;
+    const settle = async (outcome: InputOf<"settle">): Promise<Settled> => {
+      const { world, faults } = this.#broker;
+      if (world.chance.happens(faults.lostReport)) {
+        this.harmed = true;
+        world.note(`${this.id} report lost: ${outcome.messageId} #${outcome.attempt}`);
+        return new Promise(() => undefined);
+      }
+      if (world.chance.happens(faults.lateReport)) {
+        this.harmed = true;
+        await this.#wait(world.chance.between(1_000, 70_000), "late report");
+      }
+      if (world.chance.happens(faults.doubledReport)) {
+        const again = world.chance.of([0, 1, 10, 20_000, 50_000]);
+        void this.#wait(again, "doubled report").then(() => execute("settle", outcome).catch(() => undefined));
+      }
+      return execute("settle", outcome);
+    };
+    const unreliable = (name: string, input: InputOf<"settle">): Promise<unknown> => (name === "settle" ? settle(input) : execute(name as "settle", input));
+    return unreliable as Store["execute"];
+  }
+
+  #deliver(delivery: Delivery, signal: AbortSignal): Promise<Outcome> {
+    const { world, destinations, judge } = this.#broker;
+    // The hand of a dead process does not move.
+    if (this.#dead) return new Promise(() => undefined);
+    const reaction = destinations.react(delivery, world.now);
+    const lane = `${delivery.message.account} ${hostOf(delivery.message.url)}`;
+    judge.called({ node: this.id, delivery, lane, running: this.dispatcher.running });
+    if (reaction.kills) world.after(1, { owner: "world", what: "death" }, () => this.#broker.kill(this, `by ${delivery.message.id}`));
+    const { after, outcome } = outcomeOf(delivery, reaction);
+    return new Promise((resolve) => {
+      const end = (outcome: Outcome): void => {
+        judge.answered(this.id, delivery);
+        resolve(outcome);
+      };
+      const callOff = world.after(after, { owner: this.id, what: "answer of a destination" }, () => end(outcome));
+      signal.addEventListener("abort", () => {
+        callOff();
+        end(outcomeOf(delivery, "aborted").outcome);
+      });
+    });
+  }
+}

@@ -1,0 +1,114 @@
+import { isDeepStrictEqual } from "node:util";
+import type { Rows, TableName } from "../../src/core/command.ts";
+import type { Commands } from "../../src/core/commands.ts";
+import { keyOf, keyText } from "../../src/store/draft.ts";
+import type { Parts } from "../../src/store/group.ts";
+import { Memory, memoryParts } from "../../src/store/memory.ts";
+import { queriesOf } from "../../src/store/queries.ts";
+import { nextDueAt, runSqlBatch, sqlShelf } from "../../src/store/sql.ts";
+import { openSqlite } from "../../src/store/sqlite.ts";
+import type { Source } from "../../src/store/store.ts";
+import { tableNames } from "../../src/store/store.ts";
+import { tables as shapes } from "../../src/store/tables.ts";
+
+export type Tables = { readonly [T in TableName]: ReadonlyMap<string, Rows[T]> };
+export type Change<T extends TableName> = { before: Rows[T] | undefined; after: Rows[T] | undefined };
+export type Changes = { [T in TableName]: Change<T>[] };
+
+/** Where all nodes of a simulation keep their rows, with a view of what each batch changed. */
+export interface Storage {
+  /** A way into it for one node. */
+  open(source: Source): Parts;
+  readonly tables: Tables;
+  /** What changed since this was last asked. */
+  changes(): Promise<Changes>;
+  close(): void;
+}
+
+const noChanges = (): Changes => ({
+  ...{ accounts: [], envelopes: [], messages: [], deduplications: [] },
+  ...{ deadLetters: [], lines: [], log: [] },
+});
+
+/** The memory store. `decisions`: others than the real ones, for mutants. */
+export function memoryStorage(decisions?: Commands): Storage {
+  const memory = new Memory();
+  const touched = new Map<string, () => void>();
+  let changes = noChanges();
+  for (const table of tableNames) watch(table);
+
+  function watch<T extends TableName>(table: T): void {
+    const rows: Map<string, Rows[T]> = memory.tables[table];
+    const [set, remove] = [rows.set.bind(rows), rows.delete.bind(rows)];
+    const touch = (key: string): void => {
+      const before = rows.get(key);
+      const name = `${table} ${key}`;
+      if (!touched.has(name)) touched.set(name, () => add(changes, table, { before, after: rows.get(key) }));
+    };
+    rows.set = (key, row) => {
+      touch(key);
+      return set(key, row);
+    };
+    rows.delete = (key) => {
+      touch(key);
+      return remove(key);
+    };
+  }
+
+  return {
+    open: (source) => memoryParts(source, memory, decisions),
+    tables: memory.tables,
+    changes: async () => {
+      changes = noChanges();
+      for (const tell of touched.values()) tell();
+      touched.clear();
+      return changes;
+    },
+    close: () => undefined,
+  };
+}
+
+function add<T extends TableName>(changes: Changes, table: T, change: Change<T>): void {
+  if (change.before !== change.after) changes[table].push(change);
+}
+
+/** One SQLite database in memory, shared by all nodes. */
+export async function sqliteStorage(): Promise<Storage> {
+  const database = openSqlite(":memory:");
+  await database.migrate();
+  const { connection } = database;
+  const known: { [T in TableName]: Map<string, Rows[T]> } = {
+    ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
+    ...{ deadLetters: new Map(), lines: new Map(), log: new Map() },
+  };
+
+  async function compare<T extends TableName>(table: T, changes: Changes): Promise<void> {
+    const { name, columns, key, read } = shapes[table];
+    const rows: Map<string, Rows[T]> = known[table];
+    const found = await connection.query(`select ${Object.keys(columns).join(", ")} from ${name} order by ${key.join(", ")}`, []);
+    const fresh = new Map(found.map((columns) => read(columns)).map((row) => [keyText(keyOf[table](row)), row]));
+    for (const [text, before] of rows) {
+      const after = fresh.get(text);
+      if (!isDeepStrictEqual(before, after)) changes[table].push({ before, after });
+    }
+    for (const [text, after] of fresh) if (!rows.has(text)) changes[table].push({ before: undefined, after });
+    rows.clear();
+    for (const [text, row] of fresh) rows.set(text, row);
+  }
+
+  return {
+    open: (source) => ({
+      runBatch: (calls, hands) => runSqlBatch(database, source, calls, hands),
+      read: queriesOf(sqlShelf(connection)),
+      nextDueAt: () => nextDueAt(connection),
+      close: async () => undefined,
+    }),
+    tables: known,
+    changes: async () => {
+      const changes = noChanges();
+      for (const table of tableNames) await compare(table, changes);
+      return changes;
+    },
+    close: () => database.close(),
+  };
+}

@@ -1,0 +1,123 @@
+import type { Millis } from "../../src/core/message.ts";
+import type { Clock } from "../../src/engine/clock.ts";
+import type { Chance } from "./chance.ts";
+
+/** Something that will happen. Its owner may be gone by then: then it does not happen. */
+type Happening = { at: Millis; order: number; owner: string; what: string; run: (() => void) | null };
+
+/** Virtual time: a queue of what will happen. Nothing in it waits for real. */
+export class World {
+  now: Millis = Date.UTC(2026, 0, 1);
+  readonly chance: Chance;
+  readonly trace: string[] = [];
+  #heap: Happening[] = [];
+  #order = 0;
+  readonly #gone = new Set<string>();
+
+  constructor(chance: Chance) {
+    this.chance = chance;
+  }
+
+  note(text: string): void {
+    this.trace.push(`${(this.now - Date.UTC(2026, 0, 1)).toString().padStart(9)} ${text}`);
+  }
+
+  /** Answers a function that calls it off. */
+  after(delay: Millis, of: { owner: string; what: string }, run: () => void): () => void {
+    const happening: Happening = { at: this.now + Math.max(0, delay), order: ++this.#order, ...of, run };
+    push(this.#heap, happening);
+    return () => {
+      happening.run = null;
+    };
+  }
+
+  /** Never ends when the owner is gone. */
+  wait(delay: Millis, of: { owner: string; what: string }): Promise<void> {
+    return new Promise((resolve) => this.after(delay, of, resolve));
+  }
+
+  /** Whatever it was about to do, it does not do any more. */
+  forget(owner: string): void {
+    this.#gone.add(owner);
+  }
+
+  /** What is still to happen, by what it is. */
+  pending(): string[] {
+    return this.#heap.filter((one) => one.run && !this.#gone.has(one.owner)).map(({ what }) => what);
+  }
+
+  /** Lets the next thing happen, with all that follows from it at once. False when there is none before `until`. */
+  async step(until: Millis): Promise<boolean> {
+    for (;;) {
+      const [first] = this.#heap;
+      if (!first || first.at > until) return false;
+      pop(this.#heap);
+      if (!first.run || this.#gone.has(first.owner)) continue;
+      this.now = first.at;
+      first.run();
+      await settled();
+      return true;
+    }
+  }
+}
+
+/** Only promises are at work here, so when the event loop has come round, all that follows from a step has happened. */
+export const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+/** The clock of one node: its hands may be wrong and jump, but it measures how long it sleeps truly. */
+export class NodeClock implements Clock {
+  ahead: Millis = 0;
+  readonly #world: World;
+  readonly #owner: string;
+
+  constructor(world: World, owner: string) {
+    this.#world = world;
+    this.#owner = owner;
+  }
+
+  now(): Millis {
+    return this.#world.now + this.ahead;
+  }
+
+  sleep(until: Millis, wake: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const left = until - this.now();
+      if (wake.aborted || left <= 0) return resolve();
+      const callOff = Number.isFinite(left) ? this.#world.after(left, { owner: this.#owner, what: "sleep" }, end) : () => undefined;
+      function end(): void {
+        wake.removeEventListener("abort", end);
+        callOff();
+        resolve();
+      }
+      wake.addEventListener("abort", end);
+    });
+  }
+}
+
+const isBefore = (a: Happening, b: Happening): boolean => a.at < b.at || (a.at === b.at && a.order < b.order);
+
+function push(heap: Happening[], one: Happening): void {
+  let at = heap.push(one) - 1;
+  while (at > 0) {
+    const parent = (at - 1) >> 1;
+    const above = heap[parent];
+    if (!above || isBefore(above, one)) break;
+    heap[at] = above;
+    heap[parent] = one;
+    at = parent;
+  }
+}
+
+function pop(heap: Happening[]): void {
+  const last = heap.pop();
+  if (!last || heap.length === 0) return;
+  let at = 0;
+  for (;;) {
+    const [left, right] = [heap[2 * at + 1], heap[2 * at + 2]];
+    const child = left && right ? (isBefore(right, left) ? right : left) : left;
+    if (!child || isBefore(last, child)) break;
+    heap[at] = child;
+    at = child === right ? 2 * at + 2 : 2 * at + 1;
+  }
+  heap[at] = last;
+}
