@@ -5,9 +5,12 @@ import { Refusal, errorCodes } from "../core/errors.ts";
 export type Problem = { status: number; error: string; fault: string | null };
 
 /** Turns whatever was thrown into an answer. Only a `Refusal` and the HTTP server's own refusals tell the caller why. */
-export function problemOf(thrown: unknown): Problem {
+export function problemOf(thrown: unknown, mostBytes: number): Problem {
   if (thrown instanceof Refusal) return { status: errorCodes[thrown.code].status, error: thrown.message, fault: null };
   const code = textOf(thrown, "code");
+  if (code === "FST_ERR_CTP_BODY_TOO_LARGE") {
+    return { status: errorCodes["too-large"].status, error: `body: larger than ${mostBytes} bytes, which is the limit of this request`, fault: null };
+  }
   const known = ofTheServer[code];
   if (known) return { status: errorCodes[known.code].status, error: known.error, fault: null };
   const status = typeof thrown === "object" && thrown !== null && "statusCode" in thrown ? Number(thrown.statusCode) : 500;
@@ -16,18 +19,16 @@ export function problemOf(thrown: unknown): Problem {
   return { status: 500, error: "internal error: the server failed to handle this request; its log says why", fault };
 }
 
-const tooLarge = { code: "too-large", error: "body: larger than this request may be" } as const;
 const headersTooLarge = { code: "headers-too-large", error: "headers: the request line and the headers are larger than 64 KiB" } as const;
 const badPath = { code: "invalid", error: "path: the percent-encoding is malformed" } as const;
 
 /** What the HTTP server refuses by itself, before a route is asked. */
 const ofTheServer: Readonly<Record<string, { code: ErrorCode; error: string }>> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: tooLarge,
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: { code: "invalid", error: "body: not as long as Content-Length says" },
   FST_ERR_BAD_URL: badPath,
   FST_ERR_MAX_PARAM_LENGTH: { code: "not-found", error: "path: there is nothing with so long a name" },
   HPE_HEADER_OVERFLOW: headersTooLarge,
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: tooLarge,
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: { code: "too-large", error: "body: its chunks have too many extensions" },
   ERR_HTTP_REQUEST_TIMEOUT: { code: "request-timeout", error: "request: it did not arrive in time" },
 };
 

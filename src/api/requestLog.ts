@@ -4,25 +4,6 @@ import type { Target } from "./target.ts";
 /** What is logged of a request. Never a token, a query, a header or a body. `fault`: what went wrong on our side. */
 export type RequestLine = { method: string; path: string; status: number; ms: number; account: AccountId | null; fault?: string };
 
-/** Where the lines go: a logger such as pino. */
-export interface RequestLog {
-  isLevelEnabled(level: string): boolean;
-  debug(line: RequestLine, text: string): void;
-  error(line: RequestLine, text: string): void;
-}
-
-/** One line for a request: always when the fault is ours, otherwise when it is asked for. */
-export function logRequest(log: RequestLog, lineOf: () => RequestLine): void {
-  if (log.isLevelEnabled("debug")) {
-    const line = lineOf();
-    return line.fault === undefined ? log.debug(line, "request") : log.error(line, "request failed");
-  }
-  if (log.isLevelEnabled("error")) {
-    const line = lineOf();
-    if (line.fault !== undefined) log.error(line, "request failed");
-  }
-}
-
 const mostShown = 200;
 
 /** The path as it may be logged. Of a destination only scheme and host: its path is often a secret, as that of an intake of webhooks. */

@@ -14,10 +14,10 @@ export type Parts = {
   store: Store;
   now(): Millis;
   retention: Retention;
-  /** True once the server has begun to stop. */
-  stopping(): boolean;
-  /** Figures for the health report, if there are any. */
-  health?(): Record<string, unknown>;
+  /** Figures for the health report. */
+  health(): Record<string, unknown>;
+  /** False once the server has begun to stop. */
+  ready(): boolean;
 };
 
 /** A request on its way to its route. */

@@ -11,8 +11,8 @@ import type { Proof } from "./auth.ts";
 import { authenticator } from "./auth.ts";
 import type { Problem } from "./refusals.ts";
 import { problemOf, problemOfBytes } from "./refusals.ts";
-import type { RequestLine, RequestLog } from "./requestLog.ts";
-import { logRequest, shownPath } from "./requestLog.ts";
+import type { RequestLine } from "./requestLog.ts";
+import { shownPath } from "./requestLog.ts";
 import type { Incoming, Parts, Route } from "./route.ts";
 import { routes } from "./routes/index.ts";
 import type { Query, Target } from "./target.ts";
@@ -21,7 +21,8 @@ import { splitQuery, splitTarget } from "./target.ts";
 export type ApiParts = Parts & {
   /** Whose X-Forwarded-For is believed: nobody's, everybody's, or that of these networks. */
   trustProxy: boolean | string[];
-  log: RequestLog;
+  /** Is told of each request once it is answered. */
+  log(line: RequestLine): void;
 };
 
 declare module "fastify" {
@@ -41,15 +42,15 @@ export function createApi(parts: ApiParts): FastifyInstance {
     return503OnClosing: false,
     rewriteUrl: ({ url }) => routedPath(splitTarget(url ?? "/").path),
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 500, querystringParser: () => ({}) },
-    frameworkErrors: (error, request, reply) => sendProblem(request, reply, problemOf(error)),
+    frameworkErrors: (error, request, reply) => sendProblem(request, reply, problemOf(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
     clientErrorHandler: answerBytes,
   });
   takeEveryRequest(api);
   takeEveryBody(api);
   admit(api, parts);
   for (const row of routes) addRoute(api, row, parts);
-  api.setErrorHandler((error, request, reply) => sendProblem(request, reply, problemOf(error)));
-  api.addHook("onResponse", async (request, reply) => logRequest(parts.log, () => lineOf(request, reply)));
+  api.setErrorHandler((error, request, reply) => sendProblem(request, reply, problemOf(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)));
+  api.addHook("onResponse", async (request, reply) => parts.log(lineOf(request, reply)));
   return api;
 }
 
@@ -95,13 +96,13 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
   api.addHook("preClose", async () => {
     closing = true;
   });
-  api.addHook("onRequest", async (request) => {
+  api.addHook("onRequest", async (request, reply) => {
     request.target = splitTarget(request.originalUrl);
     request.split = splitQuery(request.target.query);
     // A malformed content type is for the destination to judge.
     delete request.headers["content-type"];
     if (closing) throw new Refusal("stopping", "the server is stopping; ask again");
-    if (request.is404) return refuseUnknown(request);
+    if (request.is404) return refuseUnknown(request, reply);
     if (request.routeOptions.config.access === "open") return;
     request.proof = await authenticate({ authorization: request.headers.authorization, parameter: request.split.token });
   });
@@ -113,11 +114,12 @@ declare module "fastify" {
   }
 }
 
-function refuseUnknown({ target, method }: FastifyRequest): never {
+function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply): never {
   const path = routedPath(target.path);
-  const allowed = routes.filter((row) => patternOf(row).test(path)).map((row) => row.method);
+  const allowed = [...new Set(routes.filter((row) => patternOf(row).test(path)).map((row) => row.method))];
   if (allowed.length === 0) throw new Refusal("not-found", "path: there is nothing at this path; GET /v2/health answers if this is the right server");
-  throw new Refusal("method-not-allowed", `method: ${method} is not possible here; ${[...new Set(allowed)].join(" or ")} is`);
+  reply.header("Allow", allowed.join(", "));
+  throw new Refusal("method-not-allowed", `method: ${method} is not possible here; ${allowed.join(" or ")} is`);
 }
 
 const patternOf = ({ path }: Route): RegExp => new RegExp(`^${routerPath(path).replaceAll(/:\w+/g, "[^/]+")}/?$`);

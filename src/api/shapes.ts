@@ -29,8 +29,7 @@ export const message = z
     notBefore: millis("Not sent before"),
     createdAt: millis("Accepted"),
     ...howItIsSent,
-  })
-  .meta({ id: "Message" });
+  });
 
 /** A dead letter, as it is shown. */
 export const deadLetter = message
@@ -50,8 +49,7 @@ export const deadLetter = message
       })
       .optional()
       .describe("What became of the failure callback."),
-  })
-  .meta({ id: "DeadLetter" });
+  });
 
 /** A line of the log, as it is shown. */
 export const event = z
@@ -69,8 +67,7 @@ export const event = z
     callbackHeaders: headers("Headers of the callback").optional(),
     failureCallbackHeaders: headers("Headers of the failure callback").optional(),
     ...howItIsSent,
-  })
-  .meta({ id: "LogEntry" });
+  });
 
 /** What every refusal looks like. */
-export const refusal = z.object({ error: z.string().describe("What is wrong, where, and what to do.") }).meta({ id: "Error" });
+export const refusal = z.object({ error: z.string().describe("What is wrong, where, and what to do.") });

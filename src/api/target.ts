@@ -108,7 +108,7 @@ export function checkUrl(field: string, url: string): void {
   if (url.length > limits.urlLength) refuse(`is too long: ${url.length} characters, the limit is ${limits.urlLength}`);
   if (!/^https?:\/\//i.test(url)) refuse("is not a URL with http:// or https://");
   // oxlint-disable-next-line no-control-regex -- URL parsers drop these silently, so the URL would not be the one that was given
-  if (/[\0-\x20\x7f]|^https?:\/\/[/\\]/i.test(url)) refuse("is not a valid URL");
+  if (/[\0-\x1f\x7f]|^https?:\/\/[/\\]| $/i.test(url)) refuse("is not a valid URL");
   if (!URL.canParse(url)) refuse("is not a valid URL");
 }
 

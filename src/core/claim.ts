@@ -2,11 +2,11 @@ import type { Decision, Draft, Moment } from "./command.ts";
 import { lease, logRow } from "./lease.ts";
 import { lineOf, serveLine, standInLine } from "./line.ts";
 import { maxLost } from "./limits.ts";
-import type { Account, MessageState } from "./message.ts";
-import { failForGood } from "./settle.ts";
+import type { Account, MessageState, Millis } from "./message.ts";
+import { failForGood, needsOfConsequences } from "./settle.ts";
 
-/** More may be due than was looked at. */
-export type Claimed = { more: boolean };
+/** `more`: more may be due than was looked at. `now`: the moment it was looked at, in the time of the store. */
+export type Claimed = { more: boolean; now: Millis };
 
 /**
  * Picks what to send now and leases it to this node. What finds no free hand stands in its host's line, so that it
@@ -22,6 +22,7 @@ export const claim: Decision<{ limit: number }, Claimed> = {
       accounts: [...new Set(states.map((state) => state.account))].map((id) => [id] as const),
       envelopes: states.map(({ account, id }) => [account, id] as const),
       lines: due.map(({ account, host }) => [account, host] as const),
+      ...needsOfLastLosses(due, draft),
       // In all as many as there can be hands for.
       heads: lines.map(({ account, host }) => ({ account, host, limit: Math.ceil(limit / lines.length) })),
     };
@@ -31,9 +32,19 @@ export const claim: Decision<{ limit: number }, Claimed> = {
     const lines = draft.dueLines();
     for (const state of due) claimOne(draft, moment, state);
     for (const line of lines) serveLine(draft, moment, line);
-    return { more: due.length >= limit || lines.length >= limit };
+    return { more: due.length >= limit || lines.length >= limit, now: moment.now };
   },
 };
+
+/** A message whose lease runs out for the last time fails, with all that follows from it. */
+function needsOfLastLosses(due: readonly MessageState[], draft: Draft) {
+  const last = due.filter(({ state, lost }) => state === "active" && lost >= maxLost);
+  const consequences = last.flatMap(({ account, id }) => draft.get("envelopes", account, id) ?? []).map(needsOfConsequences);
+  return {
+    deduplications: consequences.flatMap(({ deduplications }) => deduplications),
+    deadLetters: consequences.flatMap(({ deadLetters }) => deadLetters),
+  };
+}
 
 function claimOne(draft: Draft, moment: Moment, met: MessageState): void {
   const account = draft.get("accounts", met.account);

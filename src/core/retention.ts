@@ -1,5 +1,6 @@
 import type { Decision, Draft } from "./command.ts";
 import { removeDeadLetter } from "./dlq.ts";
+import { birthOf } from "./ids.ts";
 import type { AccountId, LogRow, Millis } from "./message.ts";
 
 /** How long history is kept. */
@@ -27,9 +28,9 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
     const { log } = draft.expired(account);
     return { deadLetters: log.flatMap(({ account, dlqId }) => (dlqId === null ? [] : [[account, dlqId] as const])) };
   },
-  decide: ({ account, retention, now, limit }, draft) => {
-    const { log, deadLetters, deduplications } = draft.expired(account);
-    for (const letter of deadLetters) removeDeadLetter(draft, letter, now - retention.log);
+  decide: ({ account, retention, now, limit }, draft, moment) => {
+    const { log, deadLetters, deduplications } = pastOnes(draft.expired(account), retention, Math.min(now, moment.now));
+    for (const letter of deadLetters) removeDeadLetter(draft, letter, moment.now - retention.log);
     for (const row of log) {
       draft.drop("log", row.account, row.id);
       if (hasEnded(row) && !isDeadLetter(draft, row)) draft.drop("envelopes", row.account, row.messageId);
@@ -39,6 +40,15 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
     return { removed, more: [log, deadLetters, deduplications].some((rows) => rows.length >= limit) };
   },
 };
+
+/** Whoever asks may have a clock that is ahead, and history would be gone before its time: the moment of the store decides. */
+function pastOnes(rows: ReturnType<Draft["expired"]>, { log, deadLetters }: Retention, now: Millis): ReturnType<Draft["expired"]> {
+  return {
+    log: rows.log.filter(({ id }) => birthOf(id) < now - log),
+    deadLetters: rows.deadLetters.filter(({ id }) => birthOf(id) < now - deadLetters),
+    deduplications: rows.deduplications.filter(({ expiresAt }) => expiresAt < now),
+  };
+}
 
 const hasEnded = ({ states }: LogRow): boolean => states.some((state) => state === "DELIVERED" || state === "FAILED" || state === "CANCELLED");
 

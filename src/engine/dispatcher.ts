@@ -23,10 +23,11 @@ export type DispatcherParts = {
   hands: { total: number; perHost: number };
 };
 
-type Running = { delivery: Delivery; lane: string; since: Millis; abort: AbortController };
+type Running = { delivery: Delivery; lane: string; abort: AbortController };
 
 /** One claim looks at so many messages at most. */
 const claimLimit = 256;
+const atOnce: Millis = 0;
 /** After a fault of the storage: how long until the next try. */
 const patience = 1000;
 
@@ -40,7 +41,10 @@ export class Dispatcher {
   readonly #busy = new Map<string, number>();
   /** Outcomes on their way to the store. */
   #reports = 0;
+  /** When to claim next, in the time of the store; `atOnce` is always past. */
   #nextAt: Millis | null = null;
+  /** By how much the clock of this node is ahead of the store's, as far as the last claim could tell. */
+  #ahead: Millis = 0;
   #starved = false;
   #behind = true;
   #stopping = false;
@@ -56,10 +60,10 @@ export class Dispatcher {
 
   /** Begins to send. What is due already is claimed at once. */
   start(): void {
-    const { store, clock } = this.#parts;
+    const { store } = this.#parts;
     store.attach({ hands: () => this.hands(), deliver: (delivery) => this.#send(delivery) });
     this.#unsubscribe = store.onDue((at) => this.#lookAt(at));
-    this.#nextAt = clock.now();
+    this.#nextAt = atOnce;
     this.#loop = this.#run();
   }
 
@@ -102,26 +106,37 @@ export class Dispatcher {
     this.#nextAt = null;
     this.#starved = free <= 0;
     if (this.#starved) return void (this.#behind = true);
-    const { more } = await store.execute("claim", { limit: Math.min(claimLimit, free) });
+    const asked = clock.now();
+    const { more, now } = await store.execute("claim", { limit: Math.min(claimLimit, free) });
+    // It was `now` between the question and the answer. If both clocks can have been right, they are taken to be.
+    this.#ahead = Math.max(asked - now, Math.min(0, clock.now() - now));
     this.#behind = more;
-    const next = more ? clock.now() : await store.nextDueAt();
+    const next = more ? atOnce : await store.nextDueAt();
     if (next !== null) this.#lookAt(next);
   }
 
   async #run(): Promise<void> {
     const { clock, log } = this.#parts;
-    while (!this.#stopping) {
-      if (this.#nextAt === null || this.#nextAt > clock.now()) {
-        this.#alarm = new AbortController();
-        await clock.sleep(this.#nextAt ?? Infinity, this.#alarm.signal);
-        continue;
-      }
+    for (await this.#untilDue(); !this.#stopping; await this.#untilDue()) {
       try {
         await this.tick();
       } catch (error) {
         log.trouble("claiming what is due failed; trying again in a second", error);
-        this.#nextAt = clock.now() + patience;
+        this.#nextAt = clock.now() - this.#ahead + patience;
       }
+    }
+  }
+
+  /** Sleeps until there is something to claim. A clock that is wrong, or is set meanwhile, does not make it claim in vain. */
+  async #untilDue(): Promise<void> {
+    const { clock } = this.#parts;
+    while (!this.#stopping) {
+      const until = (this.#nextAt ?? Infinity) + this.#ahead;
+      if (until <= clock.now()) return;
+      const alarm = new AbortController();
+      this.#alarm = alarm;
+      await clock.sleep(until, alarm.signal);
+      if (!alarm.signal.aborted) return;
     }
   }
 
@@ -134,7 +149,7 @@ export class Dispatcher {
   #send(delivery: Delivery): void {
     const host = hostOf(delivery.message.url);
     const lane = laneOf(delivery.message.account, host);
-    const running: Running = { delivery, lane, since: this.#parts.clock.now(), abort: new AbortController() };
+    const running: Running = { delivery, lane, abort: new AbortController() };
     this.#running.set(delivery, running);
     this.#busy.set(lane, (this.#busy.get(lane) ?? 0) + 1);
     if (!this.#renewing) void this.#renew();
@@ -153,7 +168,7 @@ export class Dispatcher {
     this.#reports++;
     if (this.#starved) {
       this.#starved = false;
-      this.#lookAt(this.#parts.clock.now());
+      this.#lookAt(atOnce);
     }
     const settled = await this.#settle(outcome);
     if (settled) log.attempt(delivery, outcome, settled.became);
@@ -179,11 +194,13 @@ export class Dispatcher {
   /** Keeps the leases of deliveries that take long. Sleeps only while there are any. */
   async #renew(): Promise<void> {
     const { store, clock, log } = this.#parts;
-    const period = spans.lease / 3;
+    // Two rounds may fail before a lease runs out.
+    const period = spans.lease / 4;
     this.#renewing = true;
     while (this.#running.size > 0) {
+      const begun = [...this.#running.values()];
       await clock.sleep(clock.now() + period, new AbortController().signal);
-      const old = [...this.#running.values()].filter(({ since }) => clock.now() - since >= period / 2);
+      const old = begun.filter(({ delivery }) => this.#running.has(delivery));
       if (old.length === 0) continue;
       await store
         .execute("renew", { held: old.map(({ delivery }) => heldOf(delivery)) })

@@ -1,106 +1,157 @@
-import type { Client } from "pg";
+import type { Client, QueryResult } from "pg";
 import { idMaker } from "../core/ids.ts";
-import type { Millis, NodeId } from "../core/message.ts";
-import type { Connection, Database, Dialect } from "./database.ts";
+import type { Millis } from "../core/message.ts";
+import type { Connection, Database } from "./database.ts";
 import { LostUpdate } from "./database.ts";
-import { groupCommit, orUnavailable } from "./group.ts";
+import { groupCommit } from "./group.ts";
 import { migrate } from "./migrate.ts";
-import { listenForDue, channel } from "./postgresListener.ts";
-import { connect, connectionOf, fault, LostBeforeCommit, readingPool } from "./postgresSession.ts";
+import { channel, listenForDue } from "./postgresListener.ts";
+import type { PostgresOptions } from "./postgresSession.ts";
+import { codeOf, connect, connectionOf, readingPool } from "./postgresSession.ts";
 import { queriesOf } from "./queries.ts";
 import { nextDueAt, runSqlBatch, sqlShelf } from "./sql.ts";
-import type { BatchResult, Source, Store } from "./store.ts";
+import type { Shelf } from "./shelf.ts";
+import type { Source, Store } from "./store.ts";
 import { Unavailable } from "./store.ts";
-
-/** Waiting, and the time of this machine, as its dispatcher knows it. */
-export type Pace = { now(): Millis; sleep(until: Millis, wake: AbortSignal): Promise<void> };
-
-export type PostgresOptions = {
-  /** As libpq knows it: `postgres://user:password@host:port/database?sslmode=…`. */
-  url: string;
-  node: NodeId;
-  random(): number;
-  clock: Pace;
-  /** The time, where it shall not be that of the database: for tests. */
-  now?(): Millis;
-};
 
 /**
  * PostgreSQL, shared by any number of equal nodes. One connection writes, a few read, one listens to the other nodes.
- * The time is that of the database, so that nodes agree; what this node is told of due times is told in its own time.
+ * Time is that of the database, so that nodes agree; what a node is told of due times is told in the time of its machine.
  */
 export async function postgresStore(options: PostgresOptions): Promise<Store> {
   const { url, node, clock, random } = options;
   const database = new PostgresDatabase(options);
   await database.migrate();
   const pool = readingPool(url);
-  const source: Source = { node, now: () => clock.now() + database.ahead, random, newId: idMaker(random) };
-  const ours = (at: Millis | null): Millis | null => (at === null ? null : at - database.ahead);
+  const source: Source = { node, now: () => clock.now(), random, newId: idMaker(random) };
+  const local = (at: Millis | null): Millis | null => (at === null ? null : at - database.ahead);
   const listener = await listenForDue({ url, node, clock });
-  const read = queriesOf(sqlShelf(pool.connection));
   return groupCommit({
-    runBatch: async (calls, hands): Promise<BatchResult> => {
-      const result = await runSqlBatch(database, source, calls, hands);
-      return { ...result, dueAt: ours(result.dueAt) };
+    runBatch: async (calls, hands) => {
+      const result = await runSqlBatch(database, source, calls, hands).catch((error: unknown) => {
+        throw isContention(error) ? new Unavailable("the storage is locked by others", { cause: error }) : error;
+      });
+      return { ...result, dueAt: local(result.dueAt) };
     },
-    read: {
-      ...{ account: (id) => orUnavailable(read.account(id)), accountByToken: (hash) => orUnavailable(read.accountByToken(hash)) },
-      ...{ accounts: () => orUnavailable(read.accounts()), message: (account, id) => orUnavailable(read.message(account, id)) },
-      ...{ unfinished: (query) => orUnavailable(read.unfinished(query)), deadLetters: (query) => orUnavailable(read.deadLetters(query)) },
-      ...{ deadLetter: (account, id) => orUnavailable(read.deadLetter(account, id)), log: (query) => orUnavailable(read.log(query)) },
-      nextExpiryAt: (account, retention) => orUnavailable(read.nextExpiryAt(account, retention)),
-    },
-    nextDueAt: async () => ours(await orUnavailable(nextDueAt(pool.connection))),
-    hearOthers: (tell) => listener.tell((at) => tell(ours(at) ?? clock.now())),
+    read: queriesOf(sqlShelf(pool.connection)),
+    nextDueAt: async () => local(await nextDueAt(pool.connection)),
+    hearOthers: (tell) => listener.hear((at) => tell(at - database.ahead)),
     close: async () => {
       await Promise.all([listener.close(), pool.close(), database.close()]);
     },
   });
 }
 
-/** The list of values goes as one array per column, however many rows there are: the statement is always the same. */
-const dialect: Dialect = {
-  given: (types) => {
-    const names = types.map((_, index) => `g${index}`);
-    const relation = `unnest(${types.map((type, index) => `$${index + 1}::${type}[]`).join(", ")}) as given(${names.join(", ")})`;
-    return {
-      ...{ values: `select * from ${relation}`, from: ` from ${relation}`, also: `, ${relation}`, using: ` using ${relation}` },
-      column: (index) => `given.g${index}`,
-    };
-  },
-  lock: (of, skip) => ` for update of ${of}${skip ? ` ${skip}` : ""}`,
-  lockInOrder: (of, key) => ` order by ${key.map((column) => `${of}.${column}`).join(", ")} for update of ${of}`,
-};
+/** The plain reads alone, for tools that look into a database and leave it as it is. */
+export async function openPostgresShelf(url: string): Promise<{ shelf: Shelf; close(): Promise<void> }> {
+  const { connection, close } = readingPool(url);
+  return { shelf: sqlShelf(connection), close };
+}
+
+/** Serialization failure, deadlock, lock timeout: the fault of no command, so there is no sense in running them apart. */
+const isContention = (error: unknown): boolean => ["40001", "40P01", "55P03"].includes(codeOf(error) ?? "");
+/** Another node made the same row. */
+const uniqueViolation = "23505";
+
+/** The connection was lost before the end of the transaction, so nothing of it happened. */
+class Interrupted extends Unavailable {}
 
 /** Any number will do that no other program uses on this database. */
 const migrationLock = 7_709_812_345;
+/** The longest pause between two tries of the same transaction. */
+const longestPause = 100;
 
-/** Beginning and the time in one go. */
-const beginning = (time: string): string => `begin isolation level read committed; select ${time} as now`;
-const databaseTime = `floor(extract(epoch from clock_timestamp()) * 1000)::bigint`;
+type Session = { client: Client; connection: Connection };
 
 class PostgresDatabase implements Database {
   readonly #options: PostgresOptions;
-  #client: Client | null = null;
+  #session: Session | null = null;
   #begunAt: Millis = 0;
-  /** How far the time of the database is ahead of this machine's; the way of the answer is not taken off. */
+  /** How far the time of the database is ahead of this machine's. Never overestimated, so nobody looks too early. */
   ahead: Millis = 0;
 
   constructor(options: PostgresOptions) {
     this.#options = options;
   }
 
+  now(): Millis {
+    return this.#begunAt;
+  }
+
+  isConflict(error: unknown): boolean {
+    return isContention(error) || codeOf(error) === uniqueViolation || error instanceof LostUpdate || error instanceof Interrupted;
+  }
+
+  async pause(race: number): Promise<void> {
+    const { clock, random } = this.#options;
+    await clock.sleep(clock.now() + random() * Math.min(2 ** race, longestPause), new AbortController().signal);
+  }
+
+  async notify(connection: Connection, dueAt: Millis): Promise<void> {
+    await connection.query(`select pg_notify('${channel}', ?)`, [`${this.#options.node} ${dueAt}`]);
+  }
+
   async transaction<T>(run: (connection: Connection) => Promise<T>): Promise<T> {
-    const client = (this.#client ??= await connect(this.#options.url, () => this.#forget(client)));
+    const session = await this.#open();
     let isCommitting = false;
     try {
-      await this.#begin(client);
-      const result = await run(connectionOf(dialect, (query) => client.query(query)));
+      await this.#begin(session);
+      const result = await run(session.connection);
       isCommitting = true;
-      await client.query("commit");
+      await session.connection.query("commit", []);
       return result;
     } catch (error) {
-      throw await this.#afterFault(client, error, isCommitting);
+      if (!(error instanceof Unavailable)) {
+        await session.connection.query("rollback", []).catch(() => this.#drop(session));
+        throw error;
+      }
+      this.#drop(session);
+      throw isCommitting ? error : new Interrupted(error.message, { cause: error });
     }
+  }
+
+  /** Brings the tables up to this version. Of several nodes that start at once, one does it and the others wait. */
+  async migrate(): Promise<void> {
+    const client = await connect(this.#options.url, { kind: "migration" });
+    const connection = connectionOf((query) => client.query(query));
+    try {
+      await client.query("begin");
+      await connection.query("select pg_advisory_xact_lock(?)", [migrationLock]);
+      await migrate(connection, "postgres", async (sql) => {
+        await client.query(sql);
+      });
+      await client.query("commit");
+    } finally {
+      await client.end();
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#session?.client.end();
+  }
+
+  async #open(): Promise<Session> {
+    if (this.#session) return this.#session;
+    const client = await connect(this.#options.url, { kind: "writer" });
+    const session: Session = { client, connection: connectionOf((query) => client.query(query)) };
+    client.once("end", () => this.#drop(session));
+    this.#session = session;
+    return session;
+  }
+
+  #drop(session: Session): void {
+    if (this.#session === session) this.#session = null;
+    void session.client.end().catch(() => undefined);
+  }
+
+  async #begin({ client }: Session): Promise<void> {
+    // Two statements in one go, each of which answers.
+    const text = "begin isolation level read committed; select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now";
+    const [row] = await connectionOf(async () => {
+      const results = (await client.query(text)) as unknown as QueryResult[];
+      return results[1] ?? { rows: [] };
+    }).query(text, []);
+    this.#begunAt = this.#options.now?.() ?? Number(row?.now);
+    this.ahead = this.#begunAt - this.#options.clock.now();
   }
 }

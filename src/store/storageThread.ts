@@ -6,6 +6,8 @@ import { openSqlite } from "./sqlite.ts";
 import type { Source } from "./store.ts";
 import { StorageRefused } from "./store.ts";
 import type { ThreadReply, ThreadRequest, ThreadRole } from "./thread.ts";
+import type { Parcel } from "./wire.ts";
+import { packResult, unpackBatch } from "./wire.ts";
 
 /** Serves SQLite, and the whole of core with it, to the thread that started this one: see `store/thread.ts`. */
 export function serveStorage(given: Omit<Source, "node">): void {
@@ -16,10 +18,15 @@ export function serveStorage(given: Omit<Source, "node">): void {
   const source: Source = { ...given, node };
   const queries = queriesOf(sqlShelf(database.connection));
 
+  const runParcel = async (parcel: Parcel): Promise<Parcel> => {
+    const { calls, hands } = unpackBatch(parcel);
+    return packResult(await runSqlBatch(database, source, calls, hands));
+  };
+
   const serve = async (request: ThreadRequest): Promise<unknown> => {
     switch (request.kind) {
       case "batch":
-        return runSqlBatch(database, source, request.calls, request.hands);
+        return runParcel(request.parcel);
       case "nextDueAt":
         return nextDueAt(database.connection);
       case "read":

@@ -100,9 +100,10 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     },
     key: ["account", "id"],
     write: ({ account, id, messageId, time, states, status, body, error, nextDueAt, headers, dlqId }) => ({
-      ...{ account, id, message_id: messageId, time, states: states.join(" "), status, body: bodyOf(body) },
+      ...{ account, id, message_id: messageId, time, states: states.join(" "), status },
       // A plain success has nothing to add, and is by far the most frequent row.
       detail: error || nextDueAt || headers.length > 0 || dlqId ? JSON.stringify({ error, nextDueAt, headers, dlqId }) : null,
+      body: bodyOf(body),
     }),
     read: (row) => ({
       ...{ account: text(row.account), id: text(row.id), messageId: text(row.message_id), time: number(row.time) },

@@ -1,15 +1,16 @@
 import { Worker } from "node:worker_threads";
 import { Refusal } from "../core/errors.ts";
-import type { Hands } from "../core/hands.ts";
-import type { Bytes, NodeId } from "../core/message.ts";
-import { codeOf, groupCommit, orUnavailable } from "./group.ts";
+import type { NodeId } from "../core/message.ts";
+import { codeOf, groupCommit, orUnavailable, twoTurns } from "./group.ts";
 import type { Queries } from "./queries.ts";
-import type { BatchResult, Call, Store } from "./store.ts";
+import type { Store } from "./store.ts";
 import { StorageRefused, Unavailable } from "./store.ts";
+import type { Parcel } from "./wire.ts";
+import { packBatch, unpackResult } from "./wire.ts";
 
 /** What a storage thread is asked, and what it answers. One message each way carries a whole batch. */
 export type ThreadRequest =
-  | { id: number; kind: "batch"; calls: readonly Call[]; hands: Hands }
+  | { id: number; kind: "batch"; parcel: Parcel }
   | { id: number; kind: "nextDueAt" }
   | { id: number; kind: "read"; query: keyof Queries; args: readonly unknown[] }
   | { id: number; kind: "close" };
@@ -26,7 +27,8 @@ export async function threadStore({ path, node, entry }: { path: string; node: N
   let reader: Thread | null = null;
   const readerOnce = (): Thread => (reader ??= thread(entry, { role: "reader", path, node }));
   return groupCommit({
-    runBatch: (calls, hands) => writer.ask<BatchResult>({ kind: "batch", calls: calls.map(compact), hands }),
+    pause: twoTurns,
+    runBatch: async (calls, hands) => unpackResult(await writer.ask<Parcel>({ kind: "batch", parcel: packBatch(calls, hands) })),
     read: readsThrough((query, args) => orUnavailable(readerOnce().ask({ kind: "read", query, args }))),
     nextDueAt: () => writer.ask({ kind: "nextDueAt" }),
     close: async () => {
@@ -47,17 +49,6 @@ function readsThrough(ask: (query: keyof Queries, args: readonly unknown[]) => P
     ...{ unfinished: call("unfinished"), deadLetter: call("deadLetter"), deadLetters: call("deadLetters") },
     ...{ log: call("log"), nextExpiryAt: call("nextExpiryAt") },
   };
-}
-
-/** A view into a larger buffer would carry all of it across. */
-const compactBytes = (body: Bytes): Bytes => (body.byteLength === body.buffer.byteLength ? body : new Uint8Array(body));
-
-function compact({ name, input }: Call): Call {
-  if (typeof input !== "object" || input === null) return { name, input };
-  if ("letters" in input && Array.isArray(input.letters)) {
-    return { name, input: { ...input, letters: input.letters.map((letter) => ({ ...letter, body: compactBytes(letter.body) })) } };
-  }
-  return "body" in input && input.body instanceof Uint8Array ? { name, input: { ...input, body: compactBytes(input.body) } } : { name, input };
 }
 
 type Asked<Request> = Request extends { id: number } ? Omit<Request, "id"> : never;

@@ -13,7 +13,9 @@ export const token = "eyJVc2VySUQiOiJ1c2VyIiwiUGFzc3dvcmQiOiJwYXNzIn0=";
 export const otherToken = "b3RoZXI=";
 export const at = 1_800_000_000_000;
 
-export type Reply = { status: number; body: Record<string, unknown> & unknown[]; headers: Record<string, unknown> };
+/** `body`: whatever the JSON is; tests say what they expect of it. */
+// oxlint-disable-next-line typescript/no-explicit-any -- the shape is what is tested
+export type Reply = { status: number; body: any; headers: Record<string, unknown> };
 
 export type House = {
   api: FastifyInstance;
@@ -36,19 +38,18 @@ export async function house(options: { trustProxy?: boolean | string[]; wrap?(st
   const random = (): number => (seed = (seed * 16807) % 2147483647) / 2147483647;
   const store = memoryStore({ node: "nod_1", now: () => clock.now, random, newId: idMaker(random) });
   const deliveries: Delivery[] = [];
-  store.attach({ hands: () => ({ free: 100_000, perHost: 100_000, busy: new Map() }), deliver: (delivery) => void deliveries.push(delivery) });
+  store.attach({ hands: () => ({ free: 100_000, perHost: 100_000, behind: false, busy: new Map() }), deliver: (delivery) => void deliveries.push(delivery) });
   await store.execute("createAccount", account("acc_1", token));
   await store.execute("createAccount", account("acc_2", otherToken));
   const lines: RequestLine[] = [];
   let stopping = false;
-  const log = { isLevelEnabled: () => true, debug: (line: RequestLine) => void lines.push(line), error: (line: RequestLine) => void lines.push(line) };
   const api = createApi({
     store: options.wrap?.(store) ?? store,
     now: () => clock.now,
     retention: { log: 86_400_000, deadLetters: 86_400_000 },
     trustProxy: options.trustProxy ?? false,
-    log,
-    stopping: () => stopping,
+    log: (line) => void lines.push(line),
+    ready: () => !stopping,
     health: () => ({ pending: deliveries.length }),
   });
   onTestFinished(() => api.close());

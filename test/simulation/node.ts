@@ -47,6 +47,8 @@ export class SimulatedNode {
   closed = false;
   /** Something went wrong in its storage or its reports, so that a lease of it may be left behind. */
   harmed = false;
+  /** Until then it cannot reach the storage. */
+  cutOffUntil = 0;
   readonly #broker: Broker;
   readonly #timers: Timers;
   readonly #asked = new Set<Promise<unknown>>();
@@ -127,7 +129,7 @@ export class SimulatedNode {
     return async (calls, hands) => {
       await this.#wait(world.chance.between(1, 5), "commit");
       const names = calls.map(({ name }) => name).join(" ");
-      if (world.chance.happens(faults.refusedBatch)) {
+      if (world.now < this.cutOffUntil || world.chance.happens(faults.refusedBatch)) {
         this.harmed = true;
         world.note(`${this.id} refused: ${names}`);
         throw new Error("storage: refused");

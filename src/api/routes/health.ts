@@ -32,10 +32,10 @@ const ready = openRoute({
   handle: async ({ parts }) => readiness(parts),
 });
 
-const report = ({ health }: Parts): Answer => ({ status: 200, body: { ...health?.(), status: "ok" } });
+const report = ({ health }: Parts): Answer => ({ status: 200, body: { ...health(), status: "ok" } });
 
 async function readiness(parts: Parts): Promise<Answer> {
-  if (parts.stopping()) throw new Refusal("stopping", "the server is stopping; ask again");
+  if (!parts.ready()) throw new Refusal("stopping", "the server is stopping; ask again");
   if (!(await answers(parts))) throw new Refusal("stopping", "the store does not answer; ask again");
   return report(parts);
 }

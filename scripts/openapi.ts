@@ -1,0 +1,14 @@
+// Writes docs/openapi.json from the table of routes. With --check it writes nothing, and fails where the file differs.
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { openApi } from "../src/api/openapi.ts";
+import { routes } from "../src/api/routes/index.ts";
+
+const path = join(import.meta.dirname, "../docs/openapi.json");
+const text = `${JSON.stringify(openApi(routes), null, 2)}\n`;
+
+if (!process.argv.includes("--check")) writeFileSync(path, text);
+else if (!existsSync(path) || readFileSync(path, "utf8") !== text) {
+  console.error("docs/openapi.json is not what the routes say. Run npm run openapi, look at the difference, and commit it.");
+  process.exitCode = 1;
+}

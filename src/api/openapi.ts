@@ -1,0 +1,175 @@
+import { z } from "zod";
+import { brandNames } from "../core/brand.ts";
+import type { ErrorCode } from "../core/errors.ts";
+import { errorCodes } from "../core/errors.ts";
+import { canonicalName } from "../core/message.ts";
+import type { Route } from "./route.ts";
+import { settingRows } from "./settings.ts";
+import { deadLetter, event, message, refusal } from "./shapes.ts";
+
+type Json = Record<string, unknown>;
+
+const shapes = { Message: message, DeadLetter: deadLetter, LogEntry: event, Error: refusal };
+
+/** The document that describes the interface, in OpenAPI 3.1. */
+export function openApi(routes: readonly Route[]): Json {
+  return {
+    openapi: "3.1.0",
+    info: {
+      title: "Waypost",
+      version: "2",
+      summary: "An HTTP message queue",
+      description:
+        "Every setting of a message is a header, `Svc-Retries`, or a query parameter, `svc-retries`; the header wins. The same settings under the other brand, `Upstash-Retries` and `upstash-retries`, mean the same. Every refusal is JSON with an `error`.",
+      license: { name: "Apache-2.0", identifier: "Apache-2.0" },
+    },
+    servers: [{ url: "/" }],
+    tags: [...new Set(routes.map(({ tag }) => tag))].map((name) => ({ name })),
+    paths: pathsOf(routes),
+    components: {
+      securitySchemes: {
+        bearer: { type: "http", scheme: "bearer", description: "The token of the account." },
+        svcToken: { type: "apiKey", in: "query", name: brandNames.svc.queryToken, description: "The token, for senders that cannot set headers." },
+        upstashToken: { type: "apiKey", in: "query", name: brandNames.upstash.queryToken, description: "The same under the other brand." },
+      },
+      schemas: Object.fromEntries(Object.entries(shapes).map(([name, shape]) => [name, schemaOf(shape, { inline: true })])),
+      parameters: settingParameters(),
+      responses: Object.fromEntries(codes.map((code) => [code, refusalResponse(code)])),
+    },
+  };
+}
+
+const codes = Object.keys(errorCodes) as ErrorCode[];
+
+const refusalResponse = (code: ErrorCode): Json => ({
+  description: sentence(errorCodes[code].meaning),
+  content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } },
+});
+
+function pathsOf(routes: readonly Route[]): Json {
+  const paths: Record<string, Json> = {};
+  for (const row of routes) (paths[row.path] ??= {})[row.method.toLowerCase()] = operationOf(row);
+  return paths;
+}
+
+function operationOf(row: Route): Json {
+  return {
+    operationId: operationIdOf(row),
+    tags: [row.tag],
+    summary: row.summary,
+    ...(row.about === undefined ? {} : { description: row.about }),
+    security: row.access === "open" ? [] : [{ bearer: [] }, { svcToken: [] }, { upstashToken: [] }],
+    parameters: [...pathParameters(row), ...queryParameters(row), ...settingReferences(row)],
+    ...(row.body === undefined ? {} : { requestBody: requestBody(row.body) }),
+    ...(row.fieldsInBody ? { requestBody: fieldsBody(row) } : {}),
+    responses: { ...answersOf(row), ...refusalsOf(row) },
+  };
+}
+
+/** From method and path: `getDlq`, `postDlqRetryByDlqId`. */
+function operationIdOf({ method, path }: Route): string {
+  const words = path.replace("/v2", "").split("/").map((part) => part.replace(/^\{(.*)\}$/, "by-$1"));
+  return method.toLowerCase() + words.flatMap((word) => word.split("-")).map((word) => word.slice(0, 1).toUpperCase() + word.slice(1)).join("");
+}
+
+function pathParameters({ path }: Route): Json[] {
+  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+    ...{ name, in: "path", required: true, schema: { type: "string" } },
+    ...(name === "destination" ? { description: aboutDestination } : {}),
+  }));
+}
+
+const aboutDestination = "A URL with http:// or https://, not encoded: what follows in the request target, query included, is taken as it is.";
+
+function queryParameters({ query }: Route): Json[] {
+  return Object.entries(query.shape).map(([name, schema]) => {
+    const { description, ...rest } = schemaOf(schema);
+    return { name, in: "query", required: false, ...(description === undefined ? {} : { description }), ...styleOf(rest), schema: rest };
+  });
+}
+
+/** Lists are repeated parameters. */
+const styleOf = ({ type }: Json): Json => (type === "array" ? { style: "form", explode: true } : {});
+
+const rows = Object.entries(settingRows);
+
+function settingReferences({ settings }: Route): Json[] {
+  if (settings === undefined) return [];
+  const names = rows.filter(([, row]) => settings === "all" || row.forRetries).map(([name]) => name);
+  return [...names, ...families].flatMap((name) => prefixes.map((prefix) => ({ $ref: `#/components/parameters/${keyOf(prefix, name)}` })));
+}
+
+const prefixes = Object.values(brandNames).map(({ prefix }) => prefix);
+const families = ["forward-{name}", "callback-{setting}", "failure-callback-{setting}"] as const;
+
+const keyOf = (prefix: string, name: string): string => canonicalName(`${prefix}-${name.replaceAll(/[{}]/g, "")}`);
+
+function settingParameters(): Json {
+  const parameters = prefixes.flatMap((prefix) => [
+    ...rows.map(([name, row]) => {
+      const description = `${row.about} As a query parameter: \`${prefix.toLowerCase()}-${name}\`.`;
+      return [keyOf(prefix, name), { name: canonicalName(`${prefix}-${name}`), in: "header", required: false, description, example: row.example, schema: schemaOf(row.text) }];
+    }),
+    ...families.map((name) => {
+      const written = canonicalName(`${prefix}-`) + canonicalName(name.slice(0, name.indexOf("{"))) + name.slice(name.indexOf("{"));
+      return [keyOf(prefix, name), { name: written, in: "header", required: false, description: aboutFamily[name], schema: { type: "string" } }];
+    }),
+  ]);
+  return Object.fromEntries(parameters);
+}
+
+const forCallbacks = rows.filter(([, { forCallbacks }]) => forCallbacks === true).map(([name]) => name);
+
+const aboutFamily: Record<(typeof families)[number], string> = {
+  "forward-{name}": "A header that is delivered, without the prefix.",
+  "callback-{setting}": `A setting of the callback: ${forCallbacks.join(", ")}, or forward-{name}.`,
+  "failure-callback-{setting}": `A setting of the failure callback: ${forCallbacks.join(", ")}, or forward-{name}.`,
+};
+
+const requestBody = ({ about, contentType, schema, required }: NonNullable<Route["body"]>): Json => ({
+  description: about,
+  required,
+  content: { [contentType]: { schema: schemaOf(schema) } },
+});
+
+const fieldsBody = ({ query }: Route): Json => ({
+  description: "The parameters of the query may stand in a JSON body, too.",
+  required: false,
+  content: { "application/json": { schema: schemaOf(query.partial()) } },
+});
+
+const answersOf = ({ answers }: Route): Json =>
+  Object.fromEntries(
+    Object.entries(answers).map(([status, { about, schema }]) => [status, { description: about, content: { "application/json": { schema: schemaOf(schema) } } }]),
+  );
+
+/** What a row says, and what any request can meet. Codes with the same status are told together. */
+function refusalsOf({ access, refusals, body }: Route): Json {
+  const always: ErrorCode[] = ["invalid", ...(access === "token" ? (["unauthorized"] as const) : []), ...(body ? (["too-large"] as const) : [])];
+  const all = [...new Set([...always, ...refusals, "headers-too-large" as const, "stopping" as const])];
+  const sorted = all.sort((a, b) => errorCodes[a].status - errorCodes[b].status);
+  return Object.fromEntries(sorted.map((code) => [errorCodes[code].status, { $ref: `#/components/responses/${code}` }]));
+}
+
+/** JSON Schema of what a schema gives. Shapes with a name are referred to by it, wherever they stand. */
+function schemaOf(root: z.ZodType, { inline = false } = {}): Json {
+  const { $schema: _dialect, ...rest } = z.toJSONSchema(root, {
+    io: "output",
+    unrepresentable: "any",
+    override: ({ zodSchema, jsonSchema, path }) => {
+      const named = inline && path.length === 0 ? undefined : Object.entries(shapes).find(([, shape]) => shape === zodSchema);
+      if (named) {
+        for (const key of Object.keys(jsonSchema)) Reflect.deleteProperty(jsonSchema, key);
+        jsonSchema.$ref = `#/components/schemas/${named[0]}`;
+      }
+      // Answers may gain fields, and clients must not refuse them.
+      if (jsonSchema.additionalProperties === false && !("catchall" in zodSchema._zod.def)) delete jsonSchema.additionalProperties;
+      // Bounds of the number type itself say nothing.
+      if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
+      if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
+    },
+  });
+  return rest;
+}
+
+const sentence = (text: string): string => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`;

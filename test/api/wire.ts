@@ -1,0 +1,34 @@
+import { connect } from "node:net";
+import type { AddressInfo } from "node:net";
+import type { House } from "./house.ts";
+
+export type WireReply = { status: number; head: string; body: string };
+
+/** Lets a server listen on loopback. Answers the port. */
+export async function listen({ api }: House): Promise<number> {
+  await api.listen({ port: 0, host: "127.0.0.1" });
+  return (api.server.address() as AddressInfo).port;
+}
+
+/** Sends exactly these bytes (text is latin 1), and answers what came back until the server ended the connection. */
+export function send(port: number, bytes: string | Buffer): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(port, "127.0.0.1", () => socket.write(typeof bytes === "string" ? Buffer.from(bytes, "latin1") : bytes));
+    const received: Buffer[] = [];
+    const end = (): void => resolve(Buffer.concat(received).toString("latin1"));
+    socket.on("data", (chunk: Buffer) => received.push(chunk));
+    socket.on("end", () => socket.end());
+    socket.on("close", end);
+    socket.on("error", (error: NodeJS.ErrnoException) => (received.length > 0 || error.code === "ECONNRESET" || error.code === "EPIPE" ? end() : reject(error)));
+  });
+}
+
+/** The first answer in what came back. */
+export function replyIn(received: string): WireReply {
+  const [head = "", ...rest] = received.split("\r\n\r\n");
+  return { status: Number(/^HTTP\/1\.1 (\d{3})/.exec(head)?.[1] ?? 0), head, body: rest.join("\r\n\r\n") };
+}
+
+/** A request with `Connection: close`, of lines as they are. */
+export const request = (line: string, headers: readonly string[] = [], body = ""): string =>
+  [line, "Host: x", "Connection: close", `Content-Length: ${Buffer.byteLength(body, "latin1")}`, ...headers, "", body].join("\r\n");

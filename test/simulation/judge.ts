@@ -1,0 +1,281 @@
+import type { PublishResult } from "../../src/core/publish.ts";
+import type { Retried } from "../../src/core/dlq.ts";
+import type { Hands } from "../../src/core/hands.ts";
+import { hasHand } from "../../src/core/hands.ts";
+import { laneOf } from "../../src/core/hands.ts";
+import { maxLost } from "../../src/core/limits.ts";
+import type { Delivery, Envelope, Letter, LogRow, MessageState } from "../../src/core/message.ts";
+import type { Retention } from "../../src/core/retention.ts";
+import type { BatchResult, Call } from "../../src/store/store.ts";
+import { Keys } from "./keys.ts";
+import { Life } from "./life.ts";
+import { checkRemovals } from "./removals.ts";
+import type { Change, Changes, Storage } from "./storage.ts";
+import type { World } from "./world.ts";
+
+/** A promise of the broker was broken. */
+export class Broken extends Error {}
+
+export type Batch = { node: string; calls: readonly Call[]; result: BatchResult; hands: Hands };
+/** A batch with what it changed. */
+export type Case = Batch & { changes: Changes };
+
+/**
+ * Watches every batch and every call, and knows from its own records what may happen next. It is told what was asked and
+ * sees the rows; it shares no rule with `core`.
+ */
+export class Judge {
+  readonly lives = new Map<string, Life>();
+  readonly #world: World;
+  readonly #storage: Storage;
+  readonly #keys = new Keys();
+  readonly #retention: Retention;
+  /** Held messages by lane. */
+  readonly #held = new Map<string, Set<string>>();
+  /** Calls under way, by node and by lane. */
+  readonly #calls = new Map<string, number>();
+  readonly #total: { total: number; perHost: number };
+  /** Claims of a node, one after another, that met a world in which nothing had changed, and changed nothing. */
+  readonly #idleClaims = new Map<string, number>();
+  claims = 0;
+  /** The first broken promise, with the message it is about. */
+  broken: Broken | null = null;
+
+  constructor(of: { world: World; storage: Storage; retention: Retention; hands: { total: number; perHost: number } }) {
+    this.#world = of.world;
+    this.#storage = of.storage;
+    this.#retention = of.retention;
+    this.#total = of.hands;
+  }
+
+  get unfinished(): number {
+    return this.#storage.tables.messages.size;
+  }
+
+  demand(holds: boolean, promise: string): void {
+    if (holds || this.broken) return;
+    this.broken = new Broken(promise);
+    this.#world.note(`BROKEN: ${promise}`);
+  }
+
+  async committed(batch: Batch): Promise<void> {
+    const changes = await this.#storage.changes();
+    const { now } = this.#world;
+    const of = { ...batch, changes };
+    this.#countClaims(of);
+    const touched = this.#noteBirths(of);
+    for (const { before, after } of changes.log) {
+      if (!after || before) continue;
+      const life = this.#lifeOf(after.account, after.messageId);
+      if (life) touched.add(life);
+      life?.log(after, now);
+    }
+    for (const change of changes.messages) this.#checkState(change, of);
+    this.#checkReports(of);
+    this.#checkDeliveries(of);
+    this.#checkDeadLetters(of);
+    for (const life of touched) life.checkCallbacks(this.#storage.tables);
+    this.#checkLines(changes);
+    this.#keys.judge(of, { lives: this.lives, now, demand: (holds, promise) => this.demand(holds, promise) });
+    checkRemovals(of, { judge: this, tables: this.#storage.tables, now, retention: this.#retention });
+  }
+
+  /** A client was told that its message is taken in. */
+  acknowledged(results: readonly PublishResult[]): void {
+    for (const result of results) {
+      this.demand("messageId" in result && this.lives.has(result.messageId), `what was acknowledged exists: ${JSON.stringify(result)}`);
+    }
+  }
+
+  /** A node calls a destination. `running`: the deliveries of the node, this one included. */
+  called({ node, delivery, lane, running }: { node: string; delivery: Delivery; lane: string; running: number }): void {
+    const { message, attempt } = delivery;
+    const life = this.#lifeOf(message.account, message.id);
+    life?.call(attempt, this.#world.now);
+    const { total, perHost } = this.#total;
+    this.demand(running <= total, `no more deliveries than hands: ${node} has ${running} of ${total}`);
+    const before = { all: this.#calls.get(node) ?? 0, lane: this.#calls.get(`${node} ${lane}`) ?? 0 };
+    const fair = hasHand({ free: total, perHost, behind: false, busy: new Map() }, before, lane);
+    this.demand(fair, `no host has more than its share: ${node} has ${before.all}, ${before.lane} of them to ${lane}`);
+    this.#count(node, lane, 1);
+    this.#world.note(`${node} calls ${message.id} #${attempt} ${message.url}`);
+  }
+
+  answered(node: string, { message }: Delivery): void {
+    this.#count(node, laneOf(message.account, new URL(message.url).host), -1);
+  }
+
+  /** A node has ended gracefully. */
+  stopped(node: string, harmed: boolean): void {
+    if (harmed) return;
+    for (const state of this.#storage.tables.messages.values()) {
+      const leases = state.leasedBy === node && (state.dueAt ?? 0) > this.#world.now;
+      this.demand(!leases, `a node that has stopped has nothing leased: ${state.id} by ${node}`);
+    }
+  }
+
+  #count(node: string, lane: string, by: number): void {
+    for (const name of [node, `${node} ${lane}`]) this.#calls.set(name, (this.#calls.get(name) ?? 0) + by);
+  }
+
+  #lifeOf(account: string, id: string): Life | null {
+    const life = this.lives.get(id) ?? null;
+    this.demand(life !== null && life.envelope.account === account, `rows name messages of their own account: ${account} ${id}`);
+    return life;
+  }
+
+  /** A claim comes when there is something to claim, or when it was woken for something that another has taken. */
+  #countClaims({ node, calls, changes }: Case): void {
+    this.claims += calls.filter(({ name }) => name === "claim").length;
+    if (Object.values(changes).some((list) => list.length > 0)) return this.#idleClaims.clear();
+    if (!calls.some(({ name }) => name === "claim")) return;
+    const idle = (this.#idleClaims.get(node) ?? 0) + 1;
+    this.#idleClaims.set(node, idle);
+    this.demand(idle <= 6, `nobody claims again and again when there is nothing to claim: ${node}`);
+  }
+
+  /** Every new message has an envelope and a state, and a reason. */
+  #noteBirths({ calls, result, changes }: Case): Set<Life> {
+    const born = new Set<Life>();
+    const retried = new Set<string>();
+    const letters = new Map<string, Letter>();
+    calls.forEach(({ name, input }, index) => {
+      const reply = result.replies[index];
+      if (!reply || !("answer" in reply)) return;
+      if (name === "retryDeadLetters") {
+        for (const { messageId, dlqId } of reply.answer as Retried[]) {
+          retried.add(messageId);
+          this.demand(changes.deadLetters.some(({ before, after }) => before?.id === dlqId && !after), `what is sent again leaves the queue: ${dlqId}`);
+        }
+      }
+      if (name !== "publish") return;
+      (reply.answer as PublishResult[]).forEach((one, at) => {
+        const letter = (input as { letters: Letter[] }).letters[at];
+        if ("messageId" in one && !one.deduplicated && letter) letters.set(one.messageId, letter);
+      });
+    });
+    for (const { before, after } of changes.envelopes) {
+      if (after) {
+        this.demand(before === undefined, `an envelope is written once: ${after.id}`);
+        born.add(this.#birth(after, { letter: letters.get(after.id), retried: retried.has(after.id) }));
+      }
+    }
+    for (const id of letters.keys()) this.demand(this.lives.has(id), `what is answered is kept: ${id}`);
+    return born;
+  }
+
+  #birth(envelope: Envelope, { letter, retried }: { letter: Letter | undefined; retried: boolean }): Life {
+    const { now } = this.#world;
+    const life = new Life({ envelope, retried, notBefore: letter ? (letter.notBefore ?? now + (letter.delay ?? 0)) : now, judge: this });
+    this.lives.set(envelope.id, life);
+    const { tells } = envelope;
+    this.demand(retried || letter !== undefined || tells !== null, `every message has a reason: ${envelope.id}`);
+    const state = this.#storage.tables.messages.get(`${envelope.account}\n${envelope.id}`);
+    this.demand(state !== undefined, `a new message is to be sent: ${envelope.id}`);
+    if (tells && !retried) this.#lifeOf(envelope.account, tells.messageId)?.tell(tells);
+    return life;
+  }
+
+  #checkState({ before, after }: Change<"messages">, of: Case): void {
+    const row = after ?? before;
+    if (!row) return;
+    const life = this.#lifeOf(row.account, row.id);
+    const lane = laneOf(row.account, row.host);
+    const held = this.#held.get(lane) ?? new Set();
+    if (after?.state === "held") this.#held.set(lane, held.add(row.id));
+    else held.delete(row.id);
+    if (!after) return this.demand(life?.ended !== null, `nothing is lost: ${row.id} is gone and has not ended`);
+    this.demand((after.state === "held") === (after.dueAt === null), `held means no due time: ${row.id}`);
+    this.demand((after.state === "active") === (after.leasedBy !== null), `active means leased: ${row.id}`);
+    this.demand(after.lost <= maxLost && after.attempts - after.lost <= (life?.envelope.retries ?? 0), `attempts stay within their budget: ${row.id}`);
+    life?.state(before, after, { now: this.#world.now, names: this.#namesAbout(of, row.id), node: of.node });
+  }
+
+  /** The commands of a batch that may change a message, by name. */
+  #namesAbout({ calls }: Case, id: string): Set<string> {
+    const about = ({ name, input }: Call): boolean => {
+      if (name === "giveBack" || name === "renew") return (input as { held: { messageId: string }[] }).held.some(({ messageId }) => messageId === id);
+      return name !== "settle" || (input as { messageId: string }).messageId === id;
+    };
+    return new Set(calls.filter(about).map(({ name }) => name));
+  }
+
+  /** A report counts when its node had the lease of this very attempt, and once. */
+  #checkReports({ node, calls, result, changes }: Case): void {
+    const before = new Map(changes.messages.map(({ before }) => [before?.id, before]));
+    const counted = new Map<string, number>();
+    calls.forEach(({ name, input }, index) => {
+      const reply = result.replies[index];
+      this.demand(reply !== undefined && !("failed" in reply), `no command fails: ${name} ${JSON.stringify(reply)}`);
+      if (name !== "settle" || !reply || !("answer" in reply)) return;
+      const { messageId, attempt } = input as { messageId: string; attempt: number };
+      if ((reply.answer as { became: string }).became === "late") return;
+      const state = before.get(messageId);
+      const holds = state?.state === "active" && state.leasedBy === node && state.attempts === attempt;
+      this.demand(holds, `only who has the lease is heard: ${messageId} #${attempt} of ${node}`);
+      counted.set(messageId, (counted.get(messageId) ?? 0) + 1);
+    });
+    const rows = changes.log.flatMap(({ before, after }) => (after && !before && endsReportedAttempt(after) ? [after.messageId] : []));
+    for (const [id, reports] of counted) {
+      this.demand(reports === 1 && rows.filter((row) => row === id).length === 1, `a report is counted once: ${id}`);
+    }
+  }
+
+  /** What was leased is delivered, by the node that leased it, and nothing else is. */
+  #checkDeliveries({ node, result, changes }: Case): void {
+    const leased = changes.messages.flatMap(({ before, after }) => (isLease(before, after) && after ? [after] : []));
+    for (const state of leased) {
+      const delivered = result.deliveries.filter(({ message, attempt }) => message.id === state.id && attempt === state.attempts);
+      this.demand(state.leasedBy === node, `a node leases for itself: ${state.id}`);
+      this.demand(delivered.length === 1, `what is leased is sent, once: ${state.id}`);
+      const keys = this.#storage.tables.accounts.get(state.account)?.signingKeys;
+      const known = changes.accounts.flatMap(({ before }) => before?.signingKeys.current ?? []);
+      this.demand(delivered.every(({ signingKey }) => signingKey === keys?.current || known.includes(signingKey)), `signed with the account's key: ${state.id}`);
+    }
+    for (const { message } of result.deliveries) {
+      const life = this.#lifeOf(message.account, message.id);
+      this.demand(leased.some(({ id }) => id === message.id) || life?.ended === "cancelled", `what is sent is leased: ${message.id}`);
+    }
+  }
+
+  #checkDeadLetters({ changes }: Case): void {
+    for (const { before, after } of changes.deadLetters) {
+      if (before || !after) continue;
+      const life = this.#lifeOf(after.account, after.messageId);
+      this.demand(life?.ended === "failed" && life.dlqId === after.id, `a dead letter is a message that failed: ${after.id}`);
+      if (life) life.deadLetters++;
+    }
+  }
+
+  /** Whoever waits in a line stands in one that is looked at. */
+  #checkLines(changes: Changes): void {
+    const { lines } = this.#storage.tables;
+    const lanes = [...changes.messages.flatMap(({ before, after }) => after ?? before ?? []), ...changes.lines.flatMap(({ before, after }) => after ?? before ?? [])];
+    for (const { account, host } of lanes) {
+      const held = this.#held.get(laneOf(account, host))?.size ?? 0;
+      this.demand(held === 0 || lines.has(`${account}\n${host}`), `held messages have a line: ${held} to ${host}`);
+    }
+  }
+
+  /** When all is quiet: nothing is left to do. */
+  checkQuiet(): void {
+    for (const life of this.lives.values()) life.checkEnd();
+    const { messages, lines } = this.#storage.tables;
+    this.demand(messages.size === 0, `every message ends: ${messages.size} have not`);
+    this.demand(lines.size === 0, `a line ends with its last message: ${lines.size} have not`);
+  }
+
+  /** When everything is past its time: nothing is left. */
+  checkEmpty(): void {
+    const { accounts: _accounts, ...tables } = this.#storage.tables;
+    for (const [name, rows] of Object.entries(tables)) this.demand(rows.size === 0, `history ends: ${rows.size} ${name} are left`);
+  }
+}
+
+export const isLost = ({ states, error }: LogRow): boolean => states.includes("RETRY") && error !== null && error.startsWith("no report: the lease of");
+
+const endsReportedAttempt = (row: LogRow): boolean => (row.states[0] === "ERROR" || row.states[0] === "DELIVERED") && !isLost(row);
+
+/** Did a batch lease the message anew? */
+export const isLease = (before: MessageState | undefined, after: MessageState | undefined): boolean =>
+  after?.state === "active" && (before?.state !== "active" || before.attempts !== after.attempts);

@@ -1,0 +1,139 @@
+import type { Envelope, LogRow, LogState, MessageState, Tells } from "../../src/core/message.ts";
+import type { Judge } from "./judge.ts";
+import { isLease, isLost } from "./judge.ts";
+import type { Tables } from "./storage.ts";
+
+/** What may follow a state in the log of a message. `ACTIVE` after itself: it was given back. */
+const followers: Record<LogState, readonly LogState[]> = {
+  CREATED: ["ACTIVE", "CANCEL_REQUESTED"],
+  ACTIVE: ["DELIVERED", "ERROR", "CANCEL_REQUESTED"],
+  ERROR: ["RETRY", "FAILED"],
+  RETRY: ["ACTIVE", "CANCEL_REQUESTED"],
+  CANCEL_REQUESTED: ["CANCELLED"],
+  DELIVERED: [],
+  FAILED: [],
+  CANCELLED: [],
+};
+
+const endings: Partial<Record<LogState, "delivered" | "failed" | "cancelled">> = { DELIVERED: "delivered", FAILED: "failed", CANCELLED: "cancelled" };
+
+/** Everything that happened to one message, and what must have. */
+export class Life {
+  readonly envelope: Envelope;
+  ended: "delivered" | "failed" | "cancelled" | null = null;
+  endedAt = 0;
+  dlqId: string | null = null;
+  deadLetters = 0;
+  readonly #retried: boolean;
+  readonly #notBefore: number;
+  readonly #judge: Judge;
+  readonly #states: LogState[];
+  #loggedAt: number;
+  #retryAt = 0;
+  /** Attempts that ended, and those of them that were lost. */
+  #errors = 0;
+  #lost = 0;
+  #reported = 0;
+  #leases = 0;
+  #calls = 0;
+  #givenBack = 0;
+  #callbacks = 0;
+  #failureCallbacks: (string | null)[] = [];
+
+  constructor(of: { envelope: Envelope; retried: boolean; notBefore: number; judge: Judge }) {
+    this.envelope = of.envelope;
+    this.#retried = of.retried;
+    this.#notBefore = of.notBefore;
+    this.#judge = of.judge;
+    this.#loggedAt = of.envelope.createdAt;
+    this.#states = of.envelope.startedAtOnce ? ["CREATED", "ACTIVE"] : ["CREATED"];
+  }
+
+  log(row: LogRow, now: number): void {
+    this.#demand(this.ended === null, `nothing ends twice: ${this.ended}, then ${row.states.join(" ")}`);
+    this.#demand(row.time >= this.#loggedAt && row.time <= now, "the log goes forward in time");
+    this.#loggedAt = row.time;
+    for (const state of row.states) {
+      const last = this.#states.at(-1) ?? "CREATED";
+      const again = last === "ACTIVE" && state === "ACTIVE" && this.#states.filter((one) => one === "ACTIVE").length < this.#mostLeases();
+      this.#demand(again || followers[last].includes(state), `the log is a legal sequence: ${this.#states.join(" ")} then ${state}`);
+      this.#states.push(state);
+      this.ended = endings[state] ?? this.ended;
+    }
+    if (this.ended) this.endedAt = now;
+    if (row.states.includes("RETRY")) this.#errors++;
+    this.#retryAt = row.nextDueAt ?? this.#retryAt;
+    if (isLost(row)) this.#lost++;
+    else if (row.states.includes("ERROR") || row.states.includes("DELIVERED")) this.#reported++;
+    if (this.ended === "failed") this.dlqId = row.dlqId;
+  }
+
+  state(before: MessageState | undefined, after: MessageState, { now, names, node }: { now: number; names: Set<string>; node: string }): void {
+    this.#demand(this.ended === null, "what has ended is not sent");
+    this.#demand(after.attempts === this.#errors && after.lost === this.#lost, `attempts are counted: ${after.attempts} (${after.lost} lost), the log says ${this.#errors} (${this.#lost})`);
+    const returned = before?.state === "active" && after.state === "pending" && after.attempts === before.attempts;
+    if (returned) {
+      this.#demand(names.has("giveBack"), "a lease is given back by who has it");
+      this.#givenBack++;
+    }
+    if (before?.state === "active" && after.state === "active" && before.attempts === after.attempts) {
+      const renewed = before.leasedBy === after.leasedBy && names.has("renew") && before.leasedBy === node;
+      this.#demand(renewed || names.has("reclaim"), `a lease belongs to one node: ${before.leasedBy} → ${after.leasedBy}`);
+    }
+    // The same attempt may be lost and leased again, or retried and leased again, within one batch.
+    if (!isLease(before, after)) return;
+    this.#leases++;
+    const free = before === undefined || before.dueAt === null || before.dueAt <= now || names.has("settle");
+    this.#demand(free, `nothing is sent before it is due: ${before?.dueAt} at ${now}`);
+    this.#demand(this.#notBefore <= now, `nothing is sent before its time: ${this.#notBefore} at ${now}`);
+    this.#demand(this.#retryAt <= now, `no retry comes before it was said to: ${this.#retryAt} at ${now}`);
+    this.#demand(this.#states.at(-1) === "ACTIVE", "who is leased is logged as active");
+    this.#demand(this.#leases <= this.#mostLeases(), `attempts stay within their budget: ${this.#leases} leases`);
+  }
+
+  call(attempt: number, now: number): void {
+    this.#calls++;
+    this.#demand(this.#calls <= this.#leases, `every call has a lease: ${this.#calls} calls, ${this.#leases} leases`);
+    this.#demand(attempt - this.#lost <= this.envelope.retries, "attempts stay within their budget");
+    this.#demand(this.#notBefore <= now, "nothing is called before its time");
+  }
+
+  /** A callback about this message was made. */
+  tell({ kind, dlqId }: Tells): void {
+    if (kind === "callback") this.#callbacks++;
+    else this.#failureCallbacks.push(dlqId);
+  }
+
+  /** One callback for every attempt that ended with a report, or ended it all; one failure callback for a failure. */
+  checkCallbacks({ deadLetters }: Tables): void {
+    const { callback, failureCallback, account } = this.envelope;
+    const expected = callback ? this.#reported : 0;
+    this.#demand(this.#callbacks === expected, `one callback for every attempt: ${this.#callbacks} of ${expected}`);
+    const failures = failureCallback && this.ended === "failed" ? [this.dlqId] : [];
+    this.#demand(JSON.stringify(this.#failureCallbacks) === JSON.stringify(failures), `one failure callback: ${this.#failureCallbacks.join(" ")} instead of ${failures.join(" ")}`);
+    const { tells } = this.envelope;
+    if (tells?.kind !== "failureCallback" || !this.ended) return;
+    const told = deadLetters.get(`${account}\n${tells.dlqId}`);
+    const state = { delivered: "CALLBACK_SUCCESS", failed: "CALLBACK_FAIL", cancelled: "CALLBACK_CANCELED" }[this.ended];
+    this.#demand(!told || told.failureCallback?.state === state, `the dead letter knows of its failure callback: ${told?.failureCallback?.state} instead of ${state}`);
+  }
+
+  /** When all is quiet. */
+  checkEnd(): void {
+    this.#demand(this.ended !== null, `every message ends: ${this.#states.join(" ")}`);
+    this.#demand((this.ended === "failed" ? 1 : 0) === this.deadLetters, "who fails is in the dead letter queue once");
+    this.#demand(this.ended !== "delivered" || this.#calls > 0, "nothing is delivered without a call");
+  }
+
+  toString(): string {
+    return `${this.envelope.id}${this.#retried ? " (sent again)" : ""}: ${this.#states.join(" ")}`;
+  }
+
+  #mostLeases(): number {
+    return 1 + this.#errors + this.#givenBack;
+  }
+
+  #demand(holds: boolean, promise: string): void {
+    if (!holds) this.#judge.demand(false, `${promise} (${this.envelope.id})`);
+  }
+}

@@ -1,0 +1,27 @@
+import { parseArgs } from "node:util";
+import { simulate } from "./simulation.ts";
+import { sqliteStorage } from "./storage.ts";
+
+// Runs one simulation and tells what came of it: npm run simulate -- --seed 7 [--actions 300] [--runs 100] [--store sqlite] [--trace]
+const { values } = parseArgs({
+  options: {
+    seed: { type: "string" },
+    actions: { type: "string", default: "150" },
+    runs: { type: "string", default: "1" },
+    store: { type: "string", default: "memory" },
+    trace: { type: "boolean", default: false },
+  },
+});
+
+const first = values.seed === undefined ? Math.floor(Math.random() * 1e9) : Number(values.seed);
+for (let seed = first; seed < first + Number(values.runs); seed++) {
+  const storage = values.store === "sqlite" ? { storage: await sqliteStorage() } : {};
+  const { failure, trace, digest, messages, steps } = await simulate({ seed, actions: Number(values.actions), ...storage });
+  if (values.trace) console.log(trace.join("\n"));
+  console.log(`seed ${seed}: ${messages} messages, ${steps} steps, digest ${digest}: ${failure ?? "all promises kept"}`);
+  if (failure === null) continue;
+  process.exitCode = 1;
+  const id = /msg_\w+/.exec(failure)?.[0];
+  const about = id === undefined ? [] : trace.filter((line) => line.includes(id));
+  if (!values.trace) console.log([...about, "…", ...trace.slice(-15)].join("\n"));
+}

@@ -1,0 +1,143 @@
+import type { Draft, Moment, Rows, TableName } from "../../src/core/command.ts";
+import { commands } from "../../src/core/commands.ts";
+import type { CommandName, Commands, InputOf } from "../../src/core/commands.ts";
+import type { Letter, MessageState } from "../../src/core/message.ts";
+
+/** A row of a table, as a mutant turns it; undefined: it is not written at all. */
+type Turn = { [T in TableName]?: (row: Rows[T], draft: Draft, moment: Moment) => Rows[T] | undefined };
+
+/** What a mutant does to the drafts of a decision. */
+type Bend = { put?: Turn; drop?: (table: TableName, draft: Draft, key: readonly (string | undefined)[]) => boolean } & Partial<Pick<Draft, "takeHand" | "get">>;
+
+/** The commands with one decision that sees, or leaves behind, something else. */
+function bent<N extends CommandName>(name: N, bendOf: (input: InputOf<N>, draft: Draft, moment: Moment) => Bend): Commands {
+  const decision = commands[name] as { decide(input: unknown, draft: Draft, moment: Moment): unknown };
+  const decide = (input: InputOf<N>, draft: Draft, moment: Moment): unknown => {
+    const { put = {}, drop, ...others } = bendOf(input, draft, moment);
+    const own: Record<string, unknown> = {
+      ...others,
+      put: (table: TableName, row: never) => {
+        const turn = put[table] as ((row: unknown, draft: Draft, moment: Moment) => never) | undefined;
+        const turned = turn ? turn(row, draft, moment) : row;
+        if (turned !== undefined) draft.put(table, turned);
+      },
+      drop: (table: TableName, ...key: never) => {
+        if (drop?.(table, draft, key) !== false) draft.drop(table, ...(key as readonly [string]));
+      },
+    };
+    const proxy = new Proxy(draft, {
+      get: (target, member) => {
+        const value: unknown = own[String(member)] ?? Reflect.get(target, member, target);
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    });
+    return decision.decide(input, proxy, moment);
+  };
+  return { ...commands, [name]: { ...decision, decide } };
+}
+
+/** The commands with one that is asked for something else. */
+function asked<N extends CommandName>(name: N, other: (input: InputOf<N>) => InputOf<N>): Commands {
+  const { needs, further, decide } = commands[name] as unknown as Record<string, ((input: unknown, ...rest: unknown[]) => unknown) | undefined>;
+  const turned = (of: ((input: unknown, ...rest: unknown[]) => unknown) | undefined) => of && ((input: InputOf<N>, ...rest: unknown[]) => of(other(input), ...rest));
+  return { ...commands, [name]: { needs: turned(needs), further: turned(further), decide: turned(decide) } };
+}
+
+const never = { messages: () => undefined };
+const pending = (row: MessageState): boolean => row.state === "pending";
+const ended = (states: readonly string[]): boolean => states.some((state) => ["DELIVERED", "FAILED", "CANCELLED"].includes(state));
+
+/** A settle or renew that takes whoever comes for the owner of the lease. */
+const unfenced = (held: readonly { messageId: string; attempt: number }[]) => (_: unknown, draft: Draft, moment: Moment): Bend => ({
+  get: ((table: TableName, ...key: readonly [string, string]) => {
+    const row = draft.get(table, ...key);
+    const claim = table === "messages" && held.find(({ messageId }) => messageId === key[1]);
+    return row && claim ? { ...row, state: "active", leasedBy: moment.node, attempts: claim.attempt } : row;
+  }) as Draft["get"],
+});
+
+/** Faults that were planted on purpose, by what is wrong with them. The simulation must find every one. */
+export const mutants: Record<string, Commands> = {
+  "a settle ignores whose lease it is": bent("settle", (outcome, draft, moment) => unfenced([outcome])(outcome, draft, moment)),
+  "a renew ignores whose lease it is": bent("renew", ({ held }, draft, moment) => unfenced(held)(null, draft, moment)),
+  "a report that came twice counts twice": bent("settle", () => ({ drop: (table) => table !== "messages" })),
+  "a lost lease is not counted": bent("claim", () => ({ put: { messages: (row) => ({ ...row, lost: 0 }) } })),
+  "a lost lease uses up no attempt": bent("claim", (_, draft) => ({
+    put: { messages: (row) => ({ ...row, attempts: draft.get("messages", row.account, row.id)?.attempts ?? 0 }) },
+  })),
+  "a claim forgets to lease": bent("claim", () => ({ put: { messages: (row) => (row.state === "active" ? { ...row, state: "pending", leasedBy: null } : row) } })),
+  "a claim forgets the message it cannot send": bent("claim", () => ({ put: { messages: (row) => (row.state === "held" ? { ...row, dueAt: null, state: "pending" } : row) } })),
+  "a line is forgotten when it is made": bent("claim", () => ({ put: { lines: () => undefined } })),
+  "a line is dropped before its last message": bent("settle", (_, draft) => ({
+    put: { lines: ({ account, host }) => void draft.drop("lines", account, host) },
+  })),
+  "a line is never dropped": bent("claim", () => ({ drop: (table) => table !== "lines" })),
+  "a retry does not count": bent("settle", () => ({ put: { messages: (row) => (pending(row) && row.attempts > 0 ? { ...row, attempts: row.attempts - 1 } : row) } })),
+  "a retry comes a second early": bent("settle", () => ({
+    put: { messages: (row) => (pending(row) && row.attempts > 0 ? { ...row, dueAt: (row.dueAt ?? 0) - 1000 } : row) },
+  })),
+  "a retry is forgotten": bent("settle", () => ({ put: { messages: (row) => (pending(row) && row.attempts > 0 ? { ...row, dueAt: null } : row) } })),
+  "a failure callback is sent twice": bent("settle", (_, draft, moment) => ({
+    put: {
+      envelopes: (row) => {
+        const id = row.tells?.kind === "failureCallback" ? moment.newId("msg") : null;
+        if (id !== null) draft.put("envelopes", { ...row, id, startedAtOnce: false });
+        if (id !== null) draft.put("messages", stateOf({ ...row, id }));
+        return row;
+      },
+    },
+  })),
+  "a failure callback names another entry": bent("settle", () => ({
+    put: { envelopes: (row) => (row.tells?.dlqId ? { ...row, tells: { ...row.tells, dlqId: "another" } } : row) },
+  })),
+  "a callback is forgotten": bent("settle", () => ({
+    put: { envelopes: (row) => (row.tells?.kind === "callback" ? { ...row, tells: null } : row) },
+  })),
+  "the dead letter does not hear of its failure callback": bent("settle", (_, draft) => ({
+    put: { deadLetters: (row) => (draft.get("deadLetters", row.account, row.id) ? undefined : row) },
+  })),
+  "a failure has no dead letter": bent("settle", () => ({ put: { deadLetters: () => undefined } })),
+  "a failed message keeps its deduplication id": bent("settle", () => ({ drop: (table) => table !== "deduplications" })),
+  "a deduplication id is never remembered": bent("publish", () => ({ put: { deduplications: () => undefined } })),
+  "deduplication does not see who asks": asked("publish", ({ account, letters }) => ({
+    account,
+    letters: letters.map((letter) => ({ ...letter, deduplication: letter.deduplication && "one" })),
+  })),
+  "a delay is ignored": asked("publish", ({ account, letters }) => ({ account, letters: letters.map((letter): Letter => ({ ...letter, delay: null, notBefore: null })) })),
+  "a publish is answered and not kept": bent("publish", () => ({ put: never })),
+  "a cancel is not logged": bent("cancel", () => ({ put: { log: () => undefined } })),
+  "a cancelled message is sent all the same": bent("cancel", () => ({ drop: (table) => table !== "messages" })),
+  "a lease that is given back counts as an attempt": bent("giveBack", () => ({ put: { messages: (row) => ({ ...row, attempts: row.attempts + 1 }) } })),
+  "a lease is not given back": bent("giveBack", () => ({ put: never })),
+  "hands are not counted": bent("claim", () => ({ takeHand: () => true })),
+  "expired log takes unfinished messages along": bent("expire", (_, draft) => ({
+    drop: (table, _, key) => {
+      if (table === "log") draft.drop("messages", String(key[0]), draft.get("log", String(key[0]), String(key[1]))?.messageId ?? "");
+      return true;
+    },
+  })),
+  "expired log takes along what a dead letter shows": bent("expire", (_, draft) => ({
+    drop: (table, _, key) => {
+      const row = table === "log" ? draft.get("log", String(key[0]), String(key[1])) : undefined;
+      if (row && ended(row.states)) draft.drop("envelopes", row.account, row.messageId);
+      return true;
+    },
+  })),
+  "envelopes are never removed": bent("expire", () => ({ drop: (table) => table !== "envelopes" })),
+  "deduplication ids are never removed": bent("expire", () => ({ drop: (table) => table !== "deduplications" })),
+  "retention asks for the time of the node": asked("expire", (input) => ({ ...input, retention: { log: input.retention.log / 2, deadLetters: input.retention.deadLetters / 2 } })),
+  "a dead letter that is sent again stays": bent("retryDeadLetters", () => ({ drop: () => false })),
+  "a dead letter is deleted with its envelope": bent("deleteDeadLetters", (_, draft) => ({
+    drop: (table, _, key) => {
+      const letter = table === "deadLetters" ? draft.get("deadLetters", String(key[0]), String(key[1])) : undefined;
+      if (letter) draft.drop("envelopes", letter.account, letter.messageId);
+      return true;
+    },
+  })),
+  "a log row is written to another account": bent("settle", () => ({ put: { log: (row) => ({ ...row, account: row.account === "acme" ? "umbrella" : "acme" }) } })),
+};
+
+const stateOf = (envelope: Rows["envelopes"]): MessageState => ({
+  ...{ account: envelope.account, id: envelope.id, state: "pending", dueAt: envelope.createdAt, attempts: 0, lost: 0 },
+  ...{ leasedBy: null, host: new URL(envelope.url).host, tells: true },
+});

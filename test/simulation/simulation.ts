@@ -1,0 +1,234 @@
+import { createHash } from "node:crypto";
+import type { Commands } from "../../src/core/commands.ts";
+import { noHands } from "../../src/core/hands.ts";
+import type { Millis } from "../../src/core/message.ts";
+import { Chance } from "./chance.ts";
+import type { Known } from "./clients.ts";
+import { randomCancel, randomDelete, randomLetters, randomRetry } from "./clients.ts";
+import { Destinations } from "./destinations.ts";
+import { Judge } from "./judge.ts";
+import type { Broker } from "./node.ts";
+import { SimulatedNode, noFaults } from "./node.ts";
+import type { Storage } from "./storage.ts";
+import { memoryStorage } from "./storage.ts";
+import { World } from "./world.ts";
+
+const second: Millis = 1000;
+const hour: Millis = 3600 * second;
+
+export type Options = { seed: number; actions?: number; decisions?: Commands; storage?: Storage };
+/** `failure`: the broken promise, if any. */
+export type Report = { seed: number; failure: string | null; trace: readonly string[]; digest: string; messages: number; steps: number };
+
+/** More steps than any run needs that comes to rest. */
+const mostSteps = 400_000;
+
+/** Runs a whole broker in virtual time: first with everything that can go wrong, then until it is quiet, then until it is empty. */
+export async function simulate({ seed, actions = 150, decisions, storage = memoryStorage(decisions) }: Options): Promise<Report> {
+  const run = new Simulation(seed, storage);
+  try {
+    await run.trouble(actions);
+    await run.quiet();
+    await run.empty();
+  } finally {
+    storage.close();
+  }
+  return run.report(seed);
+}
+
+class Simulation {
+  readonly #world: World;
+  readonly #chance: Chance;
+  readonly #broker: Broker;
+  readonly #judge: Judge;
+  readonly #known: Known[] = ["acme", "umbrella"].map((account) => ({ account, messageIds: [], dlqIds: [] }));
+  #nodes: SimulatedNode[] = [];
+  #born = 0;
+  #steps = 0;
+  #calm = false;
+
+  constructor(seed: number, storage: Storage) {
+    const chance = new Chance(seed);
+    const world = new World(chance);
+    const retention = { log: chance.of([1, 3]) * hour, deadLetters: chance.of([1, 2, 6]) * hour };
+    const hands = { total: chance.between(2, 14), perHost: chance.between(2, 8) };
+    this.#world = world;
+    this.#chance = chance;
+    this.#judge = new Judge({ world, storage, retention, hands });
+    this.#broker = {
+      ...{ world, storage, retention, hands, judge: this.#judge },
+      destinations: new Destinations(chance, chance.between(3, 24)),
+      faults: { ...noFaults },
+      turn: Promise.resolve(),
+      tell: (from, at) => this.#nodes.forEach((node) => node.id !== from && node.hearOf(at)),
+      kill: (node, why) => this.#kill(node, why),
+    };
+    const { destinations } = this.#broker;
+    world.note(`seed ${seed}: hands ${JSON.stringify(hands)} retention ${JSON.stringify(retention)}`);
+    world.note(destinations.hosts.map((host) => `${host} ${destinations.natureOf(host)}`).join(", "));
+  }
+
+  report(seed: number): Report {
+    const { trace } = this.#world;
+    const failure = this.#judge.broken?.message ?? null;
+    const digest = createHash("sha256").update(trace.join("\n")).digest("hex").slice(0, 16);
+    return { seed, failure, trace, digest, messages: this.#judge.lives.size, steps: this.#steps };
+  }
+
+  /** Clients at work, and everything that can go wrong. */
+  async trouble(actions: number): Promise<void> {
+    const chance = this.#chance;
+    const { faults } = this.#broker;
+    for (const name of ["refusedBatch", "lostAnswer", "lostReport", "doubledReport", "lateReport"] as const) {
+      faults[name] = chance.happens(0.5) ? chance.of([0.01, 0.03, 0.1]) : 0;
+    }
+    const count = chance.between(1, 4);
+    for (let started = 0; started < count; started++) this.#startNode();
+    await this.#runFor(second);
+    await this.#createAccounts();
+    const pace = chance.of([20, 200, 2 * second]);
+    const troublePace = chance.of([3 * second, 20 * second, hour]);
+    let left = actions;
+    const act = (): void => {
+      if (left <= 0) return;
+      if (this.#actOnce()) left--;
+      this.#world.after(chance.gap(pace), { owner: "world", what: "client" }, act);
+    };
+    const trouble = (): void => {
+      if (this.#calm) return;
+      this.#troubleOnce();
+      this.#world.after(chance.gap(troublePace), { owner: "world", what: "trouble" }, trouble);
+    };
+    act();
+    trouble();
+    while (left > 0 && !this.#judge.broken) await this.#runFor(10 * second);
+    await this.#runFor(chance.of([0, 60 * second]));
+  }
+
+  /** Without clients and faults everything comes to its end. Retries may take long; a day is enough for the longest chain. */
+  async quiet(): Promise<void> {
+    this.#calm = true;
+    Object.assign(this.#broker.faults, noFaults);
+    this.#world.note("calm");
+    const until = this.#world.now + 48 * hour;
+    while (this.#judge.unfinished > 0 && this.#world.now < until && !this.#judge.broken) await this.#runFor(60 * second);
+    // What is left of lines and of old alarms.
+    await this.#runFor(60 * second);
+    this.#judge.checkQuiet();
+  }
+
+  /** Nobody works without need, and history goes when its time has come. */
+  async empty(): Promise<void> {
+    const { claims } = this.#judge;
+    const { log, deadLetters } = this.#broker.retention;
+    await this.#runFor(2 * Math.max(log, deadLetters) + 2 * hour);
+    this.#judge.checkEmpty();
+    this.#judge.demand(this.#judge.claims === claims, `an idle broker does nothing: ${this.#judge.claims - claims} claims`);
+    const pending = this.#world.pending();
+    this.#judge.demand(pending.length === this.#nodes.length && pending.every((what) => what === "sleep"), `an idle broker sleeps: ${pending.join(", ")}`);
+  }
+
+  async #runFor(time: Millis): Promise<void> {
+    const until = this.#world.now + time;
+    while (!this.#judge.broken && (await this.#world.step(until))) {
+      this.#judge.demand(++this.#steps < mostSteps, "a run comes to rest");
+    }
+    this.#world.now = until;
+  }
+
+  async #createAccounts(): Promise<void> {
+    const store = this.#broker.storage.open(this.#source("setup"));
+    const calls = this.#known.map(({ account: id }) => ({
+      name: "createAccount" as const,
+      input: { id, name: id, password: "", token: id, tokenHash: id, signingKeys: { current: `${id}-1`, next: `${id}-2` } },
+    }));
+    await store.runBatch(calls, noHands);
+  }
+
+  #source(node: string) {
+    return { node, now: () => this.#world.now, random: () => this.#chance.next(), newId: () => `sig_${node}` };
+  }
+
+  #startNode(): void {
+    const ahead = this.#chance.happens(0.3) ? this.#chance.of([-hour, -5 * second, 5 * second, hour]) : 0;
+    const node = new SimulatedNode(this.#broker, `node-${++this.#born}`, ahead);
+    const alone = this.#nodes.length === 0;
+    this.#nodes.push(node);
+    this.#world.note(`${node.id} starts${alone ? " alone" : ""}, its clock ${ahead} ms ahead`);
+    void node.start(alone);
+  }
+
+  #kill(node: SimulatedNode, why: string): void {
+    if (!this.#nodes.includes(node)) return;
+    this.#world.note(`${node.id} dies ${why}`);
+    node.die();
+    this.#gone(node);
+  }
+
+  /** Another one takes its place after a while. */
+  #gone(node: SimulatedNode): void {
+    this.#nodes = this.#nodes.filter((other) => other !== node);
+    this.#world.after(this.#chance.between(100, 20 * second), { owner: "world", what: "start" }, () => this.#startNode());
+  }
+
+  #stop(node: SimulatedNode): void {
+    if (node.closed) return;
+    const grace = this.#chance.between(0, 20 * second);
+    this.#world.note(`${node.id} is stopped, grace ${grace}`);
+    node.stop(grace).then(
+      () => {
+        node.die();
+        if (this.#nodes.includes(node)) this.#gone(node);
+      },
+      () => this.#kill(node, "in its stop"),
+    );
+  }
+
+  #troubleOnce(): void {
+    const chance = this.#chance;
+    if (this.#nodes.length === 0) return;
+    const node = chance.of(this.#nodes);
+    const what = chance.next();
+    if (what < 0.25) this.#kill(node, "of nothing in particular");
+    else if (what < 0.5) this.#stop(node);
+    else if (what < 0.7) {
+      node.cutOffUntil = this.#world.now + chance.between(second, 90 * second);
+      this.#world.note(`${node.id} is cut off from its storage until ${node.cutOffUntil}`);
+    } else {
+      node.clock.ahead += chance.of([-hour, -30 * second, -second, second, 30 * second, hour]);
+      this.#world.note(`${node.id} clock is ${node.clock.ahead} ahead`);
+    }
+  }
+
+  /** False when there is no node to ask. */
+  #actOnce(): boolean {
+    const chance = this.#chance;
+    const open = this.#nodes.filter((node) => !node.closed);
+    if (open.length === 0) return false;
+    const node = chance.of(open);
+    const known = chance.of(this.#known);
+    for (const { id } of [...this.#broker.storage.tables.deadLetters.values()].filter(({ account }) => account === known.account).slice(-5)) {
+      if (!known.dlqIds.includes(id)) known.dlqIds.push(id);
+    }
+    const what = chance.next();
+    const { log } = this.#broker.retention;
+    const ask = (): Promise<unknown> => {
+      if (what < 0.8) return this.#publish(node, known);
+      if (what < 0.88) return node.ask((store) => store.execute("cancel", randomCancel(chance, known)));
+      if (what < 0.94) return node.ask((store) => store.execute("retryDeadLetters", randomRetry(chance, known, log)));
+      if (what < 0.98) return node.ask((store) => store.execute("deleteDeadLetters", randomDelete(chance, known, log)));
+      return node.ask((store) => store.execute("rotateKeys", { account: known.account }));
+    };
+    // A client that gets an error knows nothing; it may ask again, or not.
+    ask().catch(() => undefined);
+    return true;
+  }
+
+  async #publish(node: SimulatedNode, known: Known): Promise<void> {
+    const { hosts } = this.#broker.destinations;
+    const letters = randomLetters({ chance: this.#chance, hosts, now: this.#world.now });
+    const results = await node.ask((store) => store.execute("publish", { account: known.account, letters }));
+    this.#judge.acknowledged(results);
+    for (const result of results) if ("messageId" in result) known.messageIds.push(result.messageId);
+  }
+}

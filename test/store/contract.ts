@@ -1,0 +1,22 @@
+import { describe } from "vitest";
+import { describeBatches } from "./contractBatches.ts";
+import { describeEnds } from "./contractEnds.ts";
+import { describeLines } from "./contractLines.ts";
+import { describePublish } from "./contractPublish.ts";
+import { describeReads } from "./contractReads.ts";
+import { describeRetention } from "./contractRetention.ts";
+import { describeSending } from "./contractSending.ts";
+import type { OpenStore } from "./world.ts";
+
+/** What every store must do: the one contract behind `Store`. */
+export function describeStore(name: string, open: OpenStore): void {
+  describe(name, () => {
+    describePublish(open);
+    describeSending(open);
+    describeEnds(open);
+    describeLines(open);
+    describeBatches(open);
+    describeReads(open);
+    describeRetention(open);
+  });
+}

@@ -1,0 +1,150 @@
+import { describe, expect, test } from "vitest";
+import type { LogEvent } from "../../src/store/logQuery.ts";
+import { earliest, latest, statesOf, World } from "./world.ts";
+import type { OpenStore } from "./world.ts";
+
+const nameOf = ({ envelope, state }: LogEvent): string => `${envelope.labels[0]} ${state}`;
+
+/** Every page of the log, with something done between two pages. */
+async function allPages(world: World, query: Parameters<typeof latest>[0], between: () => Promise<unknown> = async () => undefined) {
+  const events: LogEvent[] = [];
+  let cursor: string | null = null;
+  for (let page = 0; page < 100; page++) {
+    const found = await world.store.read.log(latest({ ...query, cursor }));
+    events.push(...found.events);
+    if (found.cursor === null) return events;
+    cursor = found.cursor;
+    await between();
+  }
+  throw new Error("the list does not end");
+}
+
+/** Three messages with a different fate each, a second apart. */
+async function threeFates(world: World) {
+  await world.account();
+  const start = world.clock.now;
+  const one = await world.sent({ labels: ["one"], url: "https://one.example/a" });
+  world.clock.now = start + 1_000;
+  const two = await world.sent({ labels: ["two"], url: "https://two.example:8443/b?q=1", retries: 0, callerIp: "192.0.2.2" });
+  world.clock.now = start + 2_000;
+  await world.settle(one);
+  const three = await world.send({ labels: ["three"], url: "https://one.example/b", delay: 60_000 });
+  world.clock.now = start + 3_000;
+  await world.settle(two, { status: 418 });
+  return { start, one: one.message.id, two: two.message.id, three };
+}
+
+/** Questions. */
+export function describeReads(open: OpenStore): void {
+  describe("the log", () => {
+    test("tells of every change of state in order of time, both ways", async () => {
+      const world = await World.open(open);
+      await threeFates(world);
+      const { events } = await world.store.read.log(earliest());
+      const told = ["one CREATED", "one ACTIVE", "two CREATED", "two ACTIVE", "three CREATED", "one DELIVERED", "two ERROR", "two FAILED"];
+      expect(events.map(nameOf)).toEqual(told);
+      expect((await world.store.read.log(latest())).events.map(nameOf)).toEqual(told.toReversed());
+      expect(events.map(({ time }) => time)).toEqual(events.map(({ time }) => time).toSorted((a, b) => a - b));
+    });
+
+    test.each([1, 2, 3])("pages of %i are one list without a gap or a double, both ways", async (count) => {
+      const world = await World.open(open);
+      await threeFates(world);
+      const { events } = await world.store.read.log(earliest());
+      expect(await allPages(world, { count, order: "earliestFirst" })).toEqual(events);
+      expect(await allPages(world, { count })).toEqual(events.toReversed());
+    });
+
+    test("a page does not move while newer lines come", async () => {
+      const world = await World.open(open);
+      await threeFates(world);
+      const before = (await world.store.read.log(latest())).events;
+      const onTheWay = await allPages(world, { count: 2 }, async () => {
+        world.clock.now += 1;
+        await world.settle(await world.sent());
+      });
+      expect(onTheWay).toEqual(before);
+    });
+
+    test("lines of one millisecond keep their order over pages", async () => {
+      const world = await World.open(open);
+      await world.account();
+      for (let index = 0; index < 5; index++) await world.settle(await world.sent({ labels: [String(index)] }));
+      const all = (await world.store.read.log(earliest())).events;
+      expect(all).toHaveLength(15);
+      expect(await allPages(world, { count: 1, order: "earliestFirst" })).toEqual(all);
+      expect(await allPages(world, { count: 4 })).toEqual(all.toReversed());
+    });
+
+    test("filters, one or several together", async () => {
+      const world = await World.open(open);
+      const { start, one, two } = await threeFates(world);
+      const filtered = async (filter: Parameters<typeof latest>[0]) => statesOf(await world.store.read.log(earliest(filter)));
+      expect(await filtered({ filter: { messageIds: [two, one] } })).toEqual(["CREATED", "ACTIVE", "CREATED", "ACTIVE", "DELIVERED", "ERROR", "FAILED"]);
+      expect(await filtered({ filter: { messageIds: [one], states: ["ACTIVE"] } })).toEqual(["ACTIVE"]);
+      expect(await filtered({ filter: { states: ["DELIVERED", "FAILED"] } })).toEqual(["DELIVERED", "FAILED"]);
+      expect(await filtered({ filter: { labels: ["three", "none"] } })).toEqual(["CREATED"]);
+      expect(await filtered({ filter: { hosts: ["TWO.example:8443"], states: ["ERROR"] } })).toEqual(["ERROR"]);
+      expect(await filtered({ filter: { paths: ["/b"], callerIps: ["192.0.2.1"] } })).toEqual(["CREATED"]);
+      expect(await filtered({ filter: { urls: ["https://one.example/a"] } })).toEqual(["CREATED", "ACTIVE", "DELIVERED"]);
+      expect(await filtered({ filter: { from: start + 2_000, to: start + 2_000 } })).toEqual(["CREATED", "DELIVERED"]);
+      expect(await filtered({ filter: { to: start } })).toEqual(["CREATED", "ACTIVE"]);
+      expect(await filtered({ filter: { from: start + 3_000 } })).toEqual(["ERROR", "FAILED"]);
+      expect(await filtered({ filter: { queueNames: ["any"] } })).toEqual([]);
+    });
+
+    test("does not know a cursor it has not given out", async () => {
+      const world = await World.open(open);
+      await world.account();
+      for (const cursor of ["", "1", "x-00-y", "1-20-msg_1", "\0"]) {
+        await expect(world.store.read.log(latest({ cursor }))).rejects.toMatchObject({ name: "Refusal", code: "invalid" });
+      }
+    });
+  });
+
+  describe("dead letters", () => {
+    test("are listed both ways, page by page, with filters", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const start = world.clock.now;
+      const ids: string[] = [];
+      for (const label of ["a", "b", "a"]) {
+        ids.push((await world.die({ labels: [label] })).dlqId);
+        world.clock.now += 1_000;
+      }
+      const list = async (over: Parameters<typeof latest>[0]) => {
+        const { entries, cursor } = await world.store.read.deadLetters(latest(over));
+        return { ids: entries.map(({ letter }) => letter.id), cursor };
+      };
+      expect(await list({})).toEqual({ ids: ids.toReversed(), cursor: null });
+      expect(await list({ order: "earliestFirst" })).toEqual({ ids, cursor: null });
+      const first = await list({ count: 2 });
+      expect(first.ids).toEqual([ids[2], ids[1]]);
+      await world.die();
+      expect(await list({ count: 2, cursor: first.cursor })).toEqual({ ids: [ids[0]], cursor: null });
+      expect((await list({ filter: { labels: ["a"] } })).ids).toEqual([ids[2], ids[0]]);
+      expect((await list({ filter: { responseStatuses: [404] } })).ids).toEqual([]);
+      expect((await list({ filter: { from: start + 1_000, to: start + 1_999 } })).ids).toEqual([ids[1]]);
+      expect((await list({ filter: { dlqIds: [ids[0] ?? "", ids[1] ?? "", "none"], labels: ["b"] } })).ids).toEqual([ids[1]]);
+      const chosen = await list({ filter: { dlqIds: ids }, count: 1, order: "earliestFirst" });
+      expect(await list({ filter: { dlqIds: ids }, count: 9, order: "earliestFirst", cursor: chosen.cursor })).toEqual({ ids: ids.slice(1), cursor: null });
+    });
+  });
+
+  describe("unfinished messages", () => {
+    test("are listed oldest first, page by page, with filters", async () => {
+      const world = await World.open(open);
+      const { three, two } = await threeFates(world);
+      const more = [await world.send({ labels: ["x"] }), await world.send({ labels: ["x"] })];
+      const list = (filter: object, count = 9, cursor: string | null = null) => world.store.read.unfinished({ account: "acc", filter, count, cursor });
+      expect((await list({})).messageIds).toEqual([three, ...more]);
+      const first = await list({}, 2);
+      expect(first.messageIds).toEqual([three, more[0]]);
+      expect(first.cursor).not.toBeNull();
+      expect((await list({}, 2, first.cursor)).messageIds).toEqual([more[1]]);
+      expect((await list({ labels: ["x"] })).messageIds).toEqual(more);
+      expect((await list({ messageIds: [...more, two, "none"] })).messageIds).toEqual(more);
+      expect((await list({ messageIds: [...more, three], labels: ["three"] })).messageIds).toEqual([three]);
+    });
+  });
+}

@@ -1,0 +1,121 @@
+import { describe, expect, test } from "vitest";
+import { spans } from "../../src/core/limits.ts";
+import { latest, World } from "./world.ts";
+import type { OpenStore } from "./world.ts";
+
+const expire = (world: World, { log = 1e9, deadLetters = 1e9, limit = 100 }) =>
+  world.store.execute("expire", { account: "acc", retention: { log, deadLetters }, now: world.clock.now, limit });
+
+const envelopeOf = async (world: World, id: string) => (await world.store.read.message("acc", id))?.envelope.id ?? null;
+
+/** What is removed when its time is over. */
+export function describeRetention(open: OpenStore): void {
+  describe("expire", () => {
+    test("removes the log of a finished message, and with its end the message", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const done = await world.sent();
+      world.clock.now += 10;
+      await world.settle(done);
+      world.clock.now += 1_000;
+      expect(await expire(world, { log: 1_000 })).toEqual({ removed: 0, more: false });
+      world.clock.now += 1;
+      expect(await expire(world, { log: 1_000 })).toEqual({ removed: 1, more: false });
+      expect(await envelopeOf(world, done.message.id)).toBeNull();
+      expect((await world.store.read.log(latest())).events).toEqual([]);
+    });
+
+    test("keeps a message that is not finished, however old its log", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const delivery = await world.sent();
+      await world.settle(delivery, { status: 500 });
+      world.clock.now += 10;
+      expect(await expire(world, { log: 1 })).toEqual({ removed: 1, more: false });
+      expect(await envelopeOf(world, delivery.message.id)).toBe(delivery.message.id);
+      expect(await world.states(delivery.message.id)).toEqual(["CREATED", "ACTIVE"]);
+    });
+
+    test("a cancelled message goes with its log", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const id = await world.send({ delay: 1_000 });
+      await world.store.execute("cancel", { account: "acc", messageIds: [id] });
+      world.clock.now += 10;
+      await expire(world, { log: 1 });
+      expect(await envelopeOf(world, id)).toBeNull();
+    });
+
+    test("dead letters kept longer than the log keep their message", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const { messageId, dlqId } = await world.die();
+      world.clock.now += 10;
+      expect(await expire(world, { log: 1, deadLetters: 100 })).toEqual({ removed: 1, more: false });
+      expect((await world.store.read.deadLetter("acc", dlqId))?.envelope.id).toBe(messageId);
+      world.clock.now += 100;
+      expect(await expire(world, { log: 1, deadLetters: 100 })).toEqual({ removed: 1, more: false });
+      expect(await envelopeOf(world, messageId)).toBeNull();
+    });
+
+    test("a log kept longer than dead letters keeps their message", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const { messageId, dlqId } = await world.die();
+      world.clock.now += 10;
+      expect(await expire(world, { log: 100, deadLetters: 1 })).toEqual({ removed: 1, more: false });
+      expect(await world.store.read.deadLetter("acc", dlqId)).toBeNull();
+      expect(await world.states(messageId)).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
+      world.clock.now += 100;
+      expect(await expire(world, { log: 100, deadLetters: 1 })).toEqual({ removed: 1, more: false });
+      expect(await envelopeOf(world, messageId)).toBeNull();
+    });
+
+    test("both at once", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const { messageId } = await world.die();
+      world.clock.now += 10;
+      expect(await expire(world, { log: 1, deadLetters: 1 })).toEqual({ removed: 2, more: false });
+      expect(await envelopeOf(world, messageId)).toBeNull();
+    });
+
+    test("removes so many of each kind at most, oldest first, and says that there is more", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const ids: string[] = [];
+      for (let index = 0; index < 3; index++) {
+        const delivery = await world.sent();
+        await world.settle(delivery);
+        ids.push(delivery.message.id);
+      }
+      world.clock.now += 10;
+      expect(await expire(world, { log: 1, limit: 2 })).toEqual({ removed: 2, more: true });
+      expect(await Promise.all(ids.map((id) => envelopeOf(world, id)))).toEqual([null, null, ids[2]]);
+      expect(await expire(world, { log: 1, limit: 2 })).toEqual({ removed: 1, more: false });
+    });
+
+    test("the time it is next needed is the time from which it removes something", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const retention = { log: 2_000_000, deadLetters: 3_000_000 };
+      const nextAt = () => world.store.read.nextExpiryAt("acc", retention);
+      expect(await nextAt()).toBeNull();
+      const start = world.clock.now;
+      await world.die({ deduplication: "opened again" });
+      await world.settle(await world.sent({ deduplication: "kept" }));
+      const removed: { at: number; removed: number }[] = [];
+      for (let at = await nextAt(); at !== null; at = await nextAt()) {
+        world.clock.now = at;
+        const turn = await expire(world, retention);
+        expect(turn.removed).toBeGreaterThan(0);
+        removed.push({ at: at - start, removed: turn.removed });
+      }
+      expect(removed).toEqual([
+        { at: spans.deduplication + 1, removed: 1 },
+        { at: retention.log + 1, removed: 2 },
+        { at: retention.deadLetters + 1, removed: 1 },
+      ]);
+    });
+  });
+}
