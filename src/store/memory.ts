@@ -61,7 +61,7 @@ function loaderOf(memory: Memory): Loader {
     rows: async (table, keys) => pick(memory, table, keys),
     due: async (now, limit) => ({
       messages: earliest([...messages.values()].filter(isDue(now)), (a, b) => byText(a.id, b.id)).slice(0, limit),
-      lines: earliest([...lines.values()].filter(isDue(now)), (a, b) => byText(a.host, b.host)).slice(0, limit),
+      lines: earliest([...lines.values()].filter(isDue(now)), (a, b) => byText(a.host, b.host) || byText(a.account, b.account)).slice(0, limit),
     }),
     heads: async (heads) => heads.flatMap(({ account, host, limit }) => held(memory, account, host).slice(0, limit)),
     leasedByOthers: async (node, limit) => [...messages.values()].filter((row) => row.state === "active" && row.leasedBy !== node).slice(0, limit),

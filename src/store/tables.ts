@@ -30,6 +30,20 @@ const orNull = <T extends Value>(value: Value | undefined, read: (value: Value |
   value === null || value === undefined ? null : read(value);
 const bodyOf = (body: Bytes): Bytes | null => (body.byteLength === 0 ? null : body);
 
+/** What most envelopes have none of. It is left out of their detail, which makes a plain one a third smaller on the disk. */
+const rare = {
+  ...{ retryDelay: null, callback: null, failureCallback: null, deduplication: null, redaction: null, callerIp: null, tells: null },
+  ...{ labels: [], headers: [] },
+} as const;
+
+function present(detail: object): object {
+  const kept: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(detail)) {
+    if (value !== null && !(Array.isArray(value) && value.length === 0)) kept[name] = value;
+  }
+  return kept;
+}
+
 /** The columns of every table, by the names of `migrations`. What is never searched for is kept as JSON in `detail`. */
 export const tables: { [T in TableName]: Table<Rows[T]> } = {
   accounts: {
@@ -45,8 +59,8 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     columns: { account: "text", id: "text", detail: "text", body: "bytea" },
     key: ["account", "id"],
     unlocked: true,
-    write: ({ account, id, body, ...detail }) => ({ account, id, detail: JSON.stringify(detail), body: bodyOf(body) }),
-    read: (row) => ({ ...JSON.parse(text(row.detail)), account: text(row.account), id: text(row.id), body: bytes(row.body) }),
+    write: ({ account, id, body, ...detail }) => ({ account, id, detail: JSON.stringify(present(detail)), body: bodyOf(body) }),
+    read: (row) => ({ ...rare, ...JSON.parse(text(row.detail)), account: text(row.account), id: text(row.id), body: bytes(row.body) }),
   },
   messages: {
     name: "messages",

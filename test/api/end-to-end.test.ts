@@ -38,26 +38,3 @@ test("a message is published, read, fails, is seen in the dead letter queue and 
   clock.now += 61_000;
   expect((await ask("GET", `/v2/messages/${second.message.id}`)).status).toBe(404);
 });
-
-test("a batch is answered in its order, and what can be stored is", async () => {
-  const { ask, deliveries } = await house();
-  const items = [
-    { destination: "https://a.example", headers: { "Upstash-Method": "GET", "Content-Type": "text/plain", "X-Own": "1" }, body: "ä" },
-    { destination: "group" },
-    { destination: "https://b.example", queue: "q" },
-    { destination: "https://c.example", headers: { "svc-retries": "1000000" } },
-    { destination: "https://d.example", extra: 1 },
-    { destination: "https://e.example" },
-  ];
-  const { status, body } = await ask("POST", "/v2/batch", { body: JSON.stringify(items) });
-  expect(status).toBe(200);
-  expect(body).toEqual([
-    { messageId: deliveries[0]?.message.id },
-    { error: expect.stringMatching(/^destination: "group" is neither/) },
-    { error: "queue: queues are not available in this version" },
-    { error: expect.stringMatching(/^retries: 1000000/) },
-    { error: expect.stringMatching(/^extra: /) },
-    { messageId: deliveries[1]?.message.id },
-  ]);
-  expect(deliveries[0]?.message).toMatchObject({ brand: "upstash", method: "GET", headers: [["Content-Type", "text/plain"]] });
-});

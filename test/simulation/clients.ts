@@ -37,7 +37,7 @@ function randomSettings(chance: Chance, hosts: readonly string[], depth: number)
     headers: [],
     retries: chance.happens(0.2) ? null : chance.between(0, 4),
     retryDelay: chance.happens(0.7) ? chance.of(["0", "500", "1000 * (1 + retried)", "pow(2, retried) * 3000", "-1"]) : null,
-    timeout: chance.happens(0.2) ? null : chance.between(500, 120_000),
+    timeout: chance.happens(0.04) ? null : chance.between(500, 120_000),
     callback: callback(0.12),
     failureCallback: callback(0.25),
   };

@@ -66,6 +66,12 @@ export class SimulatedNode {
     this.store = groupCommit({
       ...parts,
       runBatch: this.#unreliable(parts),
+      nextDueAt: () => this.#read(() => parts.nextDueAt()),
+      read: {
+        ...parts.read,
+        accounts: () => this.#read(() => parts.read.accounts()),
+        nextExpiryAt: (...of) => this.#read(() => parts.read.nextExpiryAt(...of)),
+      },
       hearOthers: (listener) => this.#listeners.add(listener),
     });
     const trouble = (what: string, error: unknown): void => world.note(`${id} trouble: ${what}: ${String(error)}`);
@@ -147,6 +153,12 @@ export class SimulatedNode {
       world.note(`${this.id} answer lost: ${names}`);
       throw new Error("storage: the answer was lost");
     };
+  }
+
+  async #read<T>(run: () => Promise<T>): Promise<T> {
+    await this.#wait(this.#broker.world.chance.between(1, 2), "read");
+    if (this.#broker.world.now < this.cutOffUntil) throw new Error("storage: not reached");
+    return this.#inTurn(run);
   }
 
   #inTurn<T>(run: () => Promise<T>): Promise<T> {

@@ -1,14 +1,15 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Rows, TableName } from "../../src/core/command.ts";
 import type { Commands } from "../../src/core/commands.ts";
-import { keyOf, keyText } from "../../src/store/draft.ts";
 import type { Parts } from "../../src/store/group.ts";
 import { Memory, memoryParts } from "../../src/store/memory.ts";
 import { queriesOf } from "../../src/store/queries.ts";
+import type { SqliteDatabase } from "../../src/store/sqlite.ts";
 import { nextDueAt, runSqlBatch, sqlShelf } from "../../src/store/sql.ts";
 import { openSqlite } from "../../src/store/sqlite.ts";
 import type { Source } from "../../src/store/store.ts";
 import { tableNames } from "../../src/store/store.ts";
+import type { Table, Value } from "../../src/store/tables.ts";
 import { tables as shapes } from "../../src/store/tables.ts";
 
 export type Tables = { readonly [T in TableName]: ReadonlyMap<string, Rows[T]> };
@@ -77,28 +78,41 @@ export async function sqliteStorage(): Promise<Storage> {
   const database = openSqlite(":memory:");
   await database.migrate();
   const { connection } = database;
+  const written: { table: TableName; key: Value[] }[] = [];
   const known: { [T in TableName]: Map<string, Rows[T]> } = {
     ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
     ...{ deadLetters: new Map(), lines: new Map(), log: new Map() },
   };
 
-  async function compare<T extends TableName>(table: T, changes: Changes): Promise<void> {
-    const { name, columns, key, read } = shapes[table];
+  /** Notes the keys of whatever is written. */
+  const watched: SqliteDatabase["connection"] = {
+    ...connection,
+    each: (sql, types, rows) => {
+      const [, verb, name] = /^(insert into|update|delete from) (\w+)/.exec(sql) ?? [];
+      const table = tableNames.find((table) => shapes[table].name === name);
+      if (table) for (const row of rows) written.push({ table, key: verb === "delete from" ? [...row] : keyValues(table, row) });
+      return connection.each(sql, types, rows);
+    },
+  };
+
+  async function compare<T extends TableName>(table: T, key: readonly Value[], changes: Changes): Promise<void> {
+    const shape: Table<Rows[T]> = shapes[table];
     const rows: Map<string, Rows[T]> = known[table];
-    const found = await connection.query(`select ${Object.keys(columns).join(", ")} from ${name} order by ${key.join(", ")}`, []);
-    const fresh = new Map(found.map((columns) => read(columns)).map((row) => [keyText(keyOf[table](row)), row]));
-    for (const [text, before] of rows) {
-      const after = fresh.get(text);
-      if (!isDeepStrictEqual(before, after)) changes[table].push({ before, after });
-    }
-    for (const [text, after] of fresh) if (!rows.has(text)) changes[table].push({ before: undefined, after });
-    rows.clear();
-    for (const [text, row] of fresh) rows.set(text, row);
+    const where = shape.key.map((column) => `${column} = ?`).join(" and ");
+    const [found] = await connection.query(`select ${Object.keys(shape.columns).join(", ")} from ${shape.name} where ${where}`, key);
+    const after = found && shape.read(found);
+    const text = key.join("\n");
+    const before = rows.get(text);
+    if (isDeepStrictEqual(before, after)) return;
+    changes[table].push({ before, after });
+    if (after) rows.set(text, after);
+    else rows.delete(text);
   }
 
   return {
     open: (source) => ({
-      runBatch: (calls, hands) => runSqlBatch(database, source, calls, hands),
+      runBatch: (calls, hands) =>
+        runSqlBatch({ ...database, transaction: (run) => database.transaction(() => run(watched)) }, source, calls, hands),
       read: queriesOf(sqlShelf(connection)),
       nextDueAt: () => nextDueAt(connection),
       close: async () => undefined,
@@ -106,9 +120,15 @@ export async function sqliteStorage(): Promise<Storage> {
     tables: known,
     changes: async () => {
       const changes = noChanges();
-      for (const table of tableNames) await compare(table, changes);
+      for (const { table, key } of written.splice(0)) await compare(table, key, changes);
       return changes;
     },
     close: () => database.close(),
   };
+}
+
+function keyValues(table: TableName, row: readonly Value[]): Value[] {
+  const { key, columns } = shapes[table];
+  const names = Object.keys(columns);
+  return key.map((column) => row[names.indexOf(column)] ?? null);
 }

@@ -1,15 +1,48 @@
 import { join } from "node:path";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { setEnvironmentData } from "node:worker_threads";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import { afterAll } from "vitest";
+import { openSqlite, sqliteStore } from "../../src/store/sqlite.ts";
+import type { Store } from "../../src/store/store.ts";
+import { tableNames } from "../../src/store/store.ts";
+import { tables } from "../../src/store/tables.ts";
 import { threadStore } from "../../src/store/thread.ts";
 import { describeStore } from "./contract.ts";
-import { freshFolder, sourceOf } from "./world.ts";
+import { closedAfterwards, freshFolder, sourceOf, testTime } from "./world.ts";
 
-describeStore("SQLite in memory", (clock, node) => sqliteStore(":memory:", sourceOf(clock, node)));
+describeStore("SQLite in memory", async (clock, node) => closedAfterwards(await sqliteStore(":memory:", sourceOf(clock, node))));
 
-describeStore("SQLite on disk", (clock, node) => sqliteStore(join(freshFolder(), "store.db"), sourceOf(clock, node)));
+describeStore("SQLite on disk", async (clock, node) =>
+  closedAfterwards(await sqliteStore(join(freshFolder(), "store.db"), sourceOf(clock, node))),
+);
 
-describeStore("SQLite on its threads", (clock, node) => {
-  setEnvironmentData("clock", clock.shared);
-  return threadStore({ path: join(freshFolder(), "store.db"), node, entry: new URL("./storageThread.ts", import.meta.url) });
+// Threads take long to start, so tests share them, and each finds the tables empty.
+const folder = mkdtempSync(join(tmpdir(), "waypost-threads-"));
+const path = join(folder, "store.db");
+let threads: Store | null = null;
+
+describeStore("SQLite on its threads", async (_, node) => {
+  setEnvironmentData("clock", testTime);
+  threads ??= await threadStore({ path, node, entry: new URL("./storageThread.ts", import.meta.url) });
+  await empty();
+  const { close } = threads;
+  return {
+    ...threads,
+    close: () => {
+      threads = null;
+      return close();
+    },
+  };
+});
+
+async function empty(): Promise<void> {
+  const database = openSqlite(path);
+  for (const name of tableNames) await database.connection.query(`delete from ${tables[name].name}`, []);
+  database.close();
+}
+
+afterAll(async () => {
+  await threads?.close();
+  rmSync(folder, { recursive: true, force: true });
 });

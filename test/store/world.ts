@@ -12,25 +12,26 @@ import type { Source, Store } from "../../src/store/store.ts";
 import { randomFrom } from "./chance.ts";
 import type { LogPage } from "../../src/store/logQuery.ts";
 
-/** A time that only the test moves. It lies in shared memory, so that a storage thread sees it as well. */
-export class TestClock {
-  readonly shared = new SharedArrayBuffer(8);
-  readonly #time = new Float64Array(this.shared);
+/** The time of the tests of a file, of which one runs at once. It lies in shared memory, so that a storage thread sees it as well. */
+export const testTime = new SharedArrayBuffer(8);
+const time = new Float64Array(testTime);
 
-  constructor(start: Millis = 1_800_000_000_000) {
+/** A time that only the test moves. Each test has its own, later than all before, so that a store can serve several. */
+export class TestClock {
+  constructor(start: Millis = Math.max(1_800_000_000_000, (time[0] ?? 0) + 1e10)) {
     this.now = start;
   }
 
   get now(): Millis {
-    return this.#time[0] ?? 0;
+    return time[0] ?? 0;
   }
 
-  set now(time: Millis) {
-    this.#time[0] = time;
+  set now(at: Millis) {
+    time[0] = at;
   }
 }
 
-/** Opens the store that is tested, empty, as one node of it sees it. */
+/** Opens the store that is tested, empty, as one node of it sees it. It sees to it that the store is closed when the test has ended. */
 export type OpenStore = (clock: TestClock, node: NodeId) => Promise<Store>;
 
 /** Time from a clock of the test, ids and chance from a seed. */
@@ -52,6 +53,12 @@ export const paceOf = (clock: TestClock) => ({
       });
     }),
 });
+
+/** Closes a store when the test has ended. */
+export function closedAfterwards(store: Store): Store {
+  onTestFinished(() => store.close());
+  return store;
+}
 
 /** A folder that goes with the test. */
 export function freshFolder(): string {
@@ -87,9 +94,7 @@ export class World {
   }
 
   static async open(open: OpenStore, { clock = new TestClock(), node = "nod_a" } = {}): Promise<World> {
-    const store = await open(clock, node);
-    onTestFinished(() => store.close());
-    return new World(store, clock, node);
+    return new World(await open(clock, node), clock, node);
   }
 
   #free(): Hands {
@@ -129,8 +134,13 @@ export class World {
     return delivery;
   }
 
+  /** The hand that a delivery held is free again. */
+  putDown(messageId: string): void {
+    this.#out.delete(messageId);
+  }
+
   settle(delivery: Delivery, over: Partial<Outcome> = {}) {
-    this.#out.delete(delivery.message.id);
+    this.putDown(delivery.message.id);
     return this.store.execute("settle", outcomeOf(delivery, over));
   }
 

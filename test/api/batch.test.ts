@@ -1,0 +1,136 @@
+import { describe, expect, test } from "vitest";
+import { house } from "./house.ts";
+
+const url = "https://e.example";
+const ask = async (body: string | Buffer, headers: Record<string, string> = {}) => {
+  const home = await house();
+  const reply = await home.ask("POST", "/v2/batch", { body, headers });
+  return { reply, messages: home.deliveries.map(({ message }) => message) };
+};
+const post = (items: unknown, headers?: Record<string, string>) => ask(JSON.stringify(items), headers);
+
+describe("a batch", () => {
+  test("is answered in its order, and what can be stored is", async () => {
+    const { reply, messages } = await post([
+      { destination: "https://a.example/ä b", headers: { "UPSTASH-Method": "GET", "content-TYPE": "text/plain", "X-Own": "1", "svc-forward-x-a": "2" }, body: "ä" },
+      { destination: "group" },
+      { destination: url, queue: "q" },
+      { destination: url, headers: { "svc-retries": "1000000" } },
+      { destination: url, extra: 1 },
+      { destination: url, headers: { "Svc-Retrys": "1" } },
+      { destination: url, body: "x".repeat(8 * 1024 * 1024 + 1) },
+      { destination: url },
+    ]);
+    expect(reply.status).toBe(200);
+    expect(reply.body).toEqual([
+      { messageId: messages[0]?.id },
+      { error: 'destination: "group" is neither a URL with http:// or https:// nor a known URL group' },
+      { error: "queue: queues are not available in this version" },
+      { error: "retries: 1000000 asked for, the limit is 1000" },
+      { error: "extra: there is no such field; there are destination, headers, body, queue" },
+      { error: "Svc-Retrys: there is no such setting; did you mean Svc-Retries?" },
+      { error: "body: 8388609 bytes, the limit is 8388608" },
+      { messageId: messages[1]?.id },
+    ]);
+    expect(messages[0]).toMatchObject({ url: "https://a.example/ä b", brand: "svc", method: "GET", callerIp: "127.0.0.1" });
+    expect(messages[0]?.headers).toEqual([
+      ["Content-Type", "text/plain"],
+      ["X-A", "2"],
+    ]);
+    expect(Buffer.from(messages[0]?.body ?? []).toString()).toBe("ä");
+  });
+
+  test("says of each message whether it is an older one, also within the batch", async () => {
+    const item = { destination: url, headers: { "svc-deduplication-id": "1" } };
+    const { reply } = await post([item, item]);
+    const [{ messageId }] = reply.body;
+    expect(reply.body).toEqual([{ messageId }, { messageId, deduplicated: true }]);
+  });
+
+  test("gives its brand to messages that show none", async () => {
+    const items = [{ destination: url }, { destination: url, headers: { "svc-retries": "1" } }];
+    const { messages } = await post(items, { "upstash-telemetry-sdk": "x" });
+    expect(messages.map(({ brand }) => brand)).toEqual(["upstash", "svc"]);
+  });
+
+  test("names ignored settings of the other brand once", async () => {
+    const item = { destination: url, headers: { "Upstash-New": "1" } };
+    expect((await post([item, item])).reply.headers).toMatchObject({ "waypost-ignored": "upstash-new" });
+  });
+
+  test("forwards no headers of the request", async () => {
+    const { messages } = await post([{ destination: url, headers: { "svc-header-forward": "true", "x-a": "1" } }], { "x-b": "1" });
+    expect(messages[0]?.headers).toEqual([]);
+  });
+
+  test("of nothing is answered with nothing", async () => {
+    expect((await post([])).reply).toMatchObject({ status: 200, body: [] });
+  });
+
+  test.each([
+    [404, [{ destination: "group" }, { destination: "" }], /^message 1 of 2: destination: "group"/],
+    [412, [{ destination: url, headers: { "svc-retries": "1000000" } }, { destination: "group" }], /^message 1 of 2: retries: 1000000/],
+    [400, [{ destination: url, queue: "q" }], /^message 1 of 1: queue: /],
+  ])("of which all are refused is answered with %i", async (status, items, error) => {
+    expect((await post(items)).reply).toMatchObject({ status, body: { error: expect.stringMatching(error) } });
+  });
+
+  test.each([
+    [{ headers: {} }, /destination: is missing/],
+    [{ destination: 1 }, /destination: is missing, or not a text/],
+    [{ destination: url, headers: { a: 1 } }, /headers\.a: is not a text/],
+    [{ destination: url, headers: ["svc-retries"] }, /headers: /],
+    [{ destination: url, body: { a: 1 } }, /body: is not a text/],
+    [{ destination: url, headers: { "content-type": "a\r\nb" } }, /content-type: the value has characters/],
+    [{ destination: url, headers: { "svc-forward-a b": "1" } }, /not the name of an HTTP header/],
+    [{ destination: url, headers: { "svc-forward-a": "\u65e5" } }, /characters that an HTTP header cannot carry/],
+    [{ destination: "https://e.example/\u0000" }, /is not a valid URL/],
+    [{ destination: "https://e.ex\nample/" }, /is not a valid URL/],
+    [null, /message: /],
+    ["text", /message: /],
+    [[], /message: /],
+  ])("refuses the item %j", async (item, error) => {
+    const { reply } = await post([{ destination: url }, item]);
+    expect(reply).toMatchObject({ status: 200, body: [{ messageId: expect.any(String) }, { error: expect.stringMatching(error) }] });
+  });
+});
+
+describe("the body of a batch", () => {
+  test.each([
+    ["", "body: missing; give a JSON list of messages"],
+    ["{}", "body: not a JSON list of messages"],
+    ["[", "body: not valid JSON; it goes wrong in line 1 at column 2"],
+    ['[\n  {"destination": "x",}\n]', "body: not valid JSON; it goes wrong in line 2 at column 23"],
+    ['[{"a" 1}]', "body: not valid JSON; it goes wrong in line 1 at column 7"],
+    ["[1 2]", "body: not valid JSON; it goes wrong in line 1 at column 4"],
+    ["[]]", "body: not valid JSON; it goes wrong in line 1 at column 3"],
+    ["[01]", "body: not valid JSON; it goes wrong in line 1 at column 3"],
+    ['["a\nb"]', "body: not valid JSON; it goes wrong in line 1 at column 2"],
+    ["[nul]", "body: not valid JSON; it goes wrong in line 1 at column 2"],
+    ["[1}", "body: not valid JSON; it goes wrong in line 1 at column 3"],
+    [Buffer.from([0x5b, 0x22, 0xff, 0x22, 0x5d]), "body: not UTF-8, so not JSON"],
+    ["[".repeat(100_000), "body: JSON that is nested deeper than 32 levels"],
+    [`[${"1,".repeat(2_100_000)}1]`, "body: JSON with more than 2000000 parts"],
+    [`[${"{},".repeat(10_000)}{}]`, "body: 10001 messages, the limit is 10000; send them in several requests"],
+    [`["${"a".repeat(4_000_000)}`, "body: not valid JSON; it goes wrong in line 1 at column 2"],
+    [`["${"\\n".repeat(2_000_000)}"`, "body: not valid JSON; it goes wrong in line 1 at column 4000004"],
+    [`["${"\\u0041".repeat(900_000)}`, "body: not valid JSON; too long to say where"],
+  ])("is refused with the place: case %#", async (body, error) => {
+    expect((await ask(body)).reply).toMatchObject({ status: 400, body: { error } });
+  });
+
+  test("may be long, with text that looks like JSON", async () => {
+    const { reply, messages } = await post([{ destination: url, body: '[{"\\"'.repeat(1_000_000) }]);
+    expect(reply.status).toBe(200);
+    expect(messages[0]?.body.length).toBe(5_000_000);
+  });
+
+  test("may begin with a byte order mark", async () => {
+    expect((await ask(`\ufeff[{"destination":"${url}"}]`)).reply.status).toBe(200);
+  });
+
+  test("has names that mean nothing to the server itself", async () => {
+    const { reply } = await ask(`[{"destination":"${url}","headers":{"__proto__":"1","constructor":"2"}},{"__proto__":{"destination":"${url}"}}]`);
+    expect(reply).toMatchObject({ status: 200, body: [{ messageId: expect.any(String) }, { error: expect.any(String) }] });
+  });
+});

@@ -1,0 +1,43 @@
+import { describe, expect, test } from "vitest";
+import { simulate } from "./simulation.ts";
+import { memoryStorage, sqliteStorage } from "./storage.ts";
+
+// A failure names its seed. `npm run simulate -- --seed N` runs it again and shows what happened.
+
+const fixed = Array.from({ length: 30 }, (_, index) => index + 1);
+const fresh = Math.floor(Math.random() * 1e9);
+
+test.each(fixed)("all promises are kept with seed %d", async (seed) => {
+  const { failure } = await simulate({ seed });
+  expect(failure).toBeNull();
+});
+
+test(`all promises are kept with the fresh seed ${fresh}, and it runs the same way twice`, async () => {
+  const first = await simulate({ seed: fresh });
+  const second = await simulate({ seed: fresh });
+  expect(first.failure).toBeNull();
+  expect(second.trace).toEqual(first.trace);
+});
+
+test("different seeds run differently", async () => {
+  const [one, other] = [await simulate({ seed: 1, actions: 10 }), await simulate({ seed: 2, actions: 10 })];
+  expect(one.digest).not.toBe(other.digest);
+});
+
+describe("SQLite does step for step what the memory store does", () => {
+  test.each([101, 102, 103, 104, fresh])("with seed %d", async (seed) => {
+    const inMemory = await simulate({ seed, actions: 40, storage: memoryStorage() });
+    const onSqlite = await simulate({ seed, actions: 40, storage: await sqliteStorage() });
+    expect(onSqlite.failure).toBeNull();
+    expect(onSqlite.trace).toEqual(inMemory.trace);
+  });
+});
+
+test("a run is worth its name: everything that can happen to a message happens", async () => {
+  const trace: string[] = [];
+  for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) trace.push(...(await simulate({ seed })).trace);
+  const seen = (pattern: RegExp): number => trace.filter((line) => pattern.test(line)).length;
+  const happenings = [/→ delivered/, /→ retry/, /→ failed/, /→ late/, / dies /, / dies by msg/, / stopped$/, /giveBack/, /reclaim/, /renew/, /refused: /, /answer lost/];
+  const others = [/report lost/, /cut off/, /clock is/, /cancel/, /retryDeadLetters/, /deleteDeadLetters/, /rotateKeys/, /expire/];
+  for (const pattern of [...happenings, ...others]) expect(seen(pattern), String(pattern)).toBeGreaterThan(0);
+});

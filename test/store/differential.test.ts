@@ -1,0 +1,175 @@
+import { randomInt } from "node:crypto";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import type { CommandName } from "../../src/core/commands.ts";
+import type { Delivery } from "../../src/core/message.ts";
+import type { TableName } from "../../src/core/command.ts";
+import type { Connection } from "../../src/store/database.ts";
+import { keyOf, keyText } from "../../src/store/draft.ts";
+import { Memory, memoryStore } from "../../src/store/memory.ts";
+import { readingPool } from "../../src/store/postgresSession.ts";
+import { openSqlite, sqliteStore } from "../../src/store/sqlite.ts";
+import { tableNames } from "../../src/store/store.ts";
+import type { Store } from "../../src/store/store.ts";
+import { tables } from "../../src/store/tables.ts";
+import { freshDatabase } from "../postgres.ts";
+import { randomFrom } from "./chance.ts";
+import { openNode } from "./postgresDatabase.ts";
+import { RandomCommands } from "./randomCommands.ts";
+import type { Given } from "./randomCommands.ts";
+import { closedAfterwards, earliest, freshFolder, latest, sourceOf, TestClock, World } from "./world.ts";
+
+// The same commands by chance on every store: the same answers, and in the end the same tables. A failure names its
+// seed; WAYPOST_SEED=<seed> repeats it.
+
+const chosen = process.env["WAYPOST_SEED"];
+const seeds = chosen === undefined ? [1, 2, randomInt(2 ** 31)] : [Number(chosen)];
+const fewest = 150;
+const most = 2_000;
+
+type Dump = { [T in TableName]: unknown[] };
+type Contestant = { world: World; dump(): Promise<Dump> };
+
+test.each(seeds)("memory, SQLite and PostgreSQL agree, seed %i", { timeout: 120_000 }, async (seed) => {
+  const clock = new TestClock(1_800_000_000_000);
+  const contestants = await Promise.all([inMemory(clock, seed), inSqlite(clock, seed), inPostgres(clock, seed)]);
+  for (const { world } of contestants) world.hands = { total: 6, perHost: 2 };
+  const chance = new RandomCommands(randomFrom(seed));
+  const effects = new Effects();
+  await everywhere(contestants, [...["a", "b"].map((id): Given => ({ name: "createAccount", input: account(id) }))], effects);
+  let steps = 0;
+  for (; steps < fewest || (effects.missing().length > 0 && steps < most); steps++) {
+    const seen = await everywhere(contestants, chance.batch(clock.now), effects);
+    chance.learn(seen);
+    if (steps % 10 === 0) await compareReads(contestants);
+    clock.now += chance.pause();
+  }
+  expect(effects.missing(), `effects that never came in ${steps} steps of seed ${seed}`).toEqual([]);
+  const [first, ...others] = await Promise.all(contestants.map(({ dump }) => dump()));
+  for (const other of others) expect(other).toEqual(first);
+  expect(Object.values(first ?? {}).every((rows) => rows.length > 0) || steps < fewest).toBe(true);
+});
+
+const account = (id: string) => ({
+  ...{ id, name: id, password: "", token: id, tokenHash: `hash ${id}`, signingKeys: { current: `${id}1`, next: `${id}2` } },
+});
+
+/** Runs a batch on every store, and compares what they answer and hand over. Answers what there is to learn from it. */
+async function everywhere(contestants: readonly Contestant[], batch: readonly Given[], effects: Effects) {
+  const all = await Promise.all(contestants.map(({ world }) => run(world, batch)));
+  const [first, ...others] = all;
+  if (!first) throw new Error("nobody to compare");
+  for (const [index, other] of others.entries()) expect(other, `${["SQLite", "PostgreSQL"][index]} on ${JSON.stringify(batch)}`).toEqual(first);
+  batch.forEach((given, index) => effects.note(given, first.answers[index], first.deliveries));
+  const [{ world }] = contestants as [Contestant];
+  const { entries } = await world.store.read.deadLetters(latest({ account: "a", count: 5 }));
+  const more = (await world.store.read.deadLetters(latest({ account: "b", count: 5 }))).entries;
+  const { messageIds } = await world.store.read.unfinished({ account: "a", filter: {}, cursor: null, count: 50 });
+  return { deliveries: first.deliveries, messageIds: messageIds.slice(-4), dlqIds: [...entries, ...more].map(({ letter }) => letter.id) };
+}
+
+type Ran = { answers: unknown[]; deliveries: Delivery[]; nextDueAt: number | null };
+
+async function run(world: World, batch: readonly Given[]): Promise<Ran> {
+  for (const { name, input } of batch) {
+    if (name === "settle") world.putDown(input.messageId);
+    if (name === "giveBack") input.held.forEach(({ messageId }) => world.putDown(messageId));
+  }
+  const execute = world.store.execute as (name: CommandName, input: unknown) => Promise<unknown>;
+  const settled = await Promise.allSettled(batch.map(({ name, input }) => execute(name, input)));
+  const answers = settled.map((one) => (one.status === "fulfilled" ? one.value : refusal(one.reason)));
+  return { answers, deliveries: world.delivered(), nextDueAt: await world.store.nextDueAt() };
+}
+
+/** A refusal is an answer; any other error is a fault. */
+function refusal(error: unknown): { refused: string; message: string } {
+  if (error instanceof Error && error.name === "Refusal" && "code" in error) return { refused: String(error.code), message: error.message };
+  throw error;
+}
+
+async function compareReads(contestants: readonly Contestant[]): Promise<void> {
+  const all = await Promise.all(
+    contestants.map(async ({ world: { store } }) => [
+      await store.read.log(latest({ account: "a", count: 30 })),
+      await store.read.log(earliest({ account: "b", count: 30, filter: { states: ["DELIVERED", "ERROR"] } })),
+      await store.read.deadLetters(earliest({ account: "a", count: 3 })),
+      await store.read.unfinished({ account: "b", filter: { hosts: ["one.example"] }, cursor: null, count: 3 }),
+      await store.read.nextExpiryAt("a", { log: 5, deadLetters: 7 }),
+    ]),
+  );
+  for (const other of all.slice(1)) expect(other).toEqual(all[0]);
+}
+
+/** What must have happened before a run may end. */
+class Effects {
+  readonly #seen = new Set<string>();
+  static readonly #wanted = [
+    ...["publish new", "publish deduplicated", "publish refused", "publish without account", "claim", "settle delivered", "settle retry"],
+    ...["settle failed", "settle late", "renew", "giveBack", "reclaim", "cancel", "retryDeadLetters", "deleteDeadLetters", "createAccount"],
+    ...["rotateKeys", "expire"],
+  ];
+
+  missing(): string[] {
+    return Effects.#wanted.filter((effect) => !this.#seen.has(effect));
+  }
+
+  note({ name }: Given, answer: unknown, deliveries: readonly Delivery[]): void {
+    for (const effect of effectsOf(name, answer, deliveries)) this.#seen.add(effect);
+  }
+}
+
+function effectsOf(name: CommandName, answer: unknown, deliveries: readonly Delivery[]): string[] {
+  if (Array.isArray(answer)) return answer.map((one) => (name === "publish" ? `publish ${published(one)}` : name));
+  if (typeof answer !== "object" || answer === null) return [];
+  if ("refused" in answer) return name === "publish" ? ["publish without account"] : [];
+  if ("became" in answer) return [`settle ${String(answer.became)}`];
+  if (name === "claim") return deliveries.some(({ message }) => !message.startedAtOnce) ? [name] : [];
+  const counted = ["renewed", "returned", "reclaimed", "cancelled", "deleted", "removed"].map((count) => Reflect.get(answer, count));
+  return counted.some((count) => count > 0) || name === "rotateKeys" || name === "createAccount" ? [name] : [];
+}
+
+const published = (one: object): string => ("refused" in one ? "refused" : Reflect.get(one, "deduplicated") ? "deduplicated" : "new");
+
+async function inMemory(clock: TestClock, seed: number): Promise<Contestant> {
+  const memory = new Memory();
+  const dump = async (): Promise<Dump> => dumpOf(async (name) => [...memory.tables[name].values()]);
+  return contestant(memoryStore(sourceOf(clock, "nod_a", seed), memory), clock, dump);
+}
+
+async function inSqlite(clock: TestClock, seed: number): Promise<Contestant> {
+  const path = join(freshFolder(), "store.db");
+  const store = await sqliteStore(path, sourceOf(clock, "nod_a", seed));
+  return contestant(store, clock, async () => {
+    const database = openSqlite(path, { readOnly: true });
+    const rows = await dumpSql(database.connection);
+    expect(await database.connection.query("pragma integrity_check", [])).toEqual([{ integrity_check: "ok" }]);
+    database.close();
+    return rows;
+  });
+}
+
+async function inPostgres(clock: TestClock, seed: number): Promise<Contestant> {
+  const url = await freshDatabase();
+  return contestant(await openNode(url, clock, { seed }), clock, async () => {
+    const { connection, close } = readingPool(url);
+    return dumpSql(connection).finally(close);
+  });
+}
+
+const contestant = (store: Store, clock: TestClock, dump: () => Promise<Dump>): Contestant => ({
+  world: new World(closedAfterwards(store), clock, "nod_a"),
+  dump,
+});
+
+const dumpSql = (connection: Connection): Promise<Dump> =>
+  dumpOf(async (name) => (await connection.query(`select * from ${tables[name].name}`, [])).map((row) => tables[name].read(row)));
+
+/** All rows of all tables, in the order of their keys. */
+async function dumpOf(rowsOf: (name: TableName) => Promise<unknown[]>): Promise<Dump> {
+  const named = (name: TableName) => (row: unknown) => ({ key: keyText((keyOf[name] as (row: unknown) => ReturnType<(typeof keyOf)["log"]>)(row)), row });
+  const entries = tableNames.map(async (name) => {
+    const rows = (await rowsOf(name)).map(named(name));
+    return [name, rows.sort((a, b) => (a.key < b.key ? -1 : 1)).map(({ row }) => row)] as const;
+  });
+  return Object.fromEntries(await Promise.all(entries)) as Dump;
+}

@@ -1,0 +1,4 @@
+import { describeStore } from "./contract.ts";
+import { languageDatabase } from "./postgresDatabase.ts";
+
+describeStore("PostgreSQL", languageDatabase());
