@@ -3,7 +3,11 @@ import { createEgress } from "./engine/egress.ts";
 import { parseDuration } from "./core/duration.ts";
 
 const integer = (least: number, most: number) =>
-  z.coerce.number({ error: "must be a number" }).int("must be a whole number").min(least, `must be at least ${least}`).max(most, `must be at most ${most}`);
+  z.coerce
+    .number({ error: "must be a number" })
+    .int("must be a whole number")
+    .min(least, `must be at least ${least}`)
+    .max(most, `must be at most ${most}`);
 
 const duration = (least: number) =>
   z.string().transform((text, context) => {
@@ -13,7 +17,12 @@ const duration = (least: number) =>
     return z.NEVER;
   });
 
-const list = z.string().transform((text) => text.split(",").map((item) => item.trim()).filter(Boolean));
+const list = z.string().transform((text) =>
+  text
+    .split(",")
+    .map((item) => item.trim())
+    .filter(Boolean),
+);
 
 const networks = list.superRefine((allow, context) => {
   try {
@@ -44,7 +53,12 @@ export const settingRows = {
   hands: { takes: integer(1, 100_000), default: "1024", value: "<n>", help: "deliveries running at once, in all" },
   handsPerHost: { takes: integer(1, 100_000), default: "256", value: "<n>", help: "deliveries running at once to one host" },
   connectTimeout: { takes: duration(100), default: "10s", value: "<duration>", help: "how long a connection to a destination may take" },
-  responseLimit: { takes: integer(0, 64 * 1024 * 1024), default: "1048576", value: "<bytes>", help: "response bodies are kept up to this size" },
+  responseLimit: {
+    takes: integer(0, 64 * 1024 * 1024),
+    default: "1048576",
+    value: "<bytes>",
+    help: "response bodies are kept up to this size",
+  },
   logRetention: { takes: duration(60_000), default: "3d", value: "<duration>", help: "how long message logs are kept" },
   dlqRetention: { takes: duration(60_000), default: "7d", value: "<duration>", help: "how long dead letters are kept" },
   grace: { takes: duration(0), default: "10s", value: "<duration>", help: "how long running deliveries may take when the server stops" },

@@ -7,7 +7,8 @@ export type NewAccount = Omit<Account, "createdAt">;
 type Made = Pick<Account, "id" | "name" | "password" | "signingKeys">;
 
 /** Existing clients take the user id out of the token, so it must be this: base64 of a JSON with `UserID`. */
-const tokenOf = (id: string, password: string): string => Buffer.from(JSON.stringify({ UserID: id, Password: password })).toString("base64");
+const tokenOf = (id: string, password: string): string =>
+  Buffer.from(JSON.stringify({ UserID: id, Password: password })).toString("base64");
 
 /** What a token is looked up by. */
 export const hashOfToken = (token: string): string => createHash("sha256").update(token).digest("hex");

@@ -23,7 +23,9 @@ export function takeDataFolder(folder: string): () => void {
     }
     accessSync(folder, constants.W_OK | constants.X_OK);
   } catch (error) {
-    throw new DataFolderRefused(`${folder}: cannot be written (${reasonOf(error)}); choose another folder with --data, or change its rights`);
+    throw new DataFolderRefused(
+      `${folder}: cannot be written (${reasonOf(error)}); choose another folder with --data, or change its rights`,
+    );
   }
   return lock(folder);
 }

@@ -6,7 +6,14 @@ import { brandNames } from "./core/brand.ts";
 import { systemClock } from "./engine/clock.ts";
 import { verify } from "./engine/signature.ts";
 
-export type ListenOptions = { port: number; host: string; status: number; delay: number; keys: readonly string[]; print: (text: string) => void };
+export type ListenOptions = {
+  port: number;
+  host: string;
+  status: number;
+  delay: number;
+  keys: readonly string[];
+  print: (text: string) => void;
+};
 
 /** A receiver to try things with: prints what arrives, verifies its signature, answers as it is told. */
 export async function listen({ port, host, status, delay, keys, print }: ListenOptions): Promise<Server> {

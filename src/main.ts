@@ -29,12 +29,13 @@ const program = new Command("waypost")
   .exitOverride()
   .showHelpAfterError("(waypost --help shows what there is)");
 
-withSettings(program.command("start").description("serve; the first start makes an account and prints its credentials"), settingNames).action(
-  async (flags: Flags) => {
-    const settings = readSettings(flags, process.env);
-    await run(settings, { firstAccounts: () => [firstAccount(randomUUID(), () => newSecret())] });
-  },
-);
+withSettings(
+  program.command("start").description("serve; the first start makes an account and prints its credentials"),
+  settingNames,
+).action(async (flags: Flags) => {
+  const settings = readSettings(flags, process.env);
+  await run(settings, { firstAccounts: () => [firstAccount(randomUUID(), () => newSecret())] });
+});
 
 withSettings(
   program
@@ -42,7 +43,10 @@ withSettings(
     .description("serve for development: well-known credentials, deliveries to this machine allowed; without --data nothing is kept"),
   settingNames.filter((name) => name !== "egressAllow"),
 ).action(async (flags: Flags) => {
-  const environment = { ...process.env, WAYPOST_EGRESS_ALLOW: [process.env.WAYPOST_EGRESS_ALLOW, "127.0.0.0/8,::1/128"].filter(Boolean).join(",") };
+  const environment = {
+    ...process.env,
+    WAYPOST_EGRESS_ALLOW: [process.env.WAYPOST_EGRESS_ALLOW, "127.0.0.0/8,::1/128"].filter(Boolean).join(","),
+  };
   const keeps = flags.data !== undefined || flags.databaseUrl !== undefined;
   const folder = keeps ? null : mkdtempSync(join(tmpdir(), "waypost-dev-"));
   const settings = readSettings(folder === null ? flags : { ...flags, data: folder }, environment);
@@ -55,7 +59,9 @@ withSettings(program.command("credentials").description("print the credentials o
 ]).action(async (flags: Flags) => {
   const settings = readSettings(flags, process.env);
   const accounts = await accountsOf(settings);
-  print(accounts.map((account) => `# ${account.name}\n${environmentLines(account, `http://${settings.host}:${settings.port}`)}`).join("\n\n"));
+  print(
+    accounts.map((account) => `# ${account.name}\n${environmentLines(account, `http://${settings.host}:${settings.port}`)}`).join("\n\n"),
+  );
 });
 
 program
@@ -69,12 +75,13 @@ program
     const [development] = developmentAccounts;
     const key = (name: string, otherwise = ""): string => process.env[`WAYPOST_${name}`] ?? process.env[`QSTASH_${name}`] ?? otherwise;
     const server = await listen({
-      ...{ port: whole("port", port, 65535), status: whole("--status", options.status, 599), delay: whole("--delay", options.delay, 3_600_000) },
+      ...{
+        port: whole("port", port, 65535),
+        status: whole("--status", options.status, 599),
+        delay: whole("--delay", options.delay, 3_600_000),
+      },
       host: options.host,
-      keys: [
-        key("CURRENT_SIGNING_KEY", development?.signingKeys.current),
-        key("NEXT_SIGNING_KEY", development?.signingKeys.next),
-      ],
+      keys: [key("CURRENT_SIGNING_KEY", development?.signingKeys.current), key("NEXT_SIGNING_KEY", development?.signingKeys.next)],
       print,
     });
     const address = server.address();
@@ -103,7 +110,8 @@ async function run(settings: Settings, { firstAccounts }: Pick<Parameters<typeof
   const served = await serve(settings, { log, firstAccounts });
   if (served.created.length > 0) {
     const [first] = served.created;
-    if (first) print(`# the credentials of the new account; waypost credentials prints them again\n${environmentLines(first, served.url)}\n`);
+    if (first)
+      print(`# the credentials of the new account; waypost credentials prints them again\n${environmentLines(first, served.url)}\n`);
   }
   print(`running at ${served.url}`);
   onSignal(async (signal) => {

@@ -20,7 +20,10 @@ import { threadStore } from "./store/thread.ts";
 export type Served = { url: string; accounts: readonly Account[]; created: readonly Account[]; stop(): Promise<void> };
 
 /** Puts the parts together. `firstAccounts` are made when the store has none; `created` tells which were. */
-export async function serve(settings: Settings, { log, firstAccounts }: { log: Logger; firstAccounts: () => readonly NewAccount[] }): Promise<Served> {
+export async function serve(
+  settings: Settings,
+  { log, firstAccounts }: { log: Logger; firstAccounts: () => readonly NewAccount[] },
+): Promise<Served> {
   const newId = idMaker(systemRandom);
   const node = newId("nod", systemClock.now());
   const opened = await openStore(settings, node);
@@ -38,7 +41,7 @@ type Opened = { store: Store; close(): Promise<void> };
 async function openStore({ databaseUrl, data }: Settings, node: NodeId): Promise<Opened> {
   if (databaseUrl !== "") {
     const { postgresStore } = await import("./store/postgres.ts");
-    const store = await postgresStore({ url: databaseUrl, node, random: systemRandom });
+    const store = await postgresStore({ url: databaseUrl, node, random: systemRandom, clock: systemClock });
     return { store, close: () => store.close() };
   }
   const release = takeDataFolder(data);
@@ -79,7 +82,15 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened: { st
   const timers = new Timers({ duties: [retentionDuty({ store, clock, retention })], clock, trouble });
   let stopping = false;
   const trustProxy = settings.trustProxy.length > 0 ? settings.trustProxy : false;
-  const api = createApi({ store, now: () => clock.now(), retention, trustProxy, log: requestLog(log), ready: () => !stopping, health: () => ({ delivering: dispatcher.running }) });
+  const api = createApi({
+    store,
+    now: () => clock.now(),
+    retention,
+    trustProxy,
+    log: requestLog(log),
+    ready: () => !stopping,
+    health: () => ({ delivering: dispatcher.running }),
+  });
   await api.listen({ port: settings.port, host: settings.host });
   dispatcher.start();
   timers.start();
@@ -109,7 +120,10 @@ function attemptLog(log: Logger): DispatcherLog["attempt"] {
   return ({ message, attempt }: Delivery, { status, error, took }: Outcome, settled: Settled["became"]) => {
     const level = settled === "delivered" ? "debug" : "info";
     if (!log.isLevelEnabled(level)) return;
-    log[level]({ messageId: message.id, account: message.account, host: hostAlone(message.url), attempt, status, error, ms: took, settled }, "attempt");
+    log[level](
+      { messageId: message.id, account: message.account, host: hostAlone(message.url), attempt, status, error, ms: took, settled },
+      "attempt",
+    );
   };
 }
 

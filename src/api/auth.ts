@@ -25,7 +25,10 @@ export function authenticator({ store, now }: { store: Store; now(): Millis }): 
     if (byHeader) return { account: byHeader, by: "header" };
     const byQuery = parameter === null ? null : await accountOf(parameter);
     if (byQuery) return { account: byQuery, by: "query" };
-    throw new Refusal("unauthorized", bearer === undefined && parameter === null ? howTo : "token: unknown; it may have been replaced by a new one");
+    throw new Refusal(
+      "unauthorized",
+      bearer === undefined && parameter === null ? howTo : "token: unknown; it may have been replaced by a new one",
+    );
   };
 }
 

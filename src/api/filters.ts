@@ -37,7 +37,18 @@ export const deadLetterFilters = z.object({
   responseStatus: severalNumbers().optional().describe("The status of the last response."),
 });
 
-const states = ["CREATED", "ACTIVE", "RETRY", "ERROR", "DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELLED", "CANCELED", "IN_PROGRESS"] as const;
+const states = [
+  "CREATED",
+  "ACTIVE",
+  "RETRY",
+  "ERROR",
+  "DELIVERED",
+  "FAILED",
+  "CANCEL_REQUESTED",
+  "CANCELLED",
+  "CANCELED",
+  "IN_PROGRESS",
+] as const;
 
 /** Which lines of the log. */
 export const logFilters = z.object({
@@ -56,14 +67,15 @@ export const orderParameter = (normally: "earliestFirst" | "latestFirst") =>
 
 export const cursorParameter = one().optional().describe("Where the last page ended: the cursor that came with it.");
 
-type Given = Partial<Record<keyof z.output<typeof messageFilters> | keyof z.output<typeof deadLetterFilters> | keyof z.output<typeof logFilters>, unknown>>;
-
-type Read = z.output<typeof messageFilters> & z.output<typeof deadLetterFilters> & Omit<z.output<typeof logFilters>, "messageId">;
+type OfMessages = z.output<typeof messageFilters>;
+type OfDeadLetters = Omit<z.output<typeof deadLetterFilters>, "messageId">;
+type OfLog = Omit<z.output<typeof logFilters>, "messageId">;
+type Asked = OfMessages & OfDeadLetters & OfLog & { messageId?: string | string[] | undefined };
 
 /** The filter of the house, of what was asked. */
-export function filterOf(given: Omit<Partial<Read>, "messageId"> & { messageId?: string | string[] | undefined; state?: string[] | undefined } & Given): Filter {
-  const { messageIds, messageId, dlqIds, state } = given;
-  const ids = [...(messageIds ?? []), ...(messageId === undefined ? [] : [messageId].flat())];
+export function filterOf(given: Asked): Filter {
+  const { messageIds = [], messageId = [], dlqIds, state } = given;
+  const ids = [messageIds, messageId].flat();
   const ips = [...(given.callerIp ?? []), ...(given.callerIP ?? [])];
   return {
     ...(ids.length > 0 ? { messageIds: ids.filter(isId) } : {}),

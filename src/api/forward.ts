@@ -21,7 +21,8 @@ const ofTheService = Object.values(brandNames).flatMap(({ prefix }) =>
 const never: ReadonlySet<string> = new Set([...ofTheConnection, ...ofTheService]);
 
 /** What proxies in front of this server have added: it tells of the way to us, not of the sender. */
-const ofProxies = /^(x-forwarded(-.*)?|forwarded|via|x-real-ip|true-client-ip|x-client-ip|cf-.*|cdn-loop|fly-.*|x-vercel-.*|x-amzn-trace-id|render-proxy-ttl)$/;
+const ofProxies =
+  /^(x-forwarded(-.*)?|forwarded|via|x-real-ip|true-client-ip|x-client-ip|cf-.*|cdn-loop|fly-.*|x-vercel-.*|x-amzn-trace-id|render-proxy-ttl)$/;
 
 const isToken = (text: string): boolean => /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/.test(text);
 // A tab, and everything of latin 1 that is no control character (RFC 9110, 5.5).
@@ -30,7 +31,8 @@ const isValue = (text: string): boolean => /^[\t\x20-\x7e\x80-\xff]*$/.test(text
 /** A header that was given to be delivered. Throws `Refusal` for what HTTP cannot carry; `field` is named in it. */
 export function forwardedHeader(field: string, name: string, value: string): readonly [name: string, value: string] | null {
   if (!isToken(name)) throw new Refusal("invalid", `${field.slice(0, 200)}: not the name of an HTTP header`);
-  if (name.length > limits.nameLength) throw new Refusal("invalid", `${field.slice(0, 200)}: the name of the header is longer than ${limits.nameLength} characters`);
+  if (name.length > limits.nameLength)
+    throw new Refusal("invalid", `${field.slice(0, 200)}: the name of the header is longer than ${limits.nameLength} characters`);
   if (!isValue(value)) throw new Refusal("invalid", `${field.slice(0, 200)}: the value has characters that an HTTP header cannot carry`);
   return never.has(name) ? null : [canonicalName(name), value];
 }

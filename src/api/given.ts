@@ -110,7 +110,8 @@ function find(root: Settings, given: Given): { settings: Settings; name: string;
   for (;;) {
     const [prefix] = /^(failure-)?callback-/.exec(name) ?? [];
     const level = depth + (prefix !== undefined || name === "callback" || name === "failure-callback" ? 1 : 0);
-    if (level > limits.callbackDepth) throw new Refusal("invalid", `${shown(given)}: callbacks of callbacks go ${limits.callbackDepth} levels deep at most`);
+    if (level > limits.callbackDepth)
+      throw new Refusal("invalid", `${shown(given)}: callbacks of callbacks go ${limits.callbackDepth} levels deep at most`);
     if (prefix === undefined) return { settings, name, depth };
     const child = prefix === "callback-" ? "callback" : "failureCallback";
     settings = settings[child] ??= noSettings(given.written);
@@ -143,7 +144,6 @@ function set<N extends SettingName>({ values, written }: Settings, name: N, give
 
 /** Header values arrive as latin 1. Text that is UTF-8 underneath was meant as that. */
 function readable(value: string): string {
-  // oxlint-disable-next-line no-control-regex -- all of ASCII, and all of latin 1
   if (/^[\0-\x7f]*$/.test(value) || /[^\0-\xff]/.test(value)) return value;
   const bytes = Buffer.from(value, "latin1");
   const text = bytes.toString("utf8");
@@ -152,11 +152,17 @@ function readable(value: string): string {
 
 /** A callback's settings are nothing without its URL. */
 function checkCallbacks(settings: Settings): void {
-  for (const [child, name] of [[settings.callback, "callback"], [settings.failureCallback, "failure-callback"]] as const) {
+  for (const [child, name] of [
+    [settings.callback, "callback"],
+    [settings.failureCallback, "failure-callback"],
+  ] as const) {
     if (!child) continue;
     if (settings.values[name] === undefined) {
       const missing = child.firstWritten.slice(0, child.firstWritten.toLowerCase().lastIndexOf(name) + name.length);
-      throw new Refusal("invalid", `${child.firstWritten.slice(0, 200)}: there is no ${missing.slice(0, 200)} with a URL that it could apply to`);
+      throw new Refusal(
+        "invalid",
+        `${child.firstWritten.slice(0, 200)}: there is no ${missing.slice(0, 200)} with a URL that it could apply to`,
+      );
     }
     checkCallbacks(child);
   }

@@ -55,16 +55,19 @@ function checkSize(body: Bytes): void {
 }
 
 /** One token of JSON, or a separator. Sticky: it must begin where the last one ended. */
-const token = /\s*(?:("(?:[^"\\\0-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)|([[\]{},:]))/y;
+const token =
+  /[ \t\n\r]*(?:("(?:[ !#-[\]-\uffff]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)|([[\]{},:]))/y;
 
 /** Where a text stops to be JSON: the first token that cannot stand there. */
 function errorIn(text: string): number {
   const open: string[] = [];
   let wanted = "value";
-  for (let at = 0; ; ) {
+  for (let at = 0; ;) {
     token.lastIndex = at;
     const match = token.exec(text);
-    const start = match ? token.lastIndex - (match[1] ?? match[2] ?? "").length : at + (/^\s*/.exec(text.slice(at, at + 1_000))?.[0].length ?? 0);
+    const start = match
+      ? token.lastIndex - (match[1] ?? match[2] ?? "").length
+      : at + (/^\s*/.exec(text.slice(at, at + 1_000))?.[0].length ?? 0);
     if (!match) return start;
     const next = follow(wanted, match[2] ?? (match[1]?.startsWith('"') ? "text" : "other"), open);
     if (next === null) return start;

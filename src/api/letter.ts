@@ -38,7 +38,8 @@ export function letterOf({ brand, destination, body, content, senders, callerIp,
   };
 }
 
-const named = (senders: HeaderList, content: HeaderList): HeaderList => senders.filter(([name]) => !content.some(([other]) => other === name));
+const named = (senders: HeaderList, content: HeaderList): HeaderList =>
+  senders.filter(([name]) => !content.some(([other]) => other === name));
 
 function sendSettings({ values, callback, failureCallback }: Settings, headers: HeaderList): SendSettings {
   return {
@@ -81,7 +82,8 @@ function hashOf({ destination, body, headers }: Content): string {
 export function overridesOf(settings: Settings): Overrides {
   const { values, written, headers } = settings;
   for (const name of Object.keys(values) as SettingName[]) {
-    if (!settingRows[name].forRetries) throw new Refusal("invalid", `${written[name] ?? name}: cannot be changed when a message is retried`);
+    if (!settingRows[name].forRetries)
+      throw new Refusal("invalid", `${written[name] ?? name}: cannot be changed when a message is retried`);
   }
   const { method, delay, retries, timeout, callback, "failure-callback": failureCallback } = values;
   return {

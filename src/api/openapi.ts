@@ -29,7 +29,12 @@ export function openApi(routes: readonly Route[]): Json {
     components: {
       securitySchemes: {
         bearer: { type: "http", scheme: "bearer", description: "The token of the account." },
-        svcToken: { type: "apiKey", in: "query", name: brandNames.svc.queryToken, description: "The token, for senders that cannot set headers." },
+        svcToken: {
+          type: "apiKey",
+          in: "query",
+          name: brandNames.svc.queryToken,
+          description: "The token, for senders that cannot set headers.",
+        },
         upstashToken: { type: "apiKey", in: "query", name: brandNames.upstash.queryToken, description: "The same under the other brand." },
       },
       schemas: Object.fromEntries(Object.entries(shapes).map(([name, shape]) => [name, schemaOf(shape, { inline: true })])),
@@ -68,28 +73,38 @@ function operationOf(row: Route): Json {
 
 /** From method and path: `getDlq`, `postDlqRetryByDlqId`. */
 function operationIdOf({ method, path }: Route): string {
-  const words = path.replace("/v2", "").split("/").map((part) => part.replace(/^\{(.*)\}$/, "by-$1"));
-  return method.toLowerCase() + words.flatMap((word) => word.split("-")).map((word) => word.slice(0, 1).toUpperCase() + word.slice(1)).join("");
+  const words = path
+    .replace("/v2", "")
+    .split("/")
+    .map((part) => part.replace(/^\{(.*)\}$/, "by-$1"));
+  return (
+    method.toLowerCase() +
+    words
+      .flatMap((word) => word.split("-"))
+      .map((word) => word.slice(0, 1).toUpperCase() + word.slice(1))
+      .join("")
+  );
 }
 
 function pathParameters({ path }: Route): Json[] {
-  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
-    ...{ name, in: "path", required: true, schema: { type: "string" } },
-    ...(name === "destination" ? { description: aboutDestination } : {}),
-  }));
+  const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name = ""]) => name);
+  return names.map((name) => ({ name, in: "path", required: true, description: aboutNames[name] ?? "", schema: { type: "string" } }));
 }
 
-const aboutDestination = "A URL with http:// or https://, not encoded: what follows in the request target, query included, is taken as it is.";
-
-function queryParameters({ query }: Route): Json[] {
-  return Object.entries(query.shape).map(([name, schema]) => {
-    const { description, ...rest } = schemaOf(schema);
-    return { name, in: "query", required: false, ...(description === undefined ? {} : { description }), ...styleOf(rest), schema: rest };
-  });
-}
+const aboutNames: Readonly<Record<string, string>> = {
+  destination: "A URL with http:// or https://, not encoded: what follows in the request target, query included, is taken as it is.",
+  messageId: "The id of a message.",
+  dlqId: "The id of an entry.",
+};
 
 /** Lists are repeated parameters. */
-const styleOf = ({ type }: Json): Json => (type === "array" ? { style: "form", explode: true } : {});
+function queryParameters({ query }: Route): Json[] {
+  const fields: [name: string, schema: z.core.$ZodType][] = Object.entries(query.shape);
+  return fields.map(([name, field]) => {
+    const { description = "", ...schema } = schemaOf(field);
+    return { name, in: "query", required: false, description, style: "form", explode: true, schema };
+  });
+}
 
 const rows = Object.entries(settingRows);
 
@@ -105,17 +120,27 @@ const families = ["forward-{name}", "callback-{setting}", "failure-callback-{set
 const keyOf = (prefix: string, name: string): string => canonicalName(`${prefix}-${name.replaceAll(/[{}]/g, "")}`);
 
 function settingParameters(): Json {
-  const parameters = prefixes.flatMap((prefix) => [
-    ...rows.map(([name, row]) => {
-      const description = `${row.about} As a query parameter: \`${prefix.toLowerCase()}-${name}\`.`;
-      return [keyOf(prefix, name), { name: canonicalName(`${prefix}-${name}`), in: "header", required: false, description, example: row.example, schema: schemaOf(row.text) }];
-    }),
-    ...families.map((name) => {
-      const written = canonicalName(`${prefix}-`) + canonicalName(name.slice(0, name.indexOf("{"))) + name.slice(name.indexOf("{"));
-      return [keyOf(prefix, name), { name: written, in: "header", required: false, description: aboutFamily[name], schema: { type: "string" } }];
-    }),
-  ]);
-  return Object.fromEntries(parameters);
+  const parameters: Json = {};
+  for (const prefix of prefixes) {
+    for (const [name, { about, example, text }] of rows) {
+      const description = `${about} As a query parameter: \`${prefix.toLowerCase()}-${name}\`.`;
+      const header = {
+        name: canonicalName(`${prefix}-${name}`),
+        in: "header",
+        required: false,
+        description,
+        example,
+        schema: schemaOf(text),
+      };
+      parameters[keyOf(prefix, name)] = header;
+    }
+    for (const name of families) {
+      const written = canonicalName(`${prefix}-${name}`).replace(/\{.*/, name.slice(name.indexOf("{")));
+      const header = { name: written, in: "header", required: false, description: aboutFamily[name], schema: { type: "string" } };
+      parameters[keyOf(prefix, name)] = header;
+    }
+  }
+  return parameters;
 }
 
 const forCallbacks = rows.filter(([, { forCallbacks }]) => forCallbacks === true).map(([name]) => name);
@@ -140,19 +165,26 @@ const fieldsBody = ({ query }: Route): Json => ({
 
 const answersOf = ({ answers }: Route): Json =>
   Object.fromEntries(
-    Object.entries(answers).map(([status, { about, schema }]) => [status, { description: about, content: { "application/json": { schema: schemaOf(schema) } } }]),
+    Object.entries(answers).map(([status, { about, schema }]) => [
+      status,
+      { description: about, content: { "application/json": { schema: schemaOf(schema) } } },
+    ]),
   );
 
 /** What a row says, and what any request can meet. Codes with the same status are told together. */
 function refusalsOf({ access, refusals, body }: Route): Json {
-  const always: ErrorCode[] = ["invalid", ...(access === "token" ? (["unauthorized"] as const) : []), ...(body ? (["too-large"] as const) : [])];
+  const always: ErrorCode[] = [
+    "invalid",
+    ...(access === "token" ? (["unauthorized"] as const) : []),
+    ...(body ? (["too-large"] as const) : []),
+  ];
   const all = [...new Set([...always, ...refusals, "headers-too-large" as const, "stopping" as const])];
   const sorted = all.sort((a, b) => errorCodes[a].status - errorCodes[b].status);
   return Object.fromEntries(sorted.map((code) => [errorCodes[code].status, { $ref: `#/components/responses/${code}` }]));
 }
 
 /** JSON Schema of what a schema gives. Shapes with a name are referred to by it, wherever they stand. */
-function schemaOf(root: z.ZodType, { inline = false } = {}): Json {
+function schemaOf(root: z.core.$ZodType, { inline = false } = {}): Json {
   const { $schema: _dialect, ...rest } = z.toJSONSchema(root, {
     io: "output",
     unrepresentable: "any",
@@ -163,7 +195,9 @@ function schemaOf(root: z.ZodType, { inline = false } = {}): Json {
         jsonSchema.$ref = `#/components/schemas/${named[0]}`;
       }
       // Answers may gain fields, and clients must not refuse them.
-      if (jsonSchema.additionalProperties === false && !("catchall" in zodSchema._zod.def)) delete jsonSchema.additionalProperties;
+      if (jsonSchema.additionalProperties === false && zodSchema instanceof z.ZodObject && zodSchema.def.catchall === undefined) {
+        delete jsonSchema.additionalProperties;
+      }
       // Bounds of the number type itself say nothing.
       if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
       if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;

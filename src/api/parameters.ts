@@ -4,7 +4,7 @@ import { nearest } from "./nearest.ts";
 import { readParameters } from "./target.ts";
 
 /** More values of one filter are refused: each row would be compared with all of them. */
-export const mostValues = 1_000;
+const mostValues = 1_000;
 const longestValue = 16 * 1024;
 
 const text = z.string().min(1, "is empty").max(longestValue, `is longer than ${longestValue} characters`);
@@ -29,7 +29,8 @@ const digits = z
 export const one = () => once(z.string());
 
 /** One of some words. */
-export const choice = <const T extends readonly string[]>(words: T) => once(z.string().pipe(z.enum(words, { error: `is none of ${words.join(", ")}` })));
+export const choice = <const T extends readonly string[]>(words: T) =>
+  once(z.string().pipe(z.enum(words, { error: `is none of ${words.join(", ")}` })));
 
 /** A page or a portion of so many. */
 export const count = ({ most, normally }: { most: number; normally: number }) =>

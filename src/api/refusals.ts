@@ -9,7 +9,11 @@ export function problemOf(thrown: unknown, mostBytes: number): Problem {
   if (thrown instanceof Refusal) return { status: errorCodes[thrown.code].status, error: thrown.message, fault: null };
   const code = textOf(thrown, "code");
   if (code === "FST_ERR_CTP_BODY_TOO_LARGE") {
-    return { status: errorCodes["too-large"].status, error: `body: larger than ${mostBytes} bytes, which is the limit of this request`, fault: null };
+    return {
+      status: errorCodes["too-large"].status,
+      error: `body: larger than ${mostBytes} bytes, which is the limit of this request`,
+      fault: null,
+    };
   }
   const known = ofTheServer[code];
   if (known) return { status: errorCodes[known.code].status, error: known.error, fault: null };
@@ -20,13 +24,10 @@ export function problemOf(thrown: unknown, mostBytes: number): Problem {
 }
 
 const headersTooLarge = { code: "headers-too-large", error: "headers: the request line and the headers are larger than 64 KiB" } as const;
-const badPath = { code: "invalid", error: "path: the percent-encoding is malformed" } as const;
 
 /** What the HTTP server refuses by itself, before a route is asked. */
 const ofTheServer: Readonly<Record<string, { code: ErrorCode; error: string }>> = {
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: { code: "invalid", error: "body: not as long as Content-Length says" },
-  FST_ERR_BAD_URL: badPath,
-  FST_ERR_MAX_PARAM_LENGTH: { code: "not-found", error: "path: there is nothing with so long a name" },
   HPE_HEADER_OVERFLOW: headersTooLarge,
   HPE_CHUNK_EXTENSIONS_OVERFLOW: { code: "too-large", error: "body: its chunks have too many extensions" },
   ERR_HTTP_REQUEST_TIMEOUT: { code: "request-timeout", error: "request: it did not arrive in time" },

@@ -64,7 +64,12 @@ type Facts = {
 };
 
 /** A row of the table of routes. */
-export type Route = Facts & { access: "token" | "open"; params: Shape; query: Shape; answer(incoming: Incoming, parts: Parts): Promise<Answer> };
+export type Route = Facts & {
+  access: "token" | "open";
+  params: Shape;
+  query: Shape;
+  answer(incoming: Incoming, parts: Parts): Promise<Answer>;
+};
 
 const none = z.object({});
 

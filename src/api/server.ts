@@ -16,7 +16,7 @@ import { shownPath } from "./requestLog.ts";
 import type { Incoming, Parts, Route } from "./route.ts";
 import { routes } from "./routes/index.ts";
 import type { Query, Target } from "./target.ts";
-import { splitQuery, splitTarget } from "./target.ts";
+import { decoded, splitQuery, splitTarget } from "./target.ts";
 
 export type ApiParts = Parts & {
   /** Whose X-Forwarded-For is believed: nobody's, everybody's, or that of these networks. */
@@ -41,15 +41,18 @@ export function createApi(parts: ApiParts): FastifyInstance {
     // Refused by a hook below instead, in the words of this interface.
     return503OnClosing: false,
     rewriteUrl: ({ url }) => routedPath(splitTarget(url ?? "/").path),
-    routerOptions: { ignoreTrailingSlash: true, maxParamLength: 500, querystringParser: () => ({}) },
-    frameworkErrors: (error, request, reply) => sendProblem(request, reply, problemOf(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
+    routerOptions: { ignoreTrailingSlash: true, maxParamLength: serverOptions.maxHeaderSize, querystringParser: () => ({}) },
+    frameworkErrors: (error, request, reply) =>
+      sendProblem(request, reply, problemOf(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
     clientErrorHandler: answerBytes,
   });
   takeEveryRequest(api);
   takeEveryBody(api);
   admit(api, parts);
   for (const row of routes) addRoute(api, row, parts);
-  api.setErrorHandler((error, request, reply) => sendProblem(request, reply, problemOf(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)));
+  api.setErrorHandler((error, request, reply) =>
+    sendProblem(request, reply, problemOf(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
+  );
   api.addHook("onResponse", async (request, reply) => parts.log(lineOf(request, reply)));
   return api;
 }
@@ -65,9 +68,13 @@ const serverOptions = {
 /** A request may take five minutes to arrive, so 100 MB need 3 Mbit/s. Idle connections outlive those of common proxies. */
 const timing = { requestTimeout: 300_000, keepAliveTimeout: 72_000 };
 
-/** The path a target is routed by. A destination at its end may hold anything, so the router never sees it. */
+/**
+ * The path a target is routed by. A destination at its end may hold anything, so the router never sees it; nor does it
+ * see what it could not decode, so that such a request goes the way of all others, and is refused by `refuseUnknown`.
+ */
 function routedPath(path: string): string {
-  return path.startsWith("/v2/publish/") ? "/v2/publish" : path;
+  if (path.startsWith("/v2/publish/")) return "/v2/publish";
+  return path.includes("%") && decoded(path) === null ? "/malformed" : path;
 }
 
 const routerPath = (path: string): string => path.replace("/{destination}", "").replaceAll(/\{(\w+)\}/g, ":$1");
@@ -116,8 +123,10 @@ declare module "fastify" {
 
 function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply): never {
   const path = routedPath(target.path);
+  if (path === "/malformed") throw new Refusal("invalid", "path: the percent-encoding is malformed, or not of UTF-8");
   const allowed = [...new Set(routes.filter((row) => patternOf(row).test(path)).map((row) => row.method))];
-  if (allowed.length === 0) throw new Refusal("not-found", "path: there is nothing at this path; GET /v2/health answers if this is the right server");
+  if (allowed.length === 0)
+    throw new Refusal("not-found", "path: there is nothing at this path; GET /v2/health answers if this is the right server");
   reply.header("Allow", allowed.join(", "));
   throw new Refusal("method-not-allowed", `method: ${method} is not possible here; ${allowed.join(" or ")} is`);
 }

@@ -196,7 +196,10 @@ function readUrl(text: string): string {
 }
 
 function readLabels(text: string): string[] {
-  const labels = text.split(",").map((label) => label.trim()).filter((label) => label !== "");
+  const labels = text
+    .split(",")
+    .map((label) => label.trim())
+    .filter((label) => label !== "");
   if (labels.length > limits.labels) throw new Refusal("invalid", `has ${labels.length} labels, the limit is ${limits.labels}`);
   return [...new Set(labels.map(named))];
 }

@@ -21,53 +21,50 @@ const howItIsSent = {
 };
 
 /** A message, as it is shown. */
-export const message = z
-  .object({
-    ...whatItIs,
-    body: z.string().optional().describe("The body, when it is UTF-8. Absent when it is empty."),
-    bodyBase64: z.string().optional().describe("The body in base64, when it is not UTF-8."),
-    notBefore: millis("Not sent before"),
-    createdAt: millis("Accepted"),
-    ...howItIsSent,
-  });
+export const message = z.object({
+  ...whatItIs,
+  body: z.string().optional().describe("The body, when it is UTF-8. Absent when it is empty."),
+  bodyBase64: z.string().optional().describe("The body in base64, when it is not UTF-8."),
+  notBefore: millis("Not sent before"),
+  createdAt: millis("Accepted"),
+  ...howItIsSent,
+});
 
 /** A dead letter, as it is shown. */
-export const deadLetter = message
-  .extend({
-    dlqId: z.string(),
-    responseStatus: z.int().optional().describe("The status of the last response. Absent when there was none; error says why."),
-    responseHeader: headers("Headers of the last response").optional(),
-    responseBody: z.string().optional().describe("Body of the last response, when it is UTF-8."),
-    responseBodyBase64: z.string().optional().describe("Body of the last response in base64, when it is not UTF-8."),
-    error: z.string().optional().describe("Why there was no response."),
-    failureCallbackInfo: z
-      .object({
-        state: z.enum(["CALLBACK_INPROGRESS", "CALLBACK_SUCCESS", "CALLBACK_FAIL", "CALLBACK_CANCELED"]),
-        responseStatus: z.int().optional(),
-        responseBody: z.string().optional(),
-        responseHeaders: headers("Headers of its response").optional(),
-      })
-      .optional()
-      .describe("What became of the failure callback."),
-  });
+export const deadLetter = message.extend({
+  dlqId: z.string(),
+  responseStatus: z.int().optional().describe("The status of the last response. Absent when there was none; error says why."),
+  responseHeader: headers("Headers of the last response").optional(),
+  responseBody: z.string().optional().describe("Body of the last response, when it is UTF-8."),
+  responseBodyBase64: z.string().optional().describe("Body of the last response in base64, when it is not UTF-8."),
+  error: z.string().optional().describe("Why there was no response."),
+  failureCallbackInfo: z
+    .object({
+      state: z.enum(["CALLBACK_INPROGRESS", "CALLBACK_SUCCESS", "CALLBACK_FAIL", "CALLBACK_CANCELED"]),
+      responseStatus: z.int().optional(),
+      responseBody: z.string().optional(),
+      responseHeaders: headers("Headers of its response").optional(),
+    })
+    .optional()
+    .describe("What became of the failure callback."),
+});
 
 /** A line of the log, as it is shown. */
-export const event = z
-  .object({
-    time: millis("When it happened"),
-    ...whatItIs,
-    state: z.enum(["CREATED", "ACTIVE", "RETRY", "ERROR", "DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELLED"]),
-    body: z.string().optional().describe("The body in base64, cut to 16 KiB."),
-    error: z.string().optional().describe("What went wrong."),
-    nextDeliveryTime: millis("When it is sent next").optional(),
-    responseStatus: z.int().optional(),
-    responseHeaders: headers("Headers of the response").optional(),
-    responseBody: z.string().optional().describe("Body of the response in base64, cut to 16 KiB."),
-    timeout: z.int().describe("In milliseconds."),
-    callbackHeaders: headers("Headers of the callback").optional(),
-    failureCallbackHeaders: headers("Headers of the failure callback").optional(),
-    ...howItIsSent,
-  });
+export const event = z.object({
+  time: millis("When it happened"),
+  ...whatItIs,
+  state: z.enum(["CREATED", "ACTIVE", "RETRY", "ERROR", "DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELLED"]),
+  body: z.string().optional().describe("The body in base64, cut to 16 KiB."),
+  error: z.string().optional().describe("What went wrong."),
+  nextDeliveryTime: millis("When it is sent next").optional(),
+  responseStatus: z.int().optional(),
+  responseHeaders: headers("Headers of the response").optional(),
+  responseBody: z.string().optional().describe("Body of the response in base64, cut to 16 KiB."),
+  timeout: z.int().describe("In milliseconds."),
+  callbackHeaders: headers("Headers of the callback").optional(),
+  failureCallbackHeaders: headers("Headers of the failure callback").optional(),
+  ...howItIsSent,
+});
 
 /** What every refusal looks like. */
 export const refusal = z.object({ error: z.string().describe("What is wrong, where, and what to do.") });

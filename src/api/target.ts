@@ -79,7 +79,8 @@ export function decoded(text: string): string | null {
 export function destinationOf(path: string, query: string | null): string {
   const encoded = /^https?%3a/i.test(path);
   const readable = encoded ? decoded(path) : path;
-  if (readable === null) throw new Refusal("invalid", "destination: the percent-encoding is malformed; encode the whole URL, or nothing of it");
+  if (readable === null)
+    throw new Refusal("invalid", "destination: the percent-encoding is malformed; encode the whole URL, or nothing of it");
   const url = readable.replace(/^(https?):\/(?=[^/])/i, "$1://");
   if (query === null) return url;
   return `${url}${encoded && url.includes("?") ? "&" : "?"}${query}`;

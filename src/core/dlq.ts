@@ -44,7 +44,10 @@ function letterOf(envelope: Envelope): Letter {
   return { ...letter, delay: null, notBefore: null, deduplication: null };
 }
 
-const replaced = (headers: HeaderList, by: HeaderList): HeaderList => [...headers.filter(([name]) => !by.some(([other]) => other === name)), ...by];
+const replaced = (headers: HeaderList, by: HeaderList): HeaderList => [
+  ...headers.filter(([name]) => !by.some(([other]) => other === name)),
+  ...by,
+];
 
 /** Removes dead letters. Those that are missing are not counted. The log keeps what it knows, for its own time. */
 export const deleteDeadLetters: Decision<Selected, { deleted: number }> = {
@@ -66,4 +69,3 @@ export function removeDeadLetter(draft: Draft, letter: DeadLetter, logBefore: Mi
   draft.drop("deadLetters", letter.account, letter.id);
   if (birthOf(letter.id) < logBefore) draft.drop("envelopes", letter.account, letter.messageId);
 }
-

@@ -28,7 +28,9 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[] 
       if (refusal) return refusal;
       const older = letter.deduplication === null ? undefined : draft.get("deduplications", id, letter.deduplication);
       if (older && older.expiresAt > moment.now) return { messageId: older.messageId, deduplicated: true };
-      const { id: messageId } = accept(draft, moment, account, letter, { behind: lineOf(draft, { account: id, host: hostOf(letter.url) }) !== undefined });
+      const { id: messageId } = accept(draft, moment, account, letter, {
+        behind: lineOf(draft, { account: id, host: hostOf(letter.url) }) !== undefined,
+      });
       if (letter.deduplication !== null) {
         draft.put("deduplications", { account: id, key: letter.deduplication, messageId, expiresAt: moment.now + spans.deduplication });
       }

@@ -77,5 +77,7 @@ export function resultOf(set: WorkingSet, replies: Reply[]): BatchResult {
   };
   for (const { now } of set.changes("messages")) if (now) note(now.dueAt);
   for (const { now } of set.changes("lines")) if (now) note(now.dueAt);
-  return { replies, deliveries: set.deliveries, dueAt };
+  // What was leased and then cancelled in the same batch is not sent.
+  const deliveries = set.deliveries.filter(({ message, attempt }) => set.get("messages", message.account, message.id)?.attempts === attempt);
+  return { replies, deliveries, dueAt };
 }

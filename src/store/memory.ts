@@ -1,6 +1,7 @@
 import type { Key, Rows, TableName } from "../core/command.ts";
 import type { Commands } from "../core/commands.ts";
-import type { AccountId, Line, MessageState } from "../core/message.ts";
+import { firstIdAt } from "../core/ids.ts";
+import type { AccountId, Line, MessageState, Millis } from "../core/message.ts";
 import { decideBatch, resultOf } from "./batch.ts";
 import type { Loader, WorkingSet } from "./draft.ts";
 import { keyOf, keyText } from "./draft.ts";
@@ -39,8 +40,11 @@ export function memoryParts(source: Source, memory: Memory, decisions?: Commands
     return turn;
   };
   const nextDueAt = async () => {
-    const times = [...memory.tables.messages.values(), ...memory.tables.lines.values()].flatMap(({ dueAt }) => dueAt ?? []);
-    return times.length === 0 ? null : times.reduce((least, at) => Math.min(least, at));
+    let least: Millis | null = null;
+    for (const table of [memory.tables.messages, memory.tables.lines]) {
+      for (const { dueAt } of table.values()) if (dueAt !== null && (least === null || dueAt < least)) least = dueAt;
+    }
+    return least;
   };
   return { runBatch, read: queriesOf(shelfOf(memory)), nextDueAt, close: async () => undefined };
 }
@@ -60,16 +64,18 @@ function loaderOf(memory: Memory): Loader {
   return {
     rows: async (table, keys) => pick(memory, table, keys),
     due: async (now, limit) => ({
-      messages: earliest([...messages.values()].filter(isDue(now)), (a, b) => byText(a.id, b.id)).slice(0, limit),
-      lines: earliest([...lines.values()].filter(isDue(now)), (a, b) => byText(a.host, b.host) || byText(a.account, b.account)).slice(0, limit),
+      messages: earliest(those(messages, isDue(now)), (a, b) => byText(a.id, b.id)).slice(0, limit),
+      lines: earliest(those(lines, isDue(now)), (a, b) => byText(a.host, b.host) || byText(a.account, b.account)).slice(0, limit),
     }),
     heads: async (heads) => heads.flatMap(({ account, host, limit }) => held(memory, account, host).slice(0, limit)),
-    leasedByOthers: async (node, limit) => [...messages.values()].filter((row) => row.state === "active" && row.leasedBy !== node).slice(0, limit),
+    leasedByOthers: async (node, limit) => {
+      const leased = those(messages, (row) => row.state === "active" && row.leasedBy !== node);
+      return earliest(leased, (a, b) => byText(a.id, b.id)).slice(0, limit);
+    },
     expired: async ({ account, limit, ...before }) => ({
-      log: bornBefore(log, account, before.logBefore).slice(0, limit),
-      deadLetters: bornBefore(deadLetters, account, before.deadLettersBefore).slice(0, limit),
-      deduplications: [...deduplications.values()]
-        .filter((row) => row.account === account && row.expiresAt < before.deduplicationsBefore)
+      log: below(log, account, firstIdAt("log", before.logBefore)).slice(0, limit),
+      deadLetters: below(deadLetters, account, firstIdAt("dlq", before.deadLettersBefore)).slice(0, limit),
+      deduplications: those(deduplications, (row) => row.account === account && row.expiresAt < before.deduplicationsBefore)
         .sort((a, b) => a.expiresAt - b.expiresAt || byText(a.key, b.key))
         .slice(0, limit),
     }),
@@ -87,12 +93,17 @@ const earliest = <Row extends MessageState | Line>(rows: Row[], tie: (a: Row, b:
   rows.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0) || tie(a, b));
 
 const held = ({ tables }: Memory, account: AccountId, host: string): MessageState[] =>
-  [...tables.messages.values()]
-    .filter((row) => row.state === "held" && row.account === account && row.host === host)
-    .sort((a, b) => byText(a.id, b.id));
+  those(tables.messages, (row) => row.state === "held" && row.account === account && row.host === host).sort((a, b) => byText(a.id, b.id));
 
-const bornBefore = <Row extends { account: AccountId; id: string }>(rows: Map<string, Row>, account: AccountId, time: number): Row[] =>
-  [...rows.values()].filter((row) => row.account === account && row.id < String(time).padStart(13, "0")).sort((a, b) => byText(a.id, b.id));
+const below = <Row extends { account: AccountId; id: string }>(rows: Map<string, Row>, account: AccountId, id: string): Row[] =>
+  those(rows, (row) => row.account === account && row.id < id).sort((a, b) => byText(a.id, b.id));
+
+/** Rows that pass, without a copy of all the others. */
+function those<Row>(rows: Map<string, Row>, pass: (row: Row) => boolean): Row[] {
+  const found: Row[] = [];
+  for (const row of rows.values()) if (pass(row)) found.push(row);
+  return found;
+}
 
 function pick<T extends TableName>({ tables }: Memory, table: T, keys: readonly Key[]): Rows[T][] {
   const rows: Map<string, Rows[T]> = tables[table];
@@ -105,21 +116,22 @@ function shelfOf(memory: Memory): Shelf {
     rows: async (table, keys) => pick(memory, table, keys),
     range: async (table, range) => stretch(memory, table, range),
     logOf: async (account, messageId) =>
-      [...log.values()].filter((row) => row.account === account && row.messageId === messageId).sort((a, b) => byText(a.id, b.id)),
+      those(log, (row) => row.account === account && row.messageId === messageId).sort((a, b) => byText(a.id, b.id)),
     accountByToken: async (hash) => [...accounts.values()].find(({ tokenHash }) => tokenHash === hash) ?? null,
-    accounts: async () => [...accounts.values()],
+    accounts: async () => [...accounts.values()].sort((a, b) => byText(a.id, b.id)),
     earliestDeduplicationEnd: async (account) => {
-      const ends = [...deduplications.values()].filter((row) => row.account === account).map(({ expiresAt }) => expiresAt);
-      return ends.length === 0 ? null : Math.min(...ends);
+      const ends = those(deduplications, (row) => row.account === account).map(({ expiresAt }) => expiresAt);
+      return ends.length === 0 ? null : ends.reduce((least, at) => Math.min(least, at));
     },
   };
 }
 
 function stretch<T extends TableName>({ tables }: Memory, table: T, range: Range): Rows[T][] {
   const idOf = (row: Rows[T]): string => keyOf[table](row)[1] ?? "";
-  const rows = [...(tables[table] as Map<string, Rows[T]>).values()]
-    .filter((row) => keyOf[table](row)[0] === range.account)
-    .filter((row) => (range.after === undefined || idOf(row) > range.after) && (range.before === undefined || idOf(row) < range.before))
-    .sort((a, b) => byText(idOf(a), idOf(b)));
+  const isWithin = (row: Rows[T]): boolean => {
+    const [account, id = ""] = keyOf[table](row);
+    return account === range.account && (range.after === undefined || id > range.after) && (range.before === undefined || id < range.before);
+  };
+  const rows = those(tables[table] as Map<string, Rows[T]>, isWithin).sort((a, b) => byText(idOf(a), idOf(b)));
   return (range.descending ? rows.reverse() : rows).slice(0, range.limit);
 }

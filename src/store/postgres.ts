@@ -1,4 +1,4 @@
-import type { Client, QueryResult } from "pg";
+import type { Client } from "pg";
 import { idMaker } from "../core/ids.ts";
 import type { Millis } from "../core/message.ts";
 import type { Connection, Database } from "./database.ts";
@@ -7,7 +7,7 @@ import { groupCommit } from "./group.ts";
 import { migrate } from "./migrate.ts";
 import { channel, listenForDue } from "./postgresListener.ts";
 import type { PostgresOptions } from "./postgresSession.ts";
-import { codeOf, connect, connectionOf, readingPool } from "./postgresSession.ts";
+import { codeOf, connect, connectionOf, plainly, readingPool } from "./postgresSession.ts";
 import { queriesOf } from "./queries.ts";
 import { nextDueAt, runSqlBatch, sqlShelf } from "./sql.ts";
 import type { Shelf } from "./shelf.ts";
@@ -59,7 +59,13 @@ class Interrupted extends Unavailable {}
 /** Any number will do that no other program uses on this database. */
 const migrationLock = 7_709_812_345;
 /** The longest pause between two tries of the same transaction. */
-const longestPause = 100;
+const longestPause: Millis = 100;
+/**
+ * So long a transaction waits for a lock when it is first tried, and twice as long each time it is tried again. Nodes
+ * that wait for each other in a circle notice it so, long before the database would (`deadlock_timeout`, a second).
+ */
+const firstLockTimeout: Millis = 50;
+const longestLockTimeout: Millis = 2_000;
 
 type Session = { client: Client; connection: Connection };
 
@@ -67,6 +73,7 @@ class PostgresDatabase implements Database {
   readonly #options: PostgresOptions;
   #session: Session | null = null;
   #begunAt: Millis = 0;
+  #lockTimeout = firstLockTimeout;
   /** How far the time of the database is ahead of this machine's. Never overestimated, so nobody looks too early. */
   ahead: Millis = 0;
 
@@ -83,6 +90,7 @@ class PostgresDatabase implements Database {
   }
 
   async pause(race: number): Promise<void> {
+    this.#lockTimeout = Math.min(firstLockTimeout * 2 ** race, longestLockTimeout);
     const { clock, random } = this.#options;
     await clock.sleep(clock.now() + random() * Math.min(2 ** race, longestPause), new AbortController().signal);
   }
@@ -98,11 +106,12 @@ class PostgresDatabase implements Database {
       await this.#begin(session);
       const result = await run(session.connection);
       isCommitting = true;
-      await session.connection.query("commit", []);
+      await plainly(session.client, "commit");
+      this.#lockTimeout = firstLockTimeout;
       return result;
     } catch (error) {
       if (!(error instanceof Unavailable)) {
-        await session.connection.query("rollback", []).catch(() => this.#drop(session));
+        await plainly(session.client, "rollback").catch(() => this.#drop(session));
         throw error;
       }
       this.#drop(session);
@@ -145,12 +154,11 @@ class PostgresDatabase implements Database {
   }
 
   async #begin({ client }: Session): Promise<void> {
-    // Two statements in one go, each of which answers.
-    const text = "begin isolation level read committed; select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now";
-    const [row] = await connectionOf(async () => {
-      const results = (await client.query(text)) as unknown as QueryResult[];
-      return results[1] ?? { rows: [] };
-    }).query(text, []);
+    const [row] = await plainly(
+      client,
+      `begin isolation level read committed; set local lock_timeout = ${this.#lockTimeout}; ` +
+        `select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now`,
+    );
     this.#begunAt = this.#options.now?.() ?? Number(row?.now);
     this.ahead = this.#begunAt - this.#options.clock.now();
   }

@@ -21,7 +21,6 @@ const second = 1000;
 
 /** A statement that takes longer is ended by the server; where not even that is heard of, the connection is given up. */
 const statementTimeout = 30 * second;
-const lockTimeout = 1 * second;
 const idleInTransaction = 30 * second;
 const connectTimeout = 5 * second;
 const readers = 4;
@@ -53,7 +52,13 @@ export function readingPool(url: string): { connection: Connection; close(): Pro
       if (error instanceof Unavailable) return once(query);
       throw error;
     });
-  return { connection: connectionOf((query) => orUnavailable(twice(query))), close: () => pool.end() };
+  const { query, each } = connectionOf(twice);
+  const connection: Connection = {
+    dialect,
+    query: (sql, values) => orUnavailable(query(sql, values)),
+    each: (sql, types, rows) => orUnavailable(each(sql, types, rows)),
+  };
+  return { connection, close: () => pool.end() };
 }
 
 function settings(url: string, kind: Kind | "reader"): ClientConfig {
@@ -65,7 +70,7 @@ function settings(url: string, kind: Kind | "reader"): ClientConfig {
   return {
     ...common,
     ...{ statement_timeout: statementTimeout, query_timeout: statementTimeout + 5 * second },
-    ...{ lock_timeout: lockTimeout, idle_in_transaction_session_timeout: idleInTransaction },
+    idle_in_transaction_session_timeout: idleInTransaction,
   };
 }
 
@@ -98,6 +103,13 @@ export function connectionOf(run: (query: QueryConfig<unknown[]>) => Promise<Ans
       return (await run({ ...prepared(sql), values: columns }).catch(rethrow)).rows;
     },
   };
+}
+
+/** Runs statements that take no values, in one go. Answers the rows of the last. */
+export async function plainly(client: Client, sql: string): Promise<Columns[]> {
+  const answers: unknown = await client.query<Columns>(sql).catch(rethrow);
+  const last = (Array.isArray(answers) ? answers.at(-1) : answers) as Answer;
+  return last.rows;
 }
 
 /** A list of rows goes as one array per column, however many there are: so the statement is always the same. */

@@ -100,7 +100,7 @@ function makeLoader(connection: Connection): Loader {
   const { dialect } = connection;
   const list = reader(connection);
   const dueMessages = `where due_at <= ? order by due_at, id limit ?${dialect.lock(messages.name, "skip locked")}`;
-  const dueLines = `where due_at <= ? order by due_at, host limit ?${dialect.lock(lines.name, "skip locked")}`;
+  const dueLines = `where due_at <= ? order by due_at, host, account limit ?${dialect.lock(lines.name, "skip locked")}`;
   const head = `where state = 'held' and account = ? and host = ? order by id limit ?${dialect.lock(messages.name)}`;
   const leasedByOthers = `where due_at is not null and state = 'active' and leased_by <> ? order by due_at, id limit ?`;
   const oldest = `where account = ? and id < ? order by id limit ?`;

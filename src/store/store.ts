@@ -48,4 +48,5 @@ export class Unavailable extends Error {}
 /** The storage is from a newer version of this program, or is not ours at all. */
 export class StorageRefused extends Error {}
 
-export const tableNames: readonly TableName[] = ["accounts", "envelopes", "messages", "deduplications", "deadLetters", "lines", "log"];
+/** In the order in which they are locked and written: first what many want to change, so that they wait with empty hands. */
+export const tableNames: readonly TableName[] = ["accounts", "envelopes", "lines", "deduplications", "messages", "deadLetters", "log"];

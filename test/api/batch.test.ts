@@ -12,7 +12,11 @@ const post = (items: unknown, headers?: Record<string, string>) => ask(JSON.stri
 describe("a batch", () => {
   test("is answered in its order, and what can be stored is", async () => {
     const { reply, messages } = await post([
-      { destination: "https://a.example/ä b", headers: { "UPSTASH-Method": "GET", "content-TYPE": "text/plain", "X-Own": "1", "svc-forward-x-a": "2" }, body: "ä" },
+      {
+        destination: "https://a.example/ä b",
+        headers: { "UPSTASH-Method": "GET", "content-TYPE": "text/plain", "X-Own": "1", "svc-forward-x-a": "2" },
+        body: "ä",
+      },
       { destination: "group" },
       { destination: url, queue: "q" },
       { destination: url, headers: { "svc-retries": "1000000" } },
@@ -130,7 +134,9 @@ describe("the body of a batch", () => {
   });
 
   test("has names that mean nothing to the server itself", async () => {
-    const { reply } = await ask(`[{"destination":"${url}","headers":{"__proto__":"1","constructor":"2"}},{"__proto__":{"destination":"${url}"}}]`);
+    const { reply } = await ask(
+      `[{"destination":"${url}","headers":{"__proto__":"1","constructor":"2"}},{"__proto__":{"destination":"${url}"}}]`,
+    );
     expect(reply).toMatchObject({ status: 200, body: [{ messageId: expect.any(String) }, { error: expect.any(String) }] });
   });
 });

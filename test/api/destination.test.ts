@@ -93,7 +93,9 @@ describe("a publish over the wire", () => {
   });
 
   test("refuses a header that came twice with different values, and takes equal ones", async () => {
-    expect((await publish("https://e.example", [authorization, "Svc-Retries: 1", "svc-retries: 2"])).json.error).toMatch(/^svc-retries: given as Svc-Retries too/);
+    expect((await publish("https://e.example", [authorization, "Svc-Retries: 1", "svc-retries: 2"])).json.error).toMatch(
+      /^svc-retries: given as Svc-Retries too/,
+    );
     expect((await publish("https://e.example", [authorization, "Svc-Retries: 1", "Svc-Retries: 1"])).message?.retries).toBe(1);
   });
 
@@ -132,7 +134,13 @@ describe("headers that are delivered", () => {
   const bare = (headers: readonly string[], query = "") => publish(`https://e.example/${query}`, headers);
 
   test("are those with the prefix, under either brand, as often as they came, with the bytes they came with", async () => {
-    const { message } = await bare([authorization, "Svc-Forward-X-A: 1", "upstash-forward-x-a: 2", "SVC-FORWARD-X-B: \xe4\xff, x", "X-Plain: no"]);
+    const { message } = await bare([
+      authorization,
+      "Svc-Forward-X-A: 1",
+      "upstash-forward-x-a: 2",
+      "SVC-FORWARD-X-B: \xe4\xff, x",
+      "X-Plain: no",
+    ]);
     expect(message?.headers).toEqual([
       ["X-A", "1"],
       ["X-A", "2"],
@@ -141,7 +149,12 @@ describe("headers that are delivered", () => {
   });
 
   test("may have names that begin like ours", async () => {
-    const { message } = await bare([authorization, "Svc-Forward-Svc-Workflow-Is-Failure: true", "Upstash-Forward-Upstash-Label: l", "Svc-Forward-Cookie: c"]);
+    const { message } = await bare([
+      authorization,
+      "Svc-Forward-Svc-Workflow-Is-Failure: true",
+      "Upstash-Forward-Upstash-Label: l",
+      "Svc-Forward-Cookie: c",
+    ]);
     expect(message?.headers).toEqual([
       ["Svc-Workflow-Is-Failure", "true"],
       ["Upstash-Label", "l"],
@@ -150,15 +163,52 @@ describe("headers that are delivered", () => {
   });
 
   test.each([
-    ...["Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Upgrade", "TE", "Trailer", "Expect", "Proxy-Authorization"],
-    ...["Content-Type", "Svc-Signature", "Upstash-Signature", "Svc-Message-Id", "Upstash-Retried", "Svc-Region", "Upstash-Caller-Ip", "Svc-Workflow-RunId"],
+    ...[
+      "Host",
+      "Content-Length",
+      "Transfer-Encoding",
+      "Connection",
+      "Keep-Alive",
+      "Upgrade",
+      "TE",
+      "Trailer",
+      "Expect",
+      "Proxy-Authorization",
+    ],
+    ...[
+      "Content-Type",
+      "Svc-Signature",
+      "Upstash-Signature",
+      "Svc-Message-Id",
+      "Upstash-Retried",
+      "Svc-Region",
+      "Upstash-Caller-Ip",
+      "Svc-Workflow-RunId",
+    ],
   ])("are never %s", async (name) => {
     expect((await bare([authorization, `Svc-Forward-${name}: 1`])).message?.headers).toEqual([]);
   });
 
   const incoming = [
-    ...["X-A: 1", "X-A: 2", "User-Agent: me", "Cookie: c=1", "Content-Type: text/plain", "Accept-Encoding: br", "Svc-Label: l", "Upstash-Telemetry-Sdk: s"],
-    ...["X-Forwarded-For: 1.1.1.1", "X-Forwarded-Proto: https", "Forwarded: for=1", "Via: p", "X-Real-IP: 1.1.1.1", "CF-Ray: 1", "CDN-Loop: x"],
+    ...[
+      "X-A: 1",
+      "X-A: 2",
+      "User-Agent: me",
+      "Cookie: c=1",
+      "Content-Type: text/plain",
+      "Accept-Encoding: br",
+      "Svc-Label: l",
+      "Upstash-Telemetry-Sdk: s",
+    ],
+    ...[
+      "X-Forwarded-For: 1.1.1.1",
+      "X-Forwarded-Proto: https",
+      "Forwarded: for=1",
+      "Via: p",
+      "X-Real-IP: 1.1.1.1",
+      "CF-Ray: 1",
+      "CDN-Loop: x",
+    ],
     ...["Keep-Alive: 1", "TE: trailers", "Connection: X-Hop", "X-Hop: 1"],
   ];
   const forwarded = [
@@ -173,7 +223,9 @@ describe("headers that are delivered", () => {
   test("are the sender's own with header-forward, without what belongs to connection, proxies and service", async () => {
     expect((await bare([authorization, "Svc-Header-Forward: true", ...incoming])).message?.headers).toEqual(forwarded);
     expect((await bare([authorization, ...incoming], "?upstash-header-forward=true")).message?.headers).toEqual(forwarded);
-    expect((await bare([authorization, "Svc-Header-Forward: false", ...incoming])).message?.headers).toEqual([["Content-Type", "text/plain"]]);
+    expect((await bare([authorization, "Svc-Header-Forward: false", ...incoming])).message?.headers).toEqual([
+      ["Content-Type", "text/plain"],
+    ]);
   });
 
   test("given with the prefix replace what came along", async () => {
@@ -220,7 +272,10 @@ describe("deduplication", () => {
   test("an id that was seen is answered with the older message and 202, in its account", async () => {
     const home = await house();
     const first = await post(home, "https://e.example", { "svc-deduplication-id": "1" });
-    const second = await post(home, "https://other.example", { "upstash-deduplication-id": "1", "svc-content-based-deduplication": "true" });
+    const second = await post(home, "https://other.example", {
+      "upstash-deduplication-id": "1",
+      "svc-content-based-deduplication": "true",
+    });
     expect(second).toMatchObject({ status: 202, body: { messageId: first.body.messageId, deduplicated: true } });
     expect((await post(home, "https://e.example", { "svc-deduplication-id": "1" }, "b", otherToken)).status).toBe(200);
     expect(home.deliveries.length).toBe(2);
@@ -239,6 +294,7 @@ describe("deduplication", () => {
       ["https://e.example", same, ""],
     ];
     for (const [url, headers, body] of variants) expect((await post(home, url, headers, body)).status).toBe(200);
-    for (const [url, headers, body] of variants) expect((await post(home, url, { ...headers, "x-other": "1", "svc-retries": "1" }, body)).status).toBe(202);
+    for (const [url, headers, body] of variants)
+      expect((await post(home, url, { ...headers, "x-other": "1", "svc-retries": "1" }, body)).status).toBe(202);
   });
 });

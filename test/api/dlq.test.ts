@@ -3,9 +3,20 @@ import type { Outcome } from "../../src/core/message.ts";
 import { house, otherToken } from "./house.ts";
 import type { House } from "./house.ts";
 
-async function fail(home: House, url: string, { headers = {}, body = "b", outcome = { status: 500 } }: { headers?: Record<string, string>; body?: string; outcome?: Partial<Outcome> } = {}) {
+async function fail(
+  home: House,
+  url: string,
+  {
+    headers = {},
+    body = "b",
+    outcome = { status: 500 },
+  }: { headers?: Record<string, string>; body?: string; outcome?: Partial<Outcome> } = {},
+) {
   home.clock.now += 1_000;
-  const { body: reply } = await home.ask("POST", `/v2/publish/${url}`, { headers: { "svc-retries": "0", ...headers }, body });
+  const { body: reply } = await home.ask("POST", `/v2/publish/${url}`, {
+    headers: { ...("upstash-retries" in headers ? {} : { "svc-retries": "0" }), ...headers },
+    body,
+  });
   await home.settle(home.delivery(), outcome);
   return String(reply.messageId);
 }
@@ -22,7 +33,11 @@ async function three() {
   const a = await fail(home, "https://one.example", { headers: { "svc-label": "x" } });
   const b = await fail(home, "https://one.example", { outcome: { status: 404 } });
   const c = await fail(home, "https://two.example", { headers: { "svc-label": "x,y" }, outcome: { error: "connection refused" } });
-  const names = new Map([[a, "a"], [b, "b"], [c, "c"]]);
+  const names = new Map([
+    [a, "a"],
+    [b, "b"],
+    [c, "c"],
+  ]);
   const { messages } = await listed(home);
   return { home, ids: messages.map(({ dlqId }) => dlqId), messageIds: { a, b, c }, nameOf: (id: string) => names.get(id) ?? "?" };
 }
@@ -32,17 +47,50 @@ describe("a dead letter", () => {
     const home = await house();
     const headers = { "svc-failure-callback": "https://f.example", "content-type": "text/plain" };
     home.clock.now += 1_000;
-    const { body: published } = await home.ask("POST", "/v2/publish/https://e.example", { headers: { ...headers, "svc-retries": "0" }, body: "b" });
-    await home.settle(home.delivery(), { status: 500, headers: [["X-A", "1"], ["X-A", "2"]], body: Buffer.from([0xff]) });
+    const { body: published } = await home.ask("POST", "/v2/publish/https://e.example", {
+      headers: { ...headers, "svc-retries": "0" },
+      body: "b",
+    });
+    await home.settle(home.delivery(), {
+      status: 500,
+      headers: [
+        ["X-A", "1"],
+        ["X-A", "2"],
+      ],
+      body: Buffer.from([0xff]),
+    });
     const [entry] = (await listed(home)).messages;
     expect(entry).toEqual({
-      ...{ messageId: published.messageId, dlqId: expect.stringMatching(/^\d{13}-\d+$/), url: "https://e.example", method: "POST", body: "b", maxRetries: 0 },
-      ...{ header: { "Content-Type": ["text/plain"] }, createdAt: home.clock.now, notBefore: home.clock.now, callerIP: "127.0.0.1", failureCallback: "https://f.example" },
-      ...{ responseStatus: 500, responseHeader: { "X-A": ["1", "2"] }, responseBodyBase64: "/w==", failureCallbackInfo: { state: "CALLBACK_INPROGRESS" } },
+      ...{
+        messageId: published.messageId,
+        dlqId: expect.stringMatching(/^\d{13}-\d+$/),
+        url: "https://e.example",
+        method: "POST",
+        body: "b",
+        maxRetries: 0,
+      },
+      ...{
+        header: { "Content-Type": ["text/plain"] },
+        createdAt: home.clock.now,
+        notBefore: home.clock.now,
+        callerIP: "127.0.0.1",
+        failureCallback: "https://f.example",
+      },
+      ...{
+        responseStatus: 500,
+        responseHeader: { "X-A": ["1", "2"] },
+        responseBodyBase64: "/w==",
+        failureCallbackInfo: { state: "CALLBACK_INPROGRESS" },
+      },
     });
     await home.settle(home.delivery(), { status: 200, headers: [["X-B", "1"]], body: Buffer.from("ok") });
     const { body } = await home.ask("GET", `/v2/dlq/${entry?.dlqId}`);
-    expect(body.failureCallbackInfo).toEqual({ state: "CALLBACK_SUCCESS", responseStatus: 200, responseBody: "ok", responseHeaders: { "X-B": ["1"] } });
+    expect(body.failureCallbackInfo).toEqual({
+      state: "CALLBACK_SUCCESS",
+      responseStatus: 200,
+      responseBody: "ok",
+      responseHeaders: { "X-B": ["1"] },
+    });
   });
 
   test("without a response has no status, and says why", async () => {
@@ -61,8 +109,15 @@ describe("a dead letter", () => {
 
   test.each(["1800000000000-0", "%00", "x", "' or 1=1"])("is 404 by the id %s, for whatever is asked", async (id) => {
     const { ask } = await house();
-    for (const [method, url] of [["GET", `/v2/dlq/${id}`], ["DELETE", `/v2/dlq/${id}`], ["POST", `/v2/dlq/retry/${id}`]] as const) {
-      expect(await ask(method, url)).toMatchObject({ status: 404, body: { error: expect.stringMatching(/^dlqId: there is no dead letter/) } });
+    for (const [method, url] of [
+      ["GET", `/v2/dlq/${id}`],
+      ["DELETE", `/v2/dlq/${id}`],
+      ["POST", `/v2/dlq/retry/${id}`],
+    ] as const) {
+      expect(await ask(method, url)).toMatchObject({
+        status: 404,
+        body: { error: expect.stringMatching(/^dlqId: there is no dead letter/) },
+      });
     }
   });
 });
@@ -95,14 +150,20 @@ describe("the list of dead letters", () => {
 
   test("goes by ids before all else, and belongs to one account", async () => {
     const { home, ids, messageIds } = await three();
-    expect((await listed(home, `?dlqIds=${ids[0]},x&dlqIds=${ids[2]}&url=none`)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[0], ids[2]]);
+    expect((await listed(home, `?dlqIds=${ids[0]},x&dlqIds=${ids[2]}&url=none`)).messages.map(({ dlqId }) => dlqId)).toEqual([
+      ids[0],
+      ids[2],
+    ]);
     expect((await listed(home, `?messageId=${messageIds.b}`)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[1]]);
     expect((await home.ask("GET", "/v2/dlq", { token: otherToken })).body).toEqual({ messages: [] });
     expect((await home.ask("GET", `/v2/dlq/${ids[0]}`, { token: otherToken })).status).toBe(404);
   });
 
   test("comes page by page, from either end, and tells the end by no cursor", async () => {
-    for (const [order, expected] of [["earliestFirst", "abc"], ["latestFirst", "cba"]] as const) {
+    for (const [order, expected] of [
+      ["earliestFirst", "abc"],
+      ["latestFirst", "cba"],
+    ] as const) {
       const { home, nameOf } = await three();
       let [seen, cursor] = ["", ""];
       for (let pages = 0; pages < 4; pages++) {
@@ -163,24 +224,45 @@ describe("deleting dead letters", () => {
     expect(await listed(home)).toEqual({ messages: [] });
   });
 
-  test.each(["?labeel=x", "?dlqIds=", "?order=latestFirst", "?host=x", "?svc-retries=1"])("with %s is refused and takes nothing", async (query) => {
-    const { home } = await three();
-    expect((await home.ask("DELETE", `/v2/dlq${query}`)).status).toBe(400);
-    expect((await listed(home)).messages.length).toBe(3);
-  });
+  test.each(["?labeel=x", "?dlqIds=", "?order=latestFirst", "?host=x", "?svc-retries=1"])(
+    "with %s is refused and takes nothing",
+    async (query) => {
+      const { home } = await three();
+      expect((await home.ask("DELETE", `/v2/dlq${query}`)).status).toBe(400);
+      expect((await listed(home)).messages.length).toBe(3);
+    },
+  );
 });
 
 describe("sending dead letters again", () => {
   test("makes a new message of the old one, and takes the entry out", async () => {
     const home = await house();
-    const headers = { "upstash-method": "PUT", "content-type": "text/plain", "upstash-forward-x-a": "1", "upstash-forward-x-b": "2", "upstash-label": "l" };
+    const headers = {
+      "upstash-retries": "0",
+      "upstash-method": "PUT",
+      "content-type": "text/plain",
+      "upstash-forward-x-a": "1",
+      "upstash-forward-x-b": "2",
+      "upstash-label": "l",
+    };
     const old = await fail(home, "https://e.example", { headers });
     const [entry] = (await listed(home)).messages;
     const { status, body } = await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, { headers: { "content-type": "application/json" } });
     expect({ status, body }).toEqual({ status: 201, body: { messageId: expect.stringMatching(/^msg_/) } });
     const { message } = home.delivery();
-    expect(message).toMatchObject({ id: body.messageId, brand: "upstash", method: "PUT", retries: 0, labels: ["l"], url: "https://e.example" });
-    expect(message.headers).toEqual([["Content-Type", "text/plain"], ["X-A", "1"], ["X-B", "2"]]);
+    expect(message).toMatchObject({
+      id: body.messageId,
+      brand: "upstash",
+      method: "PUT",
+      retries: 0,
+      labels: ["l"],
+      url: "https://e.example",
+    });
+    expect(message.headers).toEqual([
+      ["Content-Type", "text/plain"],
+      ["X-A", "1"],
+      ["X-B", "2"],
+    ]);
     expect(body.messageId).not.toBe(old);
     expect((await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`)).status).toBe(404);
     expect((await home.ask("DELETE", `/v2/dlq/${entry?.dlqId}`)).status).toBe(404);
@@ -193,8 +275,17 @@ describe("sending dead letters again", () => {
     const settings = { "upstash-retries": "7", "svc-forward-x-a": "3", "svc-callback": "https://c.example", "svc-callback-retries": "1" };
     await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}?svc-method=GET&svc-retry-delay=1000`, { headers: settings });
     const { message } = home.delivery();
-    expect(message).toMatchObject({ method: "GET", retries: 7, timeout: 9_000, retryDelay: "1000", callback: { url: "https://c.example", retries: 1 } });
-    expect(message.headers).toEqual([["X-B", "2"], ["X-A", "3"]]);
+    expect(message).toMatchObject({
+      method: "GET",
+      retries: 7,
+      timeout: 9_000,
+      retryDelay: "1000",
+      callback: { url: "https://c.example", retries: 1 },
+    });
+    expect(message.headers).toEqual([
+      ["X-B", "2"],
+      ["X-A", "3"],
+    ]);
   });
 
   test.each([
@@ -216,7 +307,10 @@ describe("sending dead letters again", () => {
   test("takes many by id or by filter, portion by portion; the cursor is empty at the end", async () => {
     const { home, ids } = await three();
     const one = { messageId: expect.stringMatching(/^msg_/) };
-    expect(await home.ask("POST", `/v2/dlq/retry?dlqIds=${ids[1]}&dlqIds=gone`)).toMatchObject({ status: 201, body: { cursor: "", responses: [one] } });
+    expect(await home.ask("POST", `/v2/dlq/retry?dlqIds=${ids[1]}&dlqIds=gone`)).toMatchObject({
+      status: 201,
+      body: { cursor: "", responses: [one] },
+    });
     expect((await home.ask("POST", "/v2/dlq/retry?label=none")).body).toEqual({ cursor: "", responses: [] });
     const { body } = await home.ask("POST", "/v2/dlq/retry?count=1");
     expect(body).toEqual({ cursor: expect.stringMatching(/./), responses: [one] });

@@ -9,7 +9,15 @@ test("a message is published, read, fails, is seen in the dead letter queue and 
   expect(await ask("GET", `/v2/messages/${messageId}`)).toMatchObject({
     status: 200,
     body: {
-      ...{ messageId, url: "https://example.com/hook", method: "POST", body: "hello", maxRetries: 0, createdAt: clock.now, notBefore: clock.now },
+      ...{
+        messageId,
+        url: "https://example.com/hook",
+        method: "POST",
+        body: "hello",
+        maxRetries: 0,
+        createdAt: clock.now,
+        notBefore: clock.now,
+      },
       ...{ header: { "Content-Type": ["text/plain"], "X-A": ["1"] }, label: "a", labels: ["a", "b"], callerIP: "127.0.0.1" },
     },
   });
@@ -18,7 +26,10 @@ test("a message is published, read, fails, is seen in the dead letter queue and 
   await settle(first, { status: 500, headers: [["X-B", "2"]], body: Buffer.from("no") });
 
   const list = await ask("GET", "/v2/dlq?label=b&responseStatus=500");
-  expect(list).toMatchObject({ status: 200, body: { messages: [{ messageId, responseStatus: 500, responseHeader: { "X-B": ["2"] }, responseBody: "no" }] } });
+  expect(list).toMatchObject({
+    status: 200,
+    body: { messages: [{ messageId, responseStatus: 500, responseHeader: { "X-B": ["2"] }, responseBody: "no" }] },
+  });
   expect(list.body).not.toHaveProperty("cursor");
   const [{ dlqId }] = list.body.messages;
   expect((await ask("GET", `/v2/dlq/${dlqId}`)).body).toMatchObject({ dlqId, body: "hello" });
@@ -31,7 +42,13 @@ test("a message is published, read, fails, is seen in the dead letter queue and 
   const retried = await ask("POST", `/v2/dlq/retry/${dlqId}`, { headers: { "svc-forward-x-a": "3" } });
   expect(retried.status).toBe(201);
   const second = delivery();
-  expect(second.message).toMatchObject({ id: retried.body.messageId, headers: [["Content-Type", "text/plain"], ["X-A", "3"]] });
+  expect(second.message).toMatchObject({
+    id: retried.body.messageId,
+    headers: [
+      ["Content-Type", "text/plain"],
+      ["X-A", "3"],
+    ],
+  });
   expect((await ask("GET", `/v2/dlq/${dlqId}`)).status).toBe(404);
   await settle(second, { status: 200 });
   expect((await ask("DELETE", `/v2/messages/${second.message.id}`)).body).toEqual({ cancelled: 0 });

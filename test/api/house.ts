@@ -25,7 +25,11 @@ export type House = {
   clock: { now: Millis };
   stop(): void;
   /** Asks with the token of the first account. Header names and values may be a list, as they come over the wire. */
-  ask(method: string, url: string, more?: { headers?: Record<string, string>; body?: string | Buffer; token?: string | null }): Promise<Reply>;
+  ask(
+    method: string,
+    url: string,
+    more?: { headers?: Record<string, string>; body?: string | Buffer; token?: string | null },
+  ): Promise<Reply>;
   /** The one message that there is to deliver since the last call. */
   delivery(): Delivery;
   settle(delivery: Delivery, outcome: Partial<Outcome>): Promise<void>;
@@ -38,7 +42,10 @@ export async function house(options: { trustProxy?: boolean | string[]; wrap?(st
   const random = (): number => (seed = (seed * 16807) % 2147483647) / 2147483647;
   const store = memoryStore({ node: "nod_1", now: () => clock.now, random, newId: idMaker(random) });
   const deliveries: Delivery[] = [];
-  store.attach({ hands: () => ({ free: 100_000, perHost: 100_000, behind: false, busy: new Map() }), deliver: (delivery) => void deliveries.push(delivery) });
+  store.attach({
+    hands: () => ({ free: 100_000, perHost: 100_000, behind: false, busy: new Map() }),
+    deliver: (delivery) => void deliveries.push(delivery),
+  });
   await store.execute("createAccount", account("acc_1", token));
   await store.execute("createAccount", account("acc_2", otherToken));
   const lines: RequestLine[] = [];
@@ -71,12 +78,29 @@ export async function house(options: { trustProxy?: boolean | string[]; wrap?(st
 }
 
 function account(id: string, token: string): Omit<Account, "createdAt"> {
-  return { id, name: id, password: "pass", token, tokenHash: hash("sha256", token, "hex"), signingKeys: { current: "sig_1", next: "sig_2" } };
+  return {
+    id,
+    name: id,
+    password: "pass",
+    token,
+    tokenHash: hash("sha256", token, "hex"),
+    signingKeys: { current: "sig_1", next: "sig_2" },
+  };
 }
 
-async function ask(api: FastifyInstance, method: string, url: string, { headers = {}, body, token: given = token }: NonNullable<Parameters<House["ask"]>[2]>): Promise<Reply> {
+async function ask(
+  api: FastifyInstance,
+  method: string,
+  url: string,
+  { headers = {}, body, token: given = token }: NonNullable<Parameters<House["ask"]>[2]>,
+): Promise<Reply> {
   const authorization = given === null ? {} : { authorization: `Bearer ${given}` };
-  const request: InjectOptions = { method: method as "GET", url, headers: { ...authorization, ...headers }, ...(body === undefined ? {} : { payload: body }) };
+  const request: InjectOptions = {
+    method,
+    url,
+    headers: { ...authorization, ...headers },
+    ...(body === undefined ? {} : { payload: body }),
+  };
   const response = await api.inject(request);
   return { status: response.statusCode, body: response.body === "" ? null : response.json(), headers: response.headers };
 }

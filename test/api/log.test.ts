@@ -15,7 +15,12 @@ async function life() {
   const home = await house();
   const publish = async (url: string, headers: Record<string, string> = {}): Promise<string> =>
     String((await home.ask("POST", `/v2/publish/${url}`, { headers, body: "hi" })).body.messageId);
-  const a = await publish("https://a.example/p", { "svc-label": "l,m", "svc-retry-delay": "1000", "svc-callback-forward-k": "v", "svc-callback": "https://c.example" });
+  const a = await publish("https://a.example/p", {
+    "svc-label": "l,m",
+    "svc-retry-delay": "1000",
+    "svc-callback-forward-k": "v",
+    "svc-callback": "https://c.example",
+  });
   const first = home.delivery();
   home.clock.now += 10;
   await home.settle(first, { status: 503, headers: [["X-A", "1"]], body: Buffer.from("busy") });
@@ -42,7 +47,16 @@ describe("the log", () => {
     const { home, a } = await life();
     const [created, active, error, retry] = await entries(home, `?messageId=${a}&order=earliestFirst`);
     const common = {
-      ...{ messageId: a, url: "https://a.example/p", method: "POST", header: {}, body: "aGk=", timeout: 900_000, maxRetries: 3, callerIP: "127.0.0.1" },
+      ...{
+        messageId: a,
+        url: "https://a.example/p",
+        method: "POST",
+        header: {},
+        body: "aGk=",
+        timeout: 900_000,
+        maxRetries: 3,
+        callerIP: "127.0.0.1",
+      },
       ...{ retryDelayExpression: "1000", callback: "https://c.example", callbackHeaders: { K: ["v"] }, label: "l", labels: ["l", "m"] },
     };
     const start = 1_800_000_000_000;
@@ -50,7 +64,14 @@ describe("the log", () => {
     expect(active).toEqual({ ...common, time: start, state: "ACTIVE" });
     const answer = { responseStatus: 503, responseHeaders: { "X-A": ["1"] }, responseBody: "YnVzeQ==" };
     const nextDeliveryTime = start + 10 + 1_000;
-    expect(error).toEqual({ ...common, time: start + 10, state: "ERROR", error: "the destination answered with status 503", nextDeliveryTime, ...answer });
+    expect(error).toEqual({
+      ...common,
+      time: start + 10,
+      state: "ERROR",
+      error: "the destination answered with status 503",
+      nextDeliveryTime,
+      ...answer,
+    });
     expect(retry).toEqual({ ...common, time: start + 10, state: "RETRY", nextDeliveryTime });
   });
 

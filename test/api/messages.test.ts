@@ -11,10 +11,20 @@ async function publish({ ask, deliveries }: House, url: string, headers: Record<
 describe("a message that is read", () => {
   test("has all its fields", async () => {
     const home = await house();
-    const { id } = await publish(home, "https://e.example/x?y", {
-      ...{ "svc-method": "PUT", "svc-delay": "1m", "svc-retries": "5", "svc-retry-delay": "retried * 1000", "svc-label": "a,b" },
-      ...{ "svc-callback": "https://c.example/%zz", "svc-failure-callback": "https://f.example", "svc-forward-x-a": "1", "content-type": "text/plain" },
-    }, "ü");
+    const { id } = await publish(
+      home,
+      "https://e.example/x?y",
+      {
+        ...{ "svc-method": "PUT", "svc-delay": "1m", "svc-retries": "5", "svc-retry-delay": "retried * 1000", "svc-label": "a,b" },
+        ...{
+          "svc-callback": "https://c.example/%zz",
+          "svc-failure-callback": "https://f.example",
+          "svc-forward-x-a": "1",
+          "content-type": "text/plain",
+        },
+      },
+      "ü",
+    );
     const { status, body } = await home.ask("GET", `/v2/messages/${id}`);
     expect(status).toBe(200);
     expect(body).toEqual({
@@ -58,7 +68,10 @@ describe("a message that is read", () => {
 
   test.each(["unknown", "msg_%00", "..%2f", "%f0%9f%92%a3", "a'--"])("is 404 by the id %s", async (id) => {
     const { ask } = await house();
-    expect(await ask("GET", `/v2/messages/${id}`)).toMatchObject({ status: 404, body: { error: expect.stringMatching(/^message: there is no/) } });
+    expect(await ask("GET", `/v2/messages/${id}`)).toMatchObject({
+      status: 404,
+      body: { error: expect.stringMatching(/^message: there is no/) },
+    });
     expect((await ask("DELETE", `/v2/messages/${id}`)).status).toBe(404);
   });
 });
@@ -110,7 +123,9 @@ describe("cancelling", () => {
   ])("with %s cancels %s", async (query, expected) => {
     const { home, ids } = await four();
     expect(await home.ask("DELETE", `/v2/messages${query}`)).toMatchObject({ status: 200, body: { cancelled: expected.length } });
-    const left = await Promise.all(Object.entries(ids).map(async ([name, id]) => ((await home.store.read.message("acc_1", id))?.state ? name : "")));
+    const left = await Promise.all(
+      Object.entries(ids).map(async ([name, id]) => ((await home.store.read.message("acc_1", id))?.state ? name : "")),
+    );
     expect("abcd".replace(new RegExp(`[${left.join("")}-]`, "g"), "")).toBe(expected);
   });
 
@@ -118,7 +133,9 @@ describe("cancelling", () => {
     const { home, ids } = await four();
     const url = `/v2/messages?messageIds=${ids.a},msg_unknown&messageIds=${ids.b}&messageIds=%00&host=none.example&count=1`;
     expect((await home.ask("DELETE", url)).body).toEqual({ cancelled: 2 });
-    expect((await home.ask("DELETE", "/v2/messages", { body: JSON.stringify({ messageIds: [ids.a, ids.c] }) })).body).toEqual({ cancelled: 1 });
+    expect((await home.ask("DELETE", "/v2/messages", { body: JSON.stringify({ messageIds: [ids.a, ids.c] }) })).body).toEqual({
+      cancelled: 1,
+    });
     expect((await home.ask("DELETE", "/v2/messages", { body: '{"label":"x","count":5}' })).body).toEqual({ cancelled: 1 });
   });
 
@@ -135,7 +152,11 @@ describe("cancelling", () => {
     ["?fromDate=-1", "", "fromDate: is not a whole number"],
     ["?label=%zz", "", "label: the percent-encoding is malformed, or not of UTF-8"],
     ["?labels=x", "", "labels: there is no such parameter; did you mean label?"],
-    ["?dlqIds=x", "", "dlqIds: there is no such parameter; there are messageIds, url, topicName, queueName, scheduleId, label, flowControlKey, callerIp, callerIP, fromDate, toDate, host, path, count"],
+    [
+      "?dlqIds=x",
+      "",
+      "dlqIds: there is no such parameter; there are messageIds, url, topicName, queueName, scheduleId, label, flowControlKey, callerIp, callerIP, fromDate, toDate, host, path, count",
+    ],
     ["", '{"messageIds":[]}', "messageIds: is an empty list; leave it out to mean all"],
     ["", '{"messageIds":[{}]}', "messageIds: is neither a text, a number, nor a list of such"],
     ["", '{"label":null}', "label: is neither a text, a number, nor a list of such"],

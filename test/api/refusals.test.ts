@@ -16,7 +16,11 @@ describe.each(guarded)("$name", ({ row, url }) => {
     ["without a token", {}, /^token: missing; send/],
     ["with an unknown token", { authorization: "Bearer unknown" }, /^token: unknown/],
     ["with an empty token", { authorization: "Bearer " }, /^token: missing; send/],
-    ["with the hash of a token", { authorization: "Bearer 2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683" }, /^token: unknown/],
+    [
+      "with the hash of a token",
+      { authorization: "Bearer 2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683" },
+      /^token: unknown/,
+    ],
     ["with another scheme", { authorization: `Basic ${token}` }, /^token: missing; send/],
     ["with two tokens in one", { authorization: `Bearer ${token} ${otherToken}` }, /^token: missing; send/],
   ])("%s is answered with 401", async (_, headers: Record<string, string>, error) => {
@@ -63,11 +67,15 @@ describe.each(guarded)("$name", ({ row, url }) => {
 describe.each(rows)("$name", ({ row, url }) => {
   test("is 405 for methods that the path does not have, and names those it has", async () => {
     const { ask } = await house();
-    const allowed = routes.filter(({ path }) => path === row.path).map(({ method }) => method);
-    for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].filter((other) => !allowed.includes(other as "GET"))) {
+    const allowed: ReadonlySet<string> = new Set(routes.filter(({ path }) => path === row.path).map(({ method }) => method));
+    for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].filter((other) => !allowed.has(other))) {
       const reply = await ask(method, url);
       // A path with a name in it can be another route's as well.
-      if (reply.status === 405) expect(reply).toMatchObject({ headers: { allow: expect.stringContaining(row.method) }, body: { error: expect.stringContaining(row.method) } });
+      if (reply.status === 405)
+        expect(reply).toMatchObject({
+          headers: { allow: expect.stringContaining(row.method) },
+          body: { error: expect.stringContaining(row.method) },
+        });
       else expect(routes.some(({ path, method: known }) => known === method && path !== row.path)).toBe(true);
     }
   });
@@ -89,9 +97,32 @@ describe.each(rows)("$name", ({ row, url }) => {
   });
 });
 
-test.each(["/", "/v2", "/v1/publish/https://e.example", "/v2/publisher", "/v2/messages/a/b", "//v2/keys", "/v2/Keys"])("%s is 404", async (url) => {
-  const { ask } = await house();
-  expect(await ask("GET", url, { token: null })).toMatchObject({ status: 404, body: { error: expect.stringMatching(/^path: there is nothing/) } });
+test.each(["/", "/v2", "/v1/publish/https://e.example", "/v2/publisher", "/v2/messages/a/b", "//v2/keys", "/v2/Keys"])(
+  "%s is 404",
+  async (url) => {
+    const { ask } = await house();
+    expect(await ask("GET", url, { token: null })).toMatchObject({
+      status: 404,
+      body: { error: expect.stringMatching(/^path: there is nothing/) },
+    });
+  },
+);
+
+test("each request has one line in the log, however it ended", async () => {
+  const home = await house();
+  const port = await listen(home);
+  const authorization = `Authorization: Bearer ${token}`;
+  const questions: [line: string, status: number][] = [
+    ["GET /v2/keys HTTP/1.1", 200],
+    ["GET /v2/messages/%zz HTTP/1.1", 400],
+    ["GET /nowhere HTTP/1.1", 404],
+    [`GET /v2/messages/${"x".repeat(1_000)} HTTP/1.1`, 404],
+    ["PUT /v2/keys HTTP/1.1", 405],
+    ["POST /v2/publish/https://e.example/%zz?x HTTP/1.1", 200],
+  ];
+  for (const [line] of questions) await send(port, request(line, [authorization]));
+  expect(home.lines.map(({ status }) => status)).toEqual(questions.map(([, status]) => status));
+  expect(home.lines.every(({ ms, path }) => ms >= 0 && path.length <= 200)).toBe(true);
 });
 
 describe("tokens", () => {
@@ -104,10 +135,17 @@ describe("tokens", () => {
 
   test("never appear in a log line or an error, nor do queries, bodies and paths of destinations", async () => {
     const { ask, lines } = await house();
-    await ask("POST", `/v2/publish/https://u:p@e.example/secret/path?secret=1&svc_token=${encodeURIComponent(token)}`, { body: "secret", token: null });
+    await ask("POST", `/v2/publish/https://u:p@e.example/secret/path?secret=1&svc_token=${encodeURIComponent(token)}`, {
+      body: "secret",
+      token: null,
+    });
     await ask("POST", "/v2/publish/https%3A%2F%2Fe.example%2Fsecret", { body: "secret" });
     const refused = await ask("GET", "/v2/keys?svc_token=secret", { token: "secret" });
-    expect(lines).toMatchObject([{ method: "POST", path: "/v2/publish/https://e.example", status: 200, account: "acc_1" }, { status: 200 }, { path: "/v2/keys", status: 401 }]);
+    expect(lines).toMatchObject([
+      { method: "POST", path: "/v2/publish/https://e.example", status: 200, account: "acc_1" },
+      { status: 200 },
+      { path: "/v2/keys", status: 401 },
+    ]);
     expect(JSON.stringify([lines, refused.body])).not.toMatch(/secret|eyJ/);
   });
 
@@ -166,6 +204,10 @@ describe("over the wire", () => {
     ["a target of more than 64 KiB", `GET /${"a".repeat(66_000)} HTTP/1.1\r\n\r\n`, 431],
     ["a body that is announced too large", `${head}Content-Length: 8388609\r\n\r\nabc`, 413],
     ["CONNECT", "CONNECT e.example:443 HTTP/1.1\r\nHost: e.example:443\r\n\r\n", 405],
+    ["a method that only some servers know", request("PURGE /v2/keys HTTP/1.1"), 405],
+    ["another one", request("MKCOL /nowhere HTTP/1.1"), 404],
+    ["QUERY", request("QUERY /v2/keys HTTP/1.1"), 405],
+    ["TRACE", request("TRACE /v2/keys HTTP/1.1"), 405],
     ["OPTIONS of the server", request("OPTIONS * HTTP/1.1"), 404],
   ])("%s is answered in JSON", async (_, bytes, status) => {
     const reply = replyIn(await send(await listen(await house()), bytes));
@@ -220,21 +262,38 @@ describe("over the wire", () => {
   });
 });
 
+test("a client that sends slowly is given up, and header lines are never left out", async () => {
+  const { api } = await house();
+  const { headersTimeout, requestTimeout, keepAliveTimeout, maxHeadersCount } = api.server;
+  expect({ headersTimeout, requestTimeout, keepAliveTimeout, maxHeadersCount }).toEqual({
+    headersTimeout: 30_000,
+    requestTimeout: 300_000,
+    keepAliveTimeout: 72_000,
+    maxHeadersCount: 0,
+  });
+});
+
 describe("health", () => {
   test("is told without a token, with figures", async () => {
     const { ask } = await house();
     expect(await ask("GET", "/v2/health", { token: null })).toMatchObject({ status: 200, body: { status: "ok", pending: 0 } });
   });
 
-  test.each(["/v2/health?ready=true", "/v2/health/ready"])("%s is 503 while the server stops, and while its store is silent", async (url) => {
-    const well = await house();
-    expect((await well.ask("GET", url, { token: null })).status).toBe(200);
-    well.stop();
-    expect(await well.ask("GET", url, { token: null })).toMatchObject({ status: 503, body: { error: expect.stringContaining("stopping") } });
-    expect((await well.ask("GET", "/v2/health", { token: null })).status).toBe(200);
-    const failing = await house({ wrap: (store) => ({ ...store, nextDueAt: () => Promise.reject(new Error("gone")) }) });
-    expect((await failing.ask("GET", url, { token: null })).status).toBe(503);
-    const silent = await house({ wrap: (store) => ({ ...store, nextDueAt: () => new Promise(() => {}) }) });
-    expect((await silent.ask("GET", url, { token: null })).status).toBe(503);
-  });
+  test.each(["/v2/health?ready=true", "/v2/health/ready"])(
+    "%s is 503 while the server stops, and while its store is silent",
+    async (url) => {
+      const well = await house();
+      expect((await well.ask("GET", url, { token: null })).status).toBe(200);
+      well.stop();
+      expect(await well.ask("GET", url, { token: null })).toMatchObject({
+        status: 503,
+        body: { error: expect.stringContaining("stopping") },
+      });
+      expect((await well.ask("GET", "/v2/health", { token: null })).status).toBe(200);
+      const failing = await house({ wrap: (store) => ({ ...store, nextDueAt: () => Promise.reject(new Error("gone")) }) });
+      expect((await failing.ask("GET", url, { token: null })).status).toBe(503);
+      const silent = await house({ wrap: (store) => ({ ...store, nextDueAt: () => new Promise(() => {}) }) });
+      expect((await silent.ask("GET", url, { token: null })).status).toBe(503);
+    },
+  );
 });

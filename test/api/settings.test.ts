@@ -11,19 +11,54 @@ const noCallback = { method: "POST", headers: [], retries: null, retryDelay: nul
 
 /** For every setting: texts that are taken, what becomes of the message, and texts that are refused. */
 const cases: Record<SettingName, Case> = {
-  method: { good: [["GET", { method: "GET" }], ["patch", { method: "PATCH" }]], bad: ["", "HEAD", "GET POST", "G\u00cbT"] },
+  method: {
+    good: [
+      ["GET", { method: "GET" }],
+      ["patch", { method: "PATCH" }],
+    ],
+    bad: ["", "HEAD", "GET POST", "G\u00cbT"],
+  },
   delay: {
-    good: [["50s", { notBefore: at + 50_000 } as Partial<Letter>], ["1d10h30m", { notBefore: at + day + 37_800_000 }], ["7", { notBefore: at + 7_000 }]],
+    good: [
+      ["50s", { notBefore: at + 50_000 }],
+      ["1d10h30m", { notBefore: at + day + 37_800_000 }],
+      ["7", { notBefore: at + 7_000 }],
+    ],
     bad: ["", "-1s", "1.5h", "1 s", "soon", "9".repeat(30)],
   },
   "not-before": {
-    good: [[String(at / 1000 + 60), { notBefore: at + 60_000 }], [`${at / 1000 + 60}.4`, { notBefore: at + 60_000 }], ["1", { notBefore: at }]],
+    good: [
+      [String(at / 1000 + 60), { notBefore: at + 60_000 }],
+      [`${at / 1000 + 60}.4`, { notBefore: at + 60_000 }],
+      ["1", { notBefore: at }],
+    ],
     bad: ["", "-1", "tomorrow", "1e9", "9".repeat(15), "253402300800"],
   },
-  retries: { good: [["0", { retries: 0 }], ["007", { retries: 7 }]], bad: ["", "-1", "1.5", "1e1", "three", "0x1", "9".repeat(21)] },
-  "retry-delay": { good: [["pow(2, retried) * 1000", { retryDelay: "pow(2, retried) * 1000" }]], bad: ["", "1 +", "process.exit()", "(".repeat(300)] },
-  timeout: { good: [["30", { timeout: 30_000 }], ["2m", { timeout: 120_000 }]], bad: ["", "0", "0s", "-1", "fast"] },
-  "header-forward": { good: [["true", {}], ["false", {}]], bad: ["", "1", "TRUE", "yes"] },
+  retries: {
+    good: [
+      ["0", { retries: 0 }],
+      ["007", { retries: 7 }],
+    ],
+    bad: ["", "-1", "1.5", "1e1", "three", "0x1", "9".repeat(21)],
+  },
+  "retry-delay": {
+    good: [["pow(2, retried) * 1000", { retryDelay: "pow(2, retried) * 1000" }]],
+    bad: ["", "1 +", "process.exit()", "(".repeat(300)],
+  },
+  timeout: {
+    good: [
+      ["30", { timeout: 30_000 }],
+      ["2m", { timeout: 120_000 }],
+    ],
+    bad: ["", "0", "0s", "-1", "fast"],
+  },
+  "header-forward": {
+    good: [
+      ["true", {}],
+      ["false", {}],
+    ],
+    bad: ["", "1", "TRUE", "yes"],
+  },
   callback: {
     good: [["https://c.example/x?y", { callback: { url: "https://c.example/x?y", ...noCallback } } as Partial<Letter>]],
     bad: ["", "c.example", "ftp://c.example", "https://", "https:///x", "http://a b/", `https://c.example/${"x".repeat(17_000)}`],
@@ -33,10 +68,25 @@ const cases: Record<SettingName, Case> = {
     bad: ["", "/relative", "javascript:alert(1)"],
   },
   "deduplication-id": { good: [["order 1", { deduplication: expect.stringMatching(/^i:[0-9a-f]{64}$/) }]], bad: ["", "x".repeat(513)] },
-  "content-based-deduplication": { good: [["true", { deduplication: expect.stringMatching(/^c:[0-9a-f]{64}$/) }], ["false", { deduplication: null }]], bad: ["", "maybe"] },
-  label: { good: [[" a , b,,a", { labels: ["a", "b"] }], ["\u00fc", { labels: ["\u00fc"] }]], bad: ["x".repeat(513), Array.from({ length: 33 }, (_, n) => n).join(",")] },
+  "content-based-deduplication": {
+    good: [
+      ["true", { deduplication: expect.stringMatching(/^c:[0-9a-f]{64}$/) }],
+      ["false", { deduplication: null }],
+    ],
+    bad: ["", "maybe"],
+  },
+  label: {
+    good: [
+      [" a , b,,a", { labels: ["a", "b"] }],
+      ["\u00fc", { labels: ["\u00fc"] }],
+    ],
+    bad: ["x".repeat(513), Array.from({ length: 33 }, (_, n) => n).join(",")],
+  },
   "redact-fields": {
-    good: [["body, header[x-a]", { redaction: { body: true, headers: ["X-A"] } }], ["headers", { redaction: { body: false, headers: true } }]],
+    good: [
+      ["body, header[x-a]", { redaction: { body: true, headers: ["X-A"] } }],
+      ["headers", { redaction: { body: false, headers: true } }],
+    ],
     bad: ["", "everything", "header[]", "body;headers"],
   },
 };
@@ -65,16 +115,22 @@ describe.each(ways)("as $how", ({ written, byQuery }) => {
     return { reply, envelope: view?.envelope, url };
   };
 
-  test.each(names.flatMap((name) => cases[name].good.map(([text, expected]) => ({ name, text, expected }))))("$name: $text", async ({ name, text, expected }) => {
-    const { reply, envelope, url } = await publish([[name, text]]);
-    expect(reply).toMatchObject({ status: 200 });
-    expect(envelope).toMatchObject({ url, ...expected });
-  });
+  test.each(names.flatMap((name) => cases[name].good.map(([text, expected]) => ({ name, text, expected }))))(
+    "$name: $text",
+    async ({ name, text, expected }) => {
+      const { reply, envelope, url } = await publish([[name, text]]);
+      expect(reply).toMatchObject({ status: 200 });
+      expect(envelope).toMatchObject({ url, ...expected });
+    },
+  );
 
-  test.each(names.flatMap((name) => cases[name].bad.map((text) => ({ name, text, shown: text.slice(0, 20) }))))("$name: $shown is refused by its name", async ({ name, text }) => {
-    const { reply } = await publish([[name, text]]);
-    expect(reply).toMatchObject({ status: 400, body: { error: expect.stringMatching(new RegExp(`^${written(name)}: \\S`, "i")) } });
-  });
+  test.each(names.flatMap((name) => cases[name].bad.map((text) => ({ name, text, shown: text.slice(0, 20) }))))(
+    "$name: $shown is refused by its name",
+    async ({ name, text }) => {
+      const { reply } = await publish([[name, text]]);
+      expect(reply).toMatchObject({ status: 400, body: { error: expect.stringMatching(new RegExp(`^${written(name)}: \\S`, "i")) } });
+    },
+  );
 
   test("callbacks have settings of their own, and callbacks", async () => {
     const { envelope } = await publish([
@@ -92,7 +148,10 @@ describe.each(ways)("as $how", ({ written, byQuery }) => {
     expect(envelope).toMatchObject({
       callback: {
         ...{ url: "https://c.example", method: "PUT", retries: 1 },
-        headers: expect.arrayContaining([["X-A", "1"], ["Content-Type", "text/plain"]]),
+        headers: expect.arrayContaining([
+          ["X-A", "1"],
+          ["Content-Type", "text/plain"],
+        ]),
         failureCallback: { url: "https://cf.example", timeout: 5_000, callback: { url: "https://cfc.example" } },
       },
       failureCallback: { url: "https://f.example", retryDelay: "1000", method: "POST" },
@@ -107,13 +166,23 @@ describe.each(ways)("as $how", ({ written, byQuery }) => {
     ["settings of no callback", "callback-retries", [["callback-retries", "1"]], "there is no"],
     ["settings of no failure callback", "failure-callback-forward-a", [["failure-callback-forward-a", "1"]], "there is no"],
     ["flow control", "flow-control-key", [["flow-control-key", "k"]], "flow control is not available in this version"],
-    ["flow control of callbacks", "callback-flow-control-value", [callback, ["callback-flow-control-value", "k"]], "flow control is not available"],
+    [
+      "flow control of callbacks",
+      "callback-flow-control-value",
+      [callback, ["callback-flow-control-value", "k"]],
+      "flow control is not available",
+    ],
     ["a queue", "queue-name", [["queue-name", "q"]], "queues are not available"],
     ["a schedule", "cron", [["cron", "* * * * *"]], "schedules are not available"],
     ["a workflow", "workflow-init", [["workflow-init", "true"]], "workflows are not available"],
     ["features", "feature-set", [["feature-set", "x"]], "workflows are not available"],
     ["a header without a name", "forward-", [["forward-", "1"]], "not the name of an HTTP header"],
-    ["callbacks without end", "callback-callback-callback-callback", [["callback-callback-callback-callback", "https://x.example"]], "3 levels"],
+    [
+      "callbacks without end",
+      "callback-callback-callback-callback",
+      [["callback-callback-callback-callback", "https://x.example"]],
+      "3 levels",
+    ],
   ] as const)("%s is refused", async (_, name, all, problem) => {
     const { reply } = await publish(all);
     expect(reply.status).toBe(400);
@@ -122,7 +191,12 @@ describe.each(ways)("as $how", ({ written, byQuery }) => {
   });
 
   test("what clients say of themselves is taken and forgotten", async () => {
-    const { reply, envelope } = await publish([["telemetry-sdk", "x"], ["telemetry-runtime", "node"], ["message-id", "msg_1"], ["signature", "jwt"]]);
+    const { reply, envelope } = await publish([
+      ["telemetry-sdk", "x"],
+      ["telemetry-runtime", "node"],
+      ["message-id", "msg_1"],
+      ["signature", "jwt"],
+    ]);
     expect(reply.status).toBe(200);
     expect(reply.headers).not.toHaveProperty("waypost-ignored");
     expect(envelope?.headers).toEqual([]);
@@ -139,7 +213,10 @@ describe("settings that meet", () => {
   };
 
   test("a header wins over a parameter, also that of the other brand", async () => {
-    expect((await publish("?svc-retries=1&upstash-timeout=1s", { "upstash-retries": "2", "svc-timeout": "2s" })).envelope).toMatchObject({ retries: 2, timeout: 2_000 });
+    expect((await publish("?svc-retries=1&upstash-timeout=1s", { "upstash-retries": "2", "svc-timeout": "2s" })).envelope).toMatchObject({
+      retries: 2,
+      timeout: 2_000,
+    });
   });
 
   test("the same value under both brands is one setting", async () => {
@@ -152,7 +229,11 @@ describe("settings that meet", () => {
     ["", { "Svc-Retries": "1", "Upstash-Retries": "2" }, "upstash-retries: given as svc-retries too, with different values; leave one out"],
     ["?svc-label=%zz", {}, "svc-label: the percent-encoding is malformed, or not of UTF-8"],
     ["?svc-retrys=1", {}, "svc-retrys: there is no such setting; did you mean svc-retries?"],
-    ["?svc-callback=https://c.example&svc-callback-metod=1", {}, "svc-callback-metod: there is no such setting; did you mean svc-callback-method?"],
+    [
+      "?svc-callback=https://c.example&svc-callback-metod=1",
+      {},
+      "svc-callback-metod: there is no such setting; did you mean svc-callback-method?",
+    ],
     ["?svc-nothing-like-it=1", {}, "svc-nothing-like-it: there is no such setting"],
     ["?svc-forward-a%20b=1", {}, "svc-forward-a b: not the name of an HTTP header"],
     ["?svc-forward-a=1%0d%0ab:2", {}, "svc-forward-a: the value has characters that an HTTP header cannot carry"],

@@ -1,3 +1,4 @@
+import { Agent, request as httpRequest } from "node:http";
 import { connect } from "node:net";
 import type { AddressInfo } from "node:net";
 import type { House } from "./house.ts";
@@ -19,7 +20,9 @@ export function send(port: number, bytes: string | Buffer): Promise<string> {
     socket.on("data", (chunk: Buffer) => received.push(chunk));
     socket.on("end", () => socket.end());
     socket.on("close", end);
-    socket.on("error", (error: NodeJS.ErrnoException) => (received.length > 0 || error.code === "ECONNRESET" || error.code === "EPIPE" ? end() : reject(error)));
+    socket.on("error", (error: NodeJS.ErrnoException) =>
+      received.length > 0 || error.code === "ECONNRESET" || error.code === "EPIPE" ? end() : reject(error),
+    );
   });
 }
 
@@ -32,3 +35,22 @@ export function replyIn(received: string): WireReply {
 /** A request with `Connection: close`, of lines as they are. */
 export const request = (line: string, headers: readonly string[] = [], body = ""): string =>
   [line, "Host: x", "Connection: close", `Content-Length: ${Buffer.byteLength(body, "latin1")}`, ...headers, "", body].join("\r\n");
+
+type Question = { method: string; target: string; headers?: Record<string, string>; body?: string | Uint8Array };
+
+/** Asks over connections that are kept, with the target as it is. */
+export function asker(port: number, token: string): { ask(question: Question): Promise<{ status: number; text: string }>; close(): void } {
+  const agent = new Agent({ keepAlive: true, maxSockets: 4 });
+  const ask = ({ method, target, headers = {}, body = "" }: Question): Promise<{ status: number; text: string }> =>
+    new Promise((resolve, reject) => {
+      const given = { ...headers, authorization: `Bearer ${token}`, "content-length": String(Buffer.byteLength(body)) };
+      const request = httpRequest({ host: "127.0.0.1", port, agent, method, path: target, headers: given }, (response) => {
+        const received: Buffer[] = [];
+        response.on("data", (chunk: Buffer) => received.push(chunk));
+        response.on("end", () => resolve({ status: response.statusCode ?? 0, text: Buffer.concat(received).toString() }));
+      });
+      request.on("error", reject);
+      request.end(body);
+    });
+  return { ask, close: () => agent.destroy() };
+}

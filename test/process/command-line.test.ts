@@ -111,7 +111,8 @@ describe("what cannot be started ends with code 2 and a word on what to do", () 
   test("the help lists every setting", async () => {
     const { code, out } = await runWaypost(["start", "--help"]).ended;
     expect(code).toBe(0);
-    for (const name of ["WAYPOST_PORT", "WAYPOST_HOST", "WAYPOST_DATA", "WAYPOST_DATABASE_URL", "WAYPOST_EGRESS_ALLOW"]) expect(out).toContain(name);
+    for (const name of ["WAYPOST_PORT", "WAYPOST_HOST", "WAYPOST_DATA", "WAYPOST_DATABASE_URL", "WAYPOST_EGRESS_ALLOW"])
+      expect(out).toContain(name);
   });
 });
 
@@ -150,7 +151,11 @@ describe("waypost listen", () => {
     const listening = runWaypost(["listen", "0", "--status", "202"]);
     const url = await listening.ready;
     const server = await startWaypost(["dev", "--port", "0"]);
-    await request(`${server.url}/v2/publish/${url}/hello`, { method: "POST", headers: { authorization: `Bearer ${developmentToken}` }, body: "payload" });
+    await request(`${server.url}/v2/publish/${url}/hello`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${developmentToken}` },
+      body: "payload",
+    });
     while (!listening.out().includes("answered 202")) await new Promise((resolve) => setTimeout(resolve, 5));
     expect(listening.out()).toContain("POST /hello");
     expect(listening.out()).toContain("payload");

@@ -18,9 +18,15 @@ export type Ended = { code: number | null; signal: NodeJS.Signals | null; out: s
 export type Process = { url: string; pid: number; out(): string; kill(signal: NodeJS.Signals): void; ended: Promise<Ended> };
 
 /** Runs the real command line. Killed at the end of the test, if it is still there. */
-export function runWaypost(args: readonly string[], environment: NodeJS.ProcessEnv = {}): { kill(signal: NodeJS.Signals): void; pid: number; ready: Promise<string>; out(): string; ended: Promise<Ended> } {
+export function runWaypost(
+  args: readonly string[],
+  environment: NodeJS.ProcessEnv = {},
+): { kill(signal: NodeJS.Signals): void; pid: number; ready: Promise<string>; out(): string; ended: Promise<Ended> } {
   const env = { PATH: process.env.PATH, ...environment };
-  const child = spawn(process.execPath, ["--disable-warning=ExperimentalWarning", main, ...args], { env, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(process.execPath, ["--disable-warning=ExperimentalWarning", main, ...args], {
+    env,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   let out = "";
   let err = "";
   child.stderr.on("data", (chunk: Buffer) => (err += chunk.toString()));
@@ -31,7 +37,12 @@ export function runWaypost(args: readonly string[], environment: NodeJS.ProcessE
       if (url) resolve(url);
     });
   });
-  const ended = once(child, "close").then(([code, signal]) => ({ code: code as number | null, signal: signal as NodeJS.Signals | null, out, err }));
+  const ended = once(child, "close").then(([code, signal]) => ({
+    code: code as number | null,
+    signal: signal as NodeJS.Signals | null,
+    out,
+    err,
+  }));
   const kill = (signal: NodeJS.Signals): void => void child.kill(signal);
   onTestFinished(() => kill("SIGKILL"));
   return { kill, pid: child.pid ?? 0, ready, out: () => out, ended };

@@ -31,7 +31,9 @@ function randomLetter({ chance, hosts, all, now }: Settings & { all: readonly st
 
 function randomSettings(chance: Chance, hosts: readonly string[], depth: number): SendSettings {
   const callback = (probability: number): CallbackSettings | null =>
-    depth > 0 && chance.happens(probability) ? { url: `https://${chance.of(hosts)}/told`, ...randomSettings(chance, hosts, depth - 1) } : null;
+    depth > 0 && chance.happens(probability)
+      ? { url: `https://${chance.of(hosts)}/told`, ...randomSettings(chance, hosts, depth - 1) }
+      : null;
   return {
     method: "POST",
     headers: [],

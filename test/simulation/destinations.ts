@@ -8,7 +8,20 @@ export type Nature = "good" | "failing" | "refusing" | "busy" | "flapping" | "sl
 /** What a host does when it is called: nothing at all if `after` is infinite. */
 export type Reaction = { after: Millis; status: number | null; headers: HeaderList; body: string; error: string | null; kills: boolean };
 
-const natures: readonly Nature[] = ["good", "good", "good", "failing", "refusing", "busy", "flapping", "slow", "hanging", "dying", "deadly", "mixed"];
+const natures: readonly Nature[] = [
+  "good",
+  "good",
+  "good",
+  "failing",
+  "refusing",
+  "busy",
+  "flapping",
+  "slow",
+  "hanging",
+  "dying",
+  "deadly",
+  "mixed",
+];
 const hour = 3_600_000;
 
 /** The hosts of a world, by name. */
@@ -20,7 +33,9 @@ export class Destinations {
   constructor(chance: Chance, count: number) {
     this.#chance = chance;
     // Always a good one, so that something can end well.
-    this.#natures = new Map(Array.from({ length: count }, (_, index) => [`host-${index}.example`, index === 0 ? "good" : chance.of(natures)]));
+    this.#natures = new Map(
+      Array.from({ length: count }, (_, index) => [`host-${index}.example`, index === 0 ? "good" : chance.of(natures)]),
+    );
     this.hosts = [...this.#natures.keys()];
   }
 
@@ -43,7 +58,9 @@ export class Destinations {
       case "refusing":
         return answer(soon, 489, [[chance.of(["Svc-Nonretryable-Error", "Upstash-Nonretryable-Error"]), "true"]]);
       case "busy":
-        return chance.happens(0.6) ? answer(soon, 429, [["Retry-After", chance.of(["0", "1", "20", "1m30s", "2000000"])]]) : answer(soon, 200);
+        return chance.happens(0.6)
+          ? answer(soon, 429, [["Retry-After", chance.of(["0", "1", "20", "1m30s", "2000000"])]])
+          : answer(soon, 200);
       case "flapping":
         return Math.floor(now / 20_000) % 2 === 0 ? answer(soon, 200) : answer(soon, 503);
       case "slow":

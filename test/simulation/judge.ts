@@ -1,24 +1,17 @@
 import type { PublishResult } from "../../src/core/publish.ts";
 import type { Retried } from "../../src/core/dlq.ts";
-import type { Hands } from "../../src/core/hands.ts";
-import { hasHand } from "../../src/core/hands.ts";
-import { laneOf } from "../../src/core/hands.ts";
+import { hasHand, laneOf } from "../../src/core/hands.ts";
 import { maxLost } from "../../src/core/limits.ts";
-import type { Delivery, Envelope, Letter, LogRow, MessageState } from "../../src/core/message.ts";
+import type { Delivery, Envelope, Letter, LogRow } from "../../src/core/message.ts";
 import type { Retention } from "../../src/core/retention.ts";
-import type { BatchResult, Call } from "../../src/store/store.ts";
+import type { Call } from "../../src/store/store.ts";
+import type { Batch, Case, Demand } from "./batch.ts";
+import { isLease, isLost } from "./batch.ts";
 import { Keys } from "./keys.ts";
 import { Life } from "./life.ts";
 import { checkRemovals } from "./removals.ts";
 import type { Change, Changes, Storage } from "./storage.ts";
 import type { World } from "./world.ts";
-
-/** A promise of the broker was broken. */
-export class Broken extends Error {}
-
-export type Batch = { node: string; calls: readonly Call[]; result: BatchResult; hands: Hands };
-/** A batch with what it changed. */
-export type Case = Batch & { changes: Changes };
 
 /**
  * Watches every batch and every call, and knows from its own records what may happen next. It is told what was asked and
@@ -38,8 +31,8 @@ export class Judge {
   /** Claims of a node, one after another, that met a world in which nothing had changed, and changed nothing. */
   readonly #idleClaims = new Map<string, number>();
   claims = 0;
-  /** The first broken promise, with the message it is about. */
-  broken: Broken | null = null;
+  /** The first broken promise. */
+  broken: string | null = null;
 
   constructor(of: { world: World; storage: Storage; retention: Retention; hands: { total: number; perHost: number } }) {
     this.#world = of.world;
@@ -52,11 +45,11 @@ export class Judge {
     return this.#storage.tables.messages.size;
   }
 
-  demand(holds: boolean, promise: string): void {
-    if (holds || this.broken) return;
-    this.broken = new Broken(promise);
+  readonly demand: Demand = (holds, promise) => {
+    if (holds || this.broken !== null) return;
+    this.broken = promise;
     this.#world.note(`BROKEN: ${promise}`);
-  }
+  };
 
   async committed(batch: Batch): Promise<void> {
     const changes = await this.#storage.changes();
@@ -76,8 +69,8 @@ export class Judge {
     this.#checkDeadLetters(of);
     for (const life of touched) life.checkCallbacks(this.#storage.tables);
     this.#checkLines(changes);
-    this.#keys.judge(of, { lives: this.lives, now, demand: (holds, promise) => this.demand(holds, promise) });
-    checkRemovals(of, { judge: this, tables: this.#storage.tables, now, retention: this.#retention });
+    this.#keys.judge(of, { lives: this.lives, now, demand: this.demand });
+    checkRemovals(of, { lives: this.lives, demand: this.demand, tables: this.#storage.tables, now, retention: this.#retention });
   }
 
   /** A client was told that its message is taken in. */
@@ -145,7 +138,10 @@ export class Judge {
       if (name === "retryDeadLetters") {
         for (const { messageId, dlqId } of reply.answer as Retried[]) {
           retried.add(messageId);
-          this.demand(changes.deadLetters.some(({ before, after }) => before?.id === dlqId && !after), `what is sent again leaves the queue: ${dlqId}`);
+          this.demand(
+            changes.deadLetters.some(({ before, after }) => before?.id === dlqId && !after),
+            `what is sent again leaves the queue: ${dlqId}`,
+          );
         }
       }
       if (name !== "publish") return;
@@ -166,7 +162,7 @@ export class Judge {
 
   #birth(envelope: Envelope, { letter, retried }: { letter: Letter | undefined; retried: boolean }): Life {
     const { now } = this.#world;
-    const life = new Life({ envelope, retried, notBefore: letter ? (letter.notBefore ?? now + (letter.delay ?? 0)) : now, judge: this });
+    const life = new Life({ envelope, notBefore: letter ? (letter.notBefore ?? now + (letter.delay ?? 0)) : now, demand: this.demand });
     this.lives.set(envelope.id, life);
     const { tells } = envelope;
     this.demand(retried || letter !== undefined || tells !== null, `every message has a reason: ${envelope.id}`);
@@ -187,14 +183,18 @@ export class Judge {
     if (!after) return this.demand(life?.ended !== null, `nothing is lost: ${row.id} is gone and has not ended`);
     this.demand((after.state === "held") === (after.dueAt === null), `held means no due time: ${row.id}`);
     this.demand((after.state === "active") === (after.leasedBy !== null), `active means leased: ${row.id}`);
-    this.demand(after.lost <= maxLost && after.attempts - after.lost <= (life?.envelope.retries ?? 0), `attempts stay within their budget: ${row.id}`);
+    this.demand(
+      after.lost <= maxLost && after.attempts - after.lost <= (life?.envelope.retries ?? 0),
+      `attempts stay within their budget: ${row.id}`,
+    );
     life?.state(before, after, { now: this.#world.now, names: this.#namesAbout(of, row.id), node: of.node });
   }
 
   /** The commands of a batch that may change a message, by name. */
   #namesAbout({ calls }: Case, id: string): Set<string> {
     const about = ({ name, input }: Call): boolean => {
-      if (name === "giveBack" || name === "renew") return (input as { held: { messageId: string }[] }).held.some(({ messageId }) => messageId === id);
+      if (name === "giveBack" || name === "renew")
+        return (input as { held: { messageId: string }[] }).held.some(({ messageId }) => messageId === id);
       return name !== "settle" || (input as { messageId: string }).messageId === id;
     };
     return new Set(calls.filter(about).map(({ name }) => name));
@@ -229,12 +229,20 @@ export class Judge {
       this.demand(state.leasedBy === node, `a node leases for itself: ${state.id}`);
       this.demand(delivered.length === 1, `what is leased is sent, once: ${state.id}`);
       const keys = this.#storage.tables.accounts.get(state.account)?.signingKeys;
-      const known = changes.accounts.flatMap(({ before }) => before?.signingKeys.current ?? []);
-      this.demand(delivered.every(({ signingKey }) => signingKey === keys?.current || known.includes(signingKey)), `signed with the account's key: ${state.id}`);
+      const known = new Set([
+        keys?.current,
+        ...changes.accounts.flatMap(({ before }) => [before?.signingKeys.current, before?.signingKeys.next]),
+      ]);
+      this.demand(
+        delivered.every(({ signingKey }) => known.has(signingKey)),
+        `signed with the account's key: ${state.id}`,
+      );
     }
     for (const { message } of result.deliveries) {
-      const life = this.#lifeOf(message.account, message.id);
-      this.demand(leased.some(({ id }) => id === message.id) || life?.ended === "cancelled", `what is sent is leased: ${message.id}`);
+      this.demand(
+        leased.some(({ account, id }) => account === message.account && id === message.id),
+        `what is sent is leased: ${message.id}`,
+      );
     }
   }
 
@@ -250,7 +258,10 @@ export class Judge {
   /** Whoever waits in a line stands in one that is looked at. */
   #checkLines(changes: Changes): void {
     const { lines } = this.#storage.tables;
-    const lanes = [...changes.messages.flatMap(({ before, after }) => after ?? before ?? []), ...changes.lines.flatMap(({ before, after }) => after ?? before ?? [])];
+    const lanes = [
+      ...changes.messages.flatMap(({ before, after }) => after ?? before ?? []),
+      ...changes.lines.flatMap(({ before, after }) => after ?? before ?? []),
+    ];
     for (const { account, host } of lanes) {
       const held = this.#held.get(laneOf(account, host))?.size ?? 0;
       this.demand(held === 0 || lines.has(`${account}\n${host}`), `held messages have a line: ${held} to ${host}`);
@@ -272,10 +283,4 @@ export class Judge {
   }
 }
 
-export const isLost = ({ states, error }: LogRow): boolean => states.includes("RETRY") && error !== null && error.startsWith("no report: the lease of");
-
 const endsReportedAttempt = (row: LogRow): boolean => (row.states[0] === "ERROR" || row.states[0] === "DELIVERED") && !isLost(row);
-
-/** Did a batch lease the message anew? */
-export const isLease = (before: MessageState | undefined, after: MessageState | undefined): boolean =>
-  after?.state === "active" && (before?.state !== "active" || before.attempts !== after.attempts);

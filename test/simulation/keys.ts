@@ -1,10 +1,10 @@
 import { spans } from "../../src/core/limits.ts";
 import type { Letter } from "../../src/core/message.ts";
 import type { PublishResult } from "../../src/core/publish.ts";
-import type { Case } from "./judge.ts";
+import type { Case, Demand } from "./batch.ts";
 import type { Life } from "./life.ts";
 
-type Court = { lives: ReadonlyMap<string, Life>; now: number; demand(holds: boolean, promise: string): void };
+type Court = { lives: ReadonlyMap<string, Life>; now: number; demand: Demand };
 
 /** Deduplication: the same key within the window makes one message, unless that was cancelled or failed. */
 export class Keys {

@@ -1,6 +1,6 @@
 import type { Envelope, LogRow, LogState, MessageState, Tells } from "../../src/core/message.ts";
-import type { Judge } from "./judge.ts";
-import { isLease, isLost } from "./judge.ts";
+import type { Demand } from "./batch.ts";
+import { isLease, isLost } from "./batch.ts";
 import type { Tables } from "./storage.ts";
 
 /** What may follow a state in the log of a message. `ACTIVE` after itself: it was given back. */
@@ -15,7 +15,11 @@ const followers: Record<LogState, readonly LogState[]> = {
   CANCELLED: [],
 };
 
-const endings: Partial<Record<LogState, "delivered" | "failed" | "cancelled">> = { DELIVERED: "delivered", FAILED: "failed", CANCELLED: "cancelled" };
+const endings: Partial<Record<LogState, "delivered" | "failed" | "cancelled">> = {
+  DELIVERED: "delivered",
+  FAILED: "failed",
+  CANCELLED: "cancelled",
+};
 
 /** Everything that happened to one message, and what must have. */
 export class Life {
@@ -24,9 +28,8 @@ export class Life {
   endedAt = 0;
   dlqId: string | null = null;
   deadLetters = 0;
-  readonly #retried: boolean;
   readonly #notBefore: number;
-  readonly #judge: Judge;
+  readonly #judge: Demand;
   readonly #states: LogState[];
   #loggedAt: number;
   #retryAt = 0;
@@ -40,11 +43,10 @@ export class Life {
   #callbacks = 0;
   #failureCallbacks: (string | null)[] = [];
 
-  constructor(of: { envelope: Envelope; retried: boolean; notBefore: number; judge: Judge }) {
+  constructor(of: { envelope: Envelope; notBefore: number; demand: Demand }) {
     this.envelope = of.envelope;
-    this.#retried = of.retried;
     this.#notBefore = of.notBefore;
-    this.#judge = of.judge;
+    this.#judge = of.demand;
     this.#loggedAt = of.envelope.createdAt;
     this.#states = of.envelope.startedAtOnce ? ["CREATED", "ACTIVE"] : ["CREATED"];
   }
@@ -68,9 +70,16 @@ export class Life {
     if (this.ended === "failed") this.dlqId = row.dlqId;
   }
 
-  state(before: MessageState | undefined, after: MessageState, { now, names, node }: { now: number; names: Set<string>; node: string }): void {
+  state(
+    before: MessageState | undefined,
+    after: MessageState,
+    { now, names, node }: { now: number; names: Set<string>; node: string },
+  ): void {
     this.#demand(this.ended === null, "what has ended is not sent");
-    this.#demand(after.attempts === this.#errors && after.lost === this.#lost, `attempts are counted: ${after.attempts} (${after.lost} lost), the log says ${this.#errors} (${this.#lost})`);
+    this.#demand(
+      after.attempts === this.#errors && after.lost === this.#lost,
+      `attempts are counted: ${after.attempts} (${after.lost} lost), the log says ${this.#errors} (${this.#lost})`,
+    );
     const returned = before?.state === "active" && after.state === "pending" && after.attempts === before.attempts;
     if (returned) {
       this.#demand(names.has("giveBack"), "a lease is given back by who has it");
@@ -110,12 +119,18 @@ export class Life {
     const expected = callback ? this.#reported : 0;
     this.#demand(this.#callbacks === expected, `one callback for every attempt: ${this.#callbacks} of ${expected}`);
     const failures = failureCallback && this.ended === "failed" ? [this.dlqId] : [];
-    this.#demand(JSON.stringify(this.#failureCallbacks) === JSON.stringify(failures), `one failure callback: ${this.#failureCallbacks.join(" ")} instead of ${failures.join(" ")}`);
+    this.#demand(
+      JSON.stringify(this.#failureCallbacks) === JSON.stringify(failures),
+      `one failure callback: ${this.#failureCallbacks.join(" ")} instead of ${failures.join(" ")}`,
+    );
     const { tells } = this.envelope;
     if (tells?.kind !== "failureCallback" || !this.ended) return;
     const told = deadLetters.get(`${account}\n${tells.dlqId}`);
     const state = { delivered: "CALLBACK_SUCCESS", failed: "CALLBACK_FAIL", cancelled: "CALLBACK_CANCELED" }[this.ended];
-    this.#demand(!told || told.failureCallback?.state === state, `the dead letter knows of its failure callback: ${told?.failureCallback?.state} instead of ${state}`);
+    this.#demand(
+      !told || told.failureCallback?.state === state,
+      `the dead letter knows of its failure callback: ${told?.failureCallback?.state} instead of ${state}`,
+    );
   }
 
   /** When all is quiet. */
@@ -125,15 +140,11 @@ export class Life {
     this.#demand(this.ended !== "delivered" || this.#calls > 0, "nothing is delivered without a call");
   }
 
-  toString(): string {
-    return `${this.envelope.id}${this.#retried ? " (sent again)" : ""}: ${this.#states.join(" ")}`;
-  }
-
   #mostLeases(): number {
     return 1 + this.#errors + this.#givenBack;
   }
 
   #demand(holds: boolean, promise: string): void {
-    if (!holds) this.#judge.demand(false, `${promise} (${this.envelope.id})`);
+    if (!holds) this.#judge(false, `${promise} (${this.envelope.id})`);
   }
 }

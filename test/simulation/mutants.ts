@@ -7,7 +7,9 @@ import type { Letter, MessageState } from "../../src/core/message.ts";
 type Turn = { [T in TableName]?: (row: Rows[T], draft: Draft, moment: Moment) => Rows[T] | undefined };
 
 /** What a mutant does to the drafts of a decision. */
-type Bend = { put?: Turn; drop?: (table: TableName, draft: Draft, key: readonly (string | undefined)[]) => boolean } & Partial<Pick<Draft, "takeHand" | "get">>;
+type Bend = { put?: Turn; drop?: (table: TableName, draft: Draft, key: readonly (string | undefined)[]) => boolean } & Partial<
+  Pick<Draft, "takeHand" | "get">
+>;
 
 /** The commands with one decision that sees, or leaves behind, something else. */
 function bent<N extends CommandName>(name: N, bendOf: (input: InputOf<N>, draft: Draft, moment: Moment) => Bend): Commands {
@@ -38,8 +40,12 @@ function bent<N extends CommandName>(name: N, bendOf: (input: InputOf<N>, draft:
 
 /** The commands with one that is asked for something else. */
 function asked<N extends CommandName>(name: N, other: (input: InputOf<N>) => InputOf<N>): Commands {
-  const { needs, further, decide } = commands[name] as unknown as Record<string, ((input: unknown, ...rest: unknown[]) => unknown) | undefined>;
-  const turned = (of: ((input: unknown, ...rest: unknown[]) => unknown) | undefined) => of && ((input: InputOf<N>, ...rest: unknown[]) => of(other(input), ...rest));
+  const { needs, further, decide } = commands[name] as unknown as Record<
+    string,
+    ((input: unknown, ...rest: unknown[]) => unknown) | undefined
+  >;
+  const turned = (of: ((input: unknown, ...rest: unknown[]) => unknown) | undefined) =>
+    of && ((input: InputOf<N>, ...rest: unknown[]) => of(other(input), ...rest));
   return { ...commands, [name]: { needs: turned(needs), further: turned(further), decide: turned(decide) } };
 }
 
@@ -48,13 +54,15 @@ const pending = (row: MessageState): boolean => row.state === "pending";
 const ended = (states: readonly string[]): boolean => states.some((state) => ["DELIVERED", "FAILED", "CANCELLED"].includes(state));
 
 /** A settle or renew that takes whoever comes for the owner of the lease. */
-const unfenced = (held: readonly { messageId: string; attempt: number }[]) => (_: unknown, draft: Draft, moment: Moment): Bend => ({
-  get: ((table: TableName, ...key: readonly [string, string]) => {
-    const row = draft.get(table, ...key);
-    const claim = table === "messages" && held.find(({ messageId }) => messageId === key[1]);
-    return row && claim ? { ...row, state: "active", leasedBy: moment.node, attempts: claim.attempt } : row;
-  }) as Draft["get"],
-});
+const unfenced =
+  (held: readonly { messageId: string; attempt: number }[]) =>
+  (_: unknown, draft: Draft, moment: Moment): Bend => ({
+    get: ((table: TableName, ...key: readonly [string, string]) => {
+      const row = draft.get(table, ...key);
+      const claim = table === "messages" && held.find(({ messageId }) => messageId === key[1]);
+      return row && claim ? { ...row, state: "active", leasedBy: moment.node, attempts: claim.attempt } : row;
+    }) as Draft["get"],
+  });
 
 /** Faults that were planted on purpose, by what is wrong with them. The simulation must find every one. */
 export const mutants: Record<string, Commands> = {
@@ -65,18 +73,31 @@ export const mutants: Record<string, Commands> = {
   "a lost lease uses up no attempt": bent("claim", (_, draft) => ({
     put: { messages: (row) => ({ ...row, attempts: draft.get("messages", row.account, row.id)?.attempts ?? 0 }) },
   })),
-  "a claim forgets to lease": bent("claim", () => ({ put: { messages: (row) => (row.state === "active" ? { ...row, state: "pending", leasedBy: null } : row) } })),
-  "a claim forgets the message it cannot send": bent("claim", () => ({ put: { messages: (row) => (row.state === "held" ? { ...row, dueAt: null, state: "pending" } : row) } })),
+  "a claim forgets to lease": bent("claim", () => ({
+    put: { messages: (row) => (row.state === "active" ? { ...row, state: "pending", leasedBy: null } : row) },
+  })),
+  "a claim forgets the message it cannot send": bent("claim", () => ({
+    put: { messages: (row) => (row.state === "held" ? { ...row, dueAt: null, state: "pending" } : row) },
+  })),
   "a line is forgotten when it is made": bent("claim", () => ({ put: { lines: () => undefined } })),
   "a line is dropped before its last message": bent("settle", (_, draft) => ({
-    put: { lines: ({ account, host }) => void draft.drop("lines", account, host) },
+    put: {
+      lines: ({ account, host }) => {
+        draft.drop("lines", account, host);
+        return undefined;
+      },
+    },
   })),
   "a line is never dropped": bent("claim", () => ({ drop: (table) => table !== "lines" })),
-  "a retry does not count": bent("settle", () => ({ put: { messages: (row) => (pending(row) && row.attempts > 0 ? { ...row, attempts: row.attempts - 1 } : row) } })),
+  "a retry does not count": bent("settle", () => ({
+    put: { messages: (row) => (pending(row) && row.attempts > 0 ? { ...row, attempts: row.attempts - 1 } : row) },
+  })),
   "a retry comes a second early": bent("settle", () => ({
     put: { messages: (row) => (pending(row) && row.attempts > 0 ? { ...row, dueAt: (row.dueAt ?? 0) - 1000 } : row) },
   })),
-  "a retry is forgotten": bent("settle", () => ({ put: { messages: (row) => (pending(row) && row.attempts > 0 ? { ...row, dueAt: null } : row) } })),
+  "a retry is forgotten": bent("settle", () => ({
+    put: { messages: (row) => (pending(row) && row.attempts > 0 ? { ...row, dueAt: null } : row) },
+  })),
   "a failure callback is sent twice": bent("settle", (_, draft, moment) => ({
     put: {
       envelopes: (row) => {
@@ -103,11 +124,16 @@ export const mutants: Record<string, Commands> = {
     account,
     letters: letters.map((letter) => ({ ...letter, deduplication: letter.deduplication && "one" })),
   })),
-  "a delay is ignored": asked("publish", ({ account, letters }) => ({ account, letters: letters.map((letter): Letter => ({ ...letter, delay: null, notBefore: null })) })),
+  "a delay is ignored": asked("publish", ({ account, letters }) => ({
+    account,
+    letters: letters.map((letter): Letter => ({ ...letter, delay: null, notBefore: null })),
+  })),
   "a publish is answered and not kept": bent("publish", () => ({ put: never })),
   "a cancel is not logged": bent("cancel", () => ({ put: { log: () => undefined } })),
   "a cancelled message is sent all the same": bent("cancel", () => ({ drop: (table) => table !== "messages" })),
-  "a lease that is given back counts as an attempt": bent("giveBack", () => ({ put: { messages: (row) => ({ ...row, attempts: row.attempts + 1 }) } })),
+  "a lease that is given back counts as an attempt": bent("giveBack", () => ({
+    put: { messages: (row) => ({ ...row, attempts: row.attempts + 1 }) },
+  })),
   "a lease is not given back": bent("giveBack", () => ({ put: never })),
   "hands are not counted": bent("claim", () => ({ takeHand: () => true })),
   "expired log takes unfinished messages along": bent("expire", (_, draft) => ({
@@ -125,7 +151,10 @@ export const mutants: Record<string, Commands> = {
   })),
   "envelopes are never removed": bent("expire", () => ({ drop: (table) => table !== "envelopes" })),
   "deduplication ids are never removed": bent("expire", () => ({ drop: (table) => table !== "deduplications" })),
-  "retention asks for the time of the node": asked("expire", (input) => ({ ...input, retention: { log: input.retention.log / 2, deadLetters: input.retention.deadLetters / 2 } })),
+  "retention asks for the time of the node": asked("expire", (input) => ({
+    ...input,
+    retention: { log: input.retention.log / 2, deadLetters: input.retention.deadLetters / 2 },
+  })),
   "a dead letter that is sent again stays": bent("retryDeadLetters", () => ({ drop: () => false })),
   "a dead letter is deleted with its envelope": bent("deleteDeadLetters", (_, draft) => ({
     drop: (table, _, key) => {
@@ -134,7 +163,9 @@ export const mutants: Record<string, Commands> = {
       return true;
     },
   })),
-  "a log row is written to another account": bent("settle", () => ({ put: { log: (row) => ({ ...row, account: row.account === "acme" ? "umbrella" : "acme" }) } })),
+  "a log row is written to another account": bent("settle", () => ({
+    put: { log: (row) => ({ ...row, account: row.account === "acme" ? "umbrella" : "acme" }) },
+  })),
 };
 
 const stateOf = (envelope: Rows["envelopes"]): MessageState => ({

@@ -79,7 +79,10 @@ export class SimulatedNode {
       store: { ...this.store, execute: this.#executeUnreliably() },
       deliver: (delivery, signal) => this.#deliver(delivery, signal),
       clock: this.clock,
-      log: { attempt: ({ message, attempt }, { status }, became) => world.note(`${id} ${message.id} #${attempt} ${status} → ${became}`), trouble },
+      log: {
+        attempt: ({ message, attempt }, { status }, became) => world.note(`${id} ${message.id} #${attempt} ${status} → ${became}`),
+        trouble,
+      },
       hands: broker.hands,
     });
     const { clock, store } = this;
@@ -142,7 +145,9 @@ export class SimulatedNode {
       }
       const result = await this.#inTurn(async () => {
         const result = await parts.runBatch(calls, hands);
-        world.note(`${this.id} commit: ${names} | free ${hands.free} | leased ${result.deliveries.map(({ message }) => message.id).join(" ")}`);
+        world.note(
+          `${this.id} commit: ${names} | free ${hands.free} | leased ${result.deliveries.map(({ message }) => message.id).join(" ")}`,
+        );
         await judge.committed({ node: this.id, calls, result, hands });
         return result;
       });
@@ -187,7 +192,8 @@ export class SimulatedNode {
       }
       return execute("settle", outcome);
     };
-    const unreliable = (name: string, input: InputOf<"settle">): Promise<unknown> => (name === "settle" ? settle(input) : execute(name as "settle", input));
+    const unreliable = (name: string, input: InputOf<"settle">): Promise<unknown> =>
+      name === "settle" ? settle(input) : execute(name as "settle", input);
     return unreliable as Store["execute"];
   }
 

@@ -37,7 +37,20 @@ test("a run is worth its name: everything that can happen to a message happens",
   const trace: string[] = [];
   for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) trace.push(...(await simulate({ seed })).trace);
   const seen = (pattern: RegExp): number => trace.filter((line) => pattern.test(line)).length;
-  const happenings = [/→ delivered/, /→ retry/, /→ failed/, /→ late/, / dies /, / dies by msg/, / stopped$/, /giveBack/, /reclaim/, /renew/, /refused: /, /answer lost/];
+  const happenings = [
+    /→ delivered/,
+    /→ retry/,
+    /→ failed/,
+    /→ late/,
+    / dies /,
+    / dies by msg/,
+    / stopped$/,
+    /giveBack/,
+    /reclaim/,
+    /renew/,
+    /refused: /,
+    /answer lost/,
+  ];
   const others = [/report lost/, /cut off/, /clock is/, /cancel/, /retryDeadLetters/, /deleteDeadLetters/, /rotateKeys/, /expire/];
   for (const pattern of [...happenings, ...others]) expect(seen(pattern), String(pattern)).toBeGreaterThan(0);
 });

@@ -11,7 +11,7 @@ import type { Broker } from "./node.ts";
 import { SimulatedNode, noFaults } from "./node.ts";
 import type { Storage } from "./storage.ts";
 import { memoryStorage } from "./storage.ts";
-import { World } from "./world.ts";
+import { World, settled } from "./world.ts";
 
 const second: Millis = 1000;
 const hour: Millis = 3600 * second;
@@ -70,7 +70,7 @@ class Simulation {
 
   report(seed: number): Report {
     const { trace } = this.#world;
-    const failure = this.#judge.broken?.message ?? null;
+    const failure = this.#judge.broken;
     const digest = createHash("sha256").update(trace.join("\n")).digest("hex").slice(0, 16);
     return { seed, failure, trace, digest, messages: this.#judge.lives.size, steps: this.#steps };
   }
@@ -101,7 +101,7 @@ class Simulation {
     };
     act();
     trouble();
-    while (left > 0 && !this.#judge.broken) await this.#runFor(10 * second);
+    while (left > 0 && this.#judge.broken === null) await this.#runFor(10 * second);
     await this.#runFor(chance.of([0, 60 * second]));
   }
 
@@ -111,7 +111,7 @@ class Simulation {
     Object.assign(this.#broker.faults, noFaults);
     this.#world.note("calm");
     const until = this.#world.now + 48 * hour;
-    while (this.#judge.unfinished > 0 && this.#world.now < until && !this.#judge.broken) await this.#runFor(60 * second);
+    while (this.#judge.unfinished > 0 && this.#world.now < until && this.#judge.broken === null) await this.#runFor(60 * second);
     // What is left of lines and of old alarms.
     await this.#runFor(60 * second);
     this.#judge.checkQuiet();
@@ -125,12 +125,16 @@ class Simulation {
     this.#judge.checkEmpty();
     this.#judge.demand(this.#judge.claims === claims, `an idle broker does nothing: ${this.#judge.claims - claims} claims`);
     const pending = this.#world.pending();
-    this.#judge.demand(pending.length === this.#nodes.length && pending.every((what) => what === "sleep"), `an idle broker sleeps: ${pending.join(", ")}`);
+    this.#judge.demand(
+      pending.length === this.#nodes.length && pending.every((what) => what === "sleep"),
+      `an idle broker sleeps: ${pending.join(", ")}`,
+    );
   }
 
   async #runFor(time: Millis): Promise<void> {
     const until = this.#world.now + time;
-    while (!this.#judge.broken && (await this.#world.step(until))) {
+    await settled();
+    while (this.#judge.broken === null && (await this.#world.step(until))) {
       this.#judge.demand(++this.#steps < mostSteps, "a run comes to rest");
     }
     this.#world.now = until;
@@ -143,6 +147,8 @@ class Simulation {
       input: { id, name: id, password: "", token: id, tokenHash: id, signingKeys: { current: `${id}-1`, next: `${id}-2` } },
     }));
     await store.runBatch(calls, noHands);
+    // The judge begins here.
+    await this.#broker.storage.changes();
   }
 
   #source(node: string) {
@@ -200,14 +206,16 @@ class Simulation {
     }
   }
 
-  /** False when there is no node to ask. */
+  /** False when there is no node that could answer. */
   #actOnce(): boolean {
     const chance = this.#chance;
     const open = this.#nodes.filter((node) => !node.closed);
     if (open.length === 0) return false;
     const node = chance.of(open);
     const known = chance.of(this.#known);
-    for (const { id } of [...this.#broker.storage.tables.deadLetters.values()].filter(({ account }) => account === known.account).slice(-5)) {
+    for (const { id } of [...this.#broker.storage.tables.deadLetters.values()]
+      .filter(({ account }) => account === known.account)
+      .slice(-5)) {
       if (!known.dlqIds.includes(id)) known.dlqIds.push(id);
     }
     const what = chance.next();
@@ -221,7 +229,7 @@ class Simulation {
     };
     // A client that gets an error knows nothing; it may ask again, or not.
     ask().catch(() => undefined);
-    return true;
+    return this.#world.now >= node.cutOffUntil;
   }
 
   async #publish(node: SimulatedNode, known: Known): Promise<void> {

@@ -17,7 +17,10 @@ const mostItems = 10_000;
 
 const item = z.strictObject({
   destination: z.string("is missing, or not a text").describe("A URL, not encoded."),
-  headers: z.record(z.string(), z.string("is not a text")).optional().describe("Settings of the message, and its content type. Names in any case."),
+  headers: z
+    .record(z.string(), z.string("is not a text"))
+    .optional()
+    .describe("Settings of the message, and its content type. Names in any case."),
   body: z.string("is not a text").optional().describe("What is delivered, in UTF-8."),
   queue: z.string("is not a text").optional().describe("Not available in this version."),
 });
@@ -29,7 +32,8 @@ export const batch = route({
   path: "/v2/batch",
   tag: "Publish",
   summary: "Publish many messages",
-  about: "Takes in a list of messages. One that is refused does not stop the others. When all are refused, the answer is the refusal of the first.",
+  about:
+    "Takes in a list of messages. One that is refused does not stop the others. When all are refused, the answer is the refusal of the first.",
   body: {
     about: `A list of at most ${mostItems} messages.`,
     contentType: "application/json",
@@ -54,7 +58,8 @@ function itemsOf({ body }: Incoming): unknown[] {
   if (body.length === 0) throw new Refusal("invalid", "body: missing; give a JSON list of messages");
   const items = readJson(body);
   if (!Array.isArray(items)) throw new Refusal("invalid", "body: not a JSON list of messages");
-  if (items.length > mostItems) throw new Refusal("invalid", `body: ${items.length} messages, the limit is ${mostItems}; send them in several requests`);
+  if (items.length > mostItems)
+    throw new Refusal("invalid", `body: ${items.length} messages, the limit is ${mostItems}; send them in several requests`);
   return items;
 }
 
@@ -91,7 +96,8 @@ function checked(given: unknown): z.output<typeof item> {
   if (result.success) return result.data;
   const [issue] = result.error.issues;
   const where = issue?.code === "unrecognized_keys" ? issue.keys[0] : issue?.path.join(".");
-  const problem = issue?.code === "unrecognized_keys" ? "there is no such field; there are destination, headers, body, queue" : issue?.message;
+  const problem =
+    issue?.code === "unrecognized_keys" ? "there is no such field; there are destination, headers, body, queue" : issue?.message;
   throw new Refusal("invalid", `${(where || "message").slice(0, 200)}: ${problem ?? "is not valid"}`);
 }
 

@@ -85,7 +85,10 @@ const remove = route({
   },
 });
 
-const selection = deadLetterFilters.extend({ count: portion.describe("At most so many. Does not count when dlqIds is given."), cursor: cursorParameter });
+const selection = deadLetterFilters.extend({
+  count: portion.describe("At most so many. Does not count when dlqIds is given."),
+  cursor: cursorParameter,
+});
 
 const removeMany = route({
   method: "DELETE",
@@ -104,7 +107,8 @@ const removeMany = route({
 });
 
 const retried = z.object({ messageId: z.string().describe("The new message.") });
-const aboutRetry = "The new message has a new id, and the body, headers and settings of the old one; settings of this request replace them.";
+const aboutRetry =
+  "The new message has a new id, and the body, headers and settings of the old one; settings of this request replace them.";
 
 const retry = route({
   method: "POST",

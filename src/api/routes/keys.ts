@@ -28,10 +28,15 @@ const rotateBy = (method: "GET" | "POST", summary: string) =>
     path: "/v2/keys/rotate",
     tag: "Signing keys",
     summary,
-    about: "The next key becomes the current one, and a new one becomes the next. Receivers that know the old pair still verify, with their next.",
+    about:
+      "The next key becomes the current one, and a new one becomes the next. Receivers that know the old pair still verify, with their next.",
     answers: { 200: { about: "The keys from now on.", schema: keys } },
     refusals: [],
     handle: async ({ account, parts }) => ({ status: 200, body: await parts.store.execute("rotateKeys", { account: account.id }) }),
   });
 
-export const signingKeys = [get, rotateBy("POST", "Rotate the signing keys"), rotateBy("GET", "Rotate the signing keys, as older clients do")];
+export const signingKeys = [
+  get,
+  rotateBy("POST", "Rotate the signing keys"),
+  rotateBy("GET", "Rotate the signing keys, as older clients do"),
+];

@@ -22,7 +22,10 @@ const get = route({
   params: byId,
   answers: { 200: { about: "The message.", schema: message } },
   refusals: ["not-found"],
-  handle: async ({ account, params, parts }) => ({ status: 200, body: messageJson((await readable(parts, account.id, params.messageId)).envelope) }),
+  handle: async ({ account, params, parts }) => ({
+    status: 200,
+    body: messageJson((await readable(parts, account.id, params.messageId)).envelope),
+  }),
 });
 
 const cancel = route({
@@ -47,8 +50,11 @@ const cancelMany = route({
   path: "/v2/messages",
   tag: "Messages",
   summary: "Cancel many messages",
-  about: "Cancels unfinished messages, oldest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass.",
-  query: messageFilters.extend({ count: count({ most: 500, normally: 100 }).describe("At most so many. Does not count when messageIds is given.") }),
+  about:
+    "Cancels unfinished messages, oldest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass.",
+  query: messageFilters.extend({
+    count: count({ most: 500, normally: 100 }).describe("At most so many. Does not count when messageIds is given."),
+  }),
   fieldsInBody: true,
   answers: { 200: { about: "How many were cancelled.", schema: cancelled } },
   refusals: [],
@@ -79,7 +85,10 @@ async function readable({ store, now }: Parts, account: AccountId, id: string): 
   const view = isId(id) ? await store.read.message(account, id) : null;
   const isShown = view && (view.state !== null || (view.finishedAt !== null && now() - view.finishedAt <= spans.grace));
   if (isShown) return view;
-  throw new Refusal("not-found", `message: there is no unfinished message ${JSON.stringify(id.slice(0, 200))}; GET /v2/logs?messageId=… tells what became of older ones`);
+  throw new Refusal(
+    "not-found",
+    `message: there is no unfinished message ${JSON.stringify(id.slice(0, 200))}; GET /v2/logs?messageId=… tells what became of older ones`,
+  );
 }
 
 export const messages = [get, cancel, cancelMany];

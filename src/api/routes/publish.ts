@@ -11,8 +11,6 @@ import type { Incoming } from "../route.ts";
 import { route } from "../route.ts";
 import { checkDestination, destinationOf } from "../target.ts";
 
-export const publishPath = "/v2/publish/{destination}";
-
 /** What a publish of one message is answered with. */
 export const published = z.object({
   messageId: z.string().describe("The id of the message."),
@@ -21,7 +19,7 @@ export const published = z.object({
 
 export const publish = route({
   method: "POST",
-  path: publishPath,
+  path: "/v2/publish/{destination}",
   tag: "Publish",
   summary: "Publish a message",
   about:
@@ -62,7 +60,9 @@ function read(incoming: Incoming) {
 function contentHeaders(rawHeaders: readonly string[]): HeaderList {
   const found: [string, string][] = [];
   for (const name of ["Content-Type", "Content-Encoding"]) {
-    const at = rawHeaders.findIndex((header, index) => index % 2 === 0 && header.length === name.length && header.toLowerCase() === name.toLowerCase());
+    const at = rawHeaders.findIndex(
+      (header, index) => index % 2 === 0 && header.length === name.length && header.toLowerCase() === name.toLowerCase(),
+    );
     if (at >= 0) found.push([name, rawHeaders[at + 1] ?? ""]);
   }
   return found;

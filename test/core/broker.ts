@@ -1,0 +1,119 @@
+import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands.ts";
+import type { Hands } from "../../src/core/hands.ts";
+import { idMaker } from "../../src/core/ids.ts";
+import { hostOf } from "../../src/core/message.ts";
+import type { Account, Delivery, Letter, LogRow, MessageState, Outcome } from "../../src/core/message.ts";
+import type { Parts } from "../../src/store/group.ts";
+import { Memory, memoryParts } from "../../src/store/memory.ts";
+
+/** 1 January 2026, noon. */
+export const noon = Date.UTC(2026, 0, 1, 12);
+
+const plenty: Hands = { free: 1000, perHost: 1000, behind: false, busy: new Map() };
+export const none: Hands = { ...plenty, free: 0 };
+
+/** Runs one command after another at a time that the test sets, as a node with as many hands as it sets, and shows what came of it. */
+export class Broker {
+  now = noon;
+  node = "nod_a";
+  hands: Hands = plenty;
+  readonly memory = new Memory();
+  /** What the last command gave to be delivered. */
+  deliveries: readonly Delivery[] = [];
+  readonly #partsAs: (node: string) => Parts;
+
+  constructor() {
+    const random = (): number => 0.5;
+    const source = { node: "", now: () => this.now, random, newId: idMaker(random) };
+    this.#partsAs = (node) => memoryParts({ ...source, node }, this.memory);
+  }
+
+  /** With one account, `acme`. */
+  static async open(): Promise<Broker> {
+    const broker = new Broker();
+    await broker.run("createAccount", { ...acme });
+    return broker;
+  }
+
+  /** Throws what the command refuses or fails with. */
+  async run<N extends CommandName>(name: N, input: InputOf<N>): Promise<AnswerOf<N>> {
+    const { replies, deliveries } = await this.#partsAs(this.node).runBatch([{ name, input }], this.hands);
+    this.deliveries = deliveries;
+    const [reply] = replies;
+    if (reply && "answer" in reply) return reply.answer as AnswerOf<N>;
+    throw new Error(JSON.stringify(reply));
+  }
+
+  /** Publishes one letter and answers its id. */
+  async publish(letter: Partial<Letter> = {}): Promise<string> {
+    const [result] = await this.run("publish", { account: "acme", letters: [letterOf(letter)] });
+    if (result && "messageId" in result) return result.messageId;
+    throw new Error(JSON.stringify(result));
+  }
+
+  /** Settles an attempt of a message. */
+  async settle(messageId: string, outcome: Partial<Outcome> = {}): Promise<string> {
+    const state = this.state(messageId);
+    const { became } = await this.run(
+      "settle",
+      outcomeOf({ messageId, attempt: state?.attempts ?? 0, host: state?.host ?? "shop.example", ...outcome }),
+    );
+    return became;
+  }
+
+  state(id: string): MessageState | undefined {
+    return this.memory.tables.messages.get(`acme\n${id}`);
+  }
+
+  /** The states in the log of a message, after CREATED. */
+  log(id: string): string {
+    return this.logRows(id)
+      .flatMap(({ states }) => states)
+      .join(" ");
+  }
+
+  logRows(id: string): LogRow[] {
+    return [...this.memory.tables.log.values()].filter(({ messageId }) => messageId === id);
+  }
+
+  /** The messages that tell of another one, oldest first. */
+  tellersOf(id: string) {
+    return [...this.memory.tables.envelopes.values()].filter(({ tells }) => tells?.messageId === id);
+  }
+
+  get deadLetters() {
+    return [...this.memory.tables.deadLetters.values()];
+  }
+}
+
+const acme: Omit<Account, "createdAt"> = {
+  ...{ id: "acme", name: "acme", password: "", token: "token", tokenHash: "hash" },
+  signingKeys: { current: "sig_1", next: "sig_2" },
+};
+
+export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
+
+export const letterOf = (letter: Partial<Letter> = {}): Letter => ({
+  ...{ brand: "svc", url: "https://shop.example/hook", method: "POST", headers: [], body: bytes("hello") },
+  ...{ retries: null, retryDelay: null, timeout: null, callback: null, failureCallback: null, delay: null, notBefore: null },
+  ...{ deduplication: null, labels: [], redaction: null, callerIp: null, tells: null },
+  ...letter,
+});
+
+export const callbackTo = (url: string) => ({
+  ...{ url, method: "POST" as const, headers: [], retries: null, retryDelay: null, timeout: null, callback: null, failureCallback: null },
+});
+
+const outcomeOf = (outcome: Partial<Outcome> & { messageId: string }): Outcome => ({
+  ...{
+    account: "acme",
+    host: hostOf("https://shop.example"),
+    attempt: 0,
+    status: 500,
+    headers: [],
+    body: bytes("no"),
+    error: null,
+    took: 5,
+  },
+  ...outcome,
+});

@@ -1,0 +1,118 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { Broker, callbackTo, letterOf, none, noon } from "./broker.ts";
+
+const second = 1000;
+const minute = 60 * second;
+
+let broker: Broker;
+beforeEach(async () => {
+  broker = await Broker.open();
+});
+
+describe("a message that is due", () => {
+  test("is leased and handed over in the batch that takes it in, with the account's key", async () => {
+    const id = await broker.publish();
+    expect(broker.deliveries).toMatchObject([
+      { message: { id, retries: 3, timeout: 15 * minute, notBefore: noon, startedAtOnce: true }, attempt: 0, signingKey: "sig_1" },
+    ]);
+    expect(broker.state(id)).toMatchObject({
+      state: "active",
+      leasedBy: "nod_a",
+      dueAt: noon + 30 * second,
+      attempts: 0,
+      lost: 0,
+      tells: false,
+    });
+    expect(broker.logRows(id)).toEqual([]);
+  });
+
+  test("waits for a claim when there is no hand", async () => {
+    broker.hands = none;
+    const id = await broker.publish();
+    expect(broker.deliveries).toEqual([]);
+    expect(broker.state(id)).toMatchObject({ state: "pending", leasedBy: null, dueAt: noon });
+  });
+
+  test("does not overtake those that wait for a claim", async () => {
+    broker.hands = { ...broker.hands, behind: true };
+    expect(broker.state(await broker.publish())).toMatchObject({ state: "pending", dueAt: noon });
+  });
+});
+
+test.each([
+  [{ delay: 90 * second }, noon + 90 * second],
+  [{ notBefore: noon + minute }, noon + minute],
+  [{ notBefore: noon + minute, delay: 5 * minute }, noon + minute],
+  [{ notBefore: noon - minute }, noon],
+  [{ notBefore: noon - minute, delay: minute }, noon],
+  [{ delay: 0 }, noon],
+])("of %j follows when it is sent", async (letter, dueAt) => {
+  broker.hands = none;
+  expect(broker.state(await broker.publish(letter))).toMatchObject({ state: "pending", dueAt });
+});
+
+describe("the same deduplication key", () => {
+  const publish = () => broker.run("publish", { account: "acme", letters: [letterOf({ deduplication: "key" })] });
+
+  test("within ten minutes makes nothing, and names the older message", async () => {
+    const [first] = await publish();
+    broker.now += 10 * minute - 1;
+    expect(await publish()).toEqual([{ ...first, deduplicated: true }]);
+    broker.now += 1;
+    const [later] = await publish();
+    expect(later).toMatchObject({ deduplicated: false });
+    expect(later).not.toEqual(first);
+  });
+
+  test("counts within one batch", async () => {
+    const letters = [letterOf({ deduplication: "key" }), letterOf({ deduplication: "key" }), letterOf({ deduplication: "other" })];
+    const results = await broker.run("publish", { account: "acme", letters });
+    expect(results).toMatchObject([{ deduplicated: false }, { deduplicated: true }, { deduplicated: false }]);
+    expect(broker.memory.tables.envelopes.size).toBe(2);
+  });
+
+  test("holds after a delivery, and not after a cancel or a failure", async () => {
+    const delivered = await broker.publish({ deduplication: "a" });
+    await broker.settle(delivered, { status: 200 });
+    expect(await broker.publish({ deduplication: "a" })).toBe(delivered);
+
+    const cancelled = await broker.publish({ deduplication: "b" });
+    await broker.run("cancel", { account: "acme", messageIds: [cancelled] });
+    expect(await broker.publish({ deduplication: "b" })).not.toBe(cancelled);
+
+    const failed = await broker.publish({ deduplication: "c", retries: 0 });
+    await broker.settle(failed);
+    expect(await broker.publish({ deduplication: "c" })).not.toBe(failed);
+  });
+});
+
+test("a letter that is refused does not stop the others, and the answers are in their order", async () => {
+  const letters = [letterOf({ retries: 1001 }), letterOf(), letterOf({ callback: { ...callbackTo("https://a.example"), retries: 1001 } })];
+  expect(await broker.run("publish", { account: "acme", letters })).toEqual([
+    { refused: "limit-exceeded", message: "retries: 1001 asked for, the limit is 1000" },
+    { messageId: expect.stringMatching(/^msg_/), deduplicated: false },
+    { refused: "limit-exceeded", message: "retries: 1001 asked for, the limit is 1000" },
+  ]);
+});
+
+test.each([
+  [{ body: new Uint8Array(8 * 1024 * 1024 + 1) }, "too-large"],
+  [{ delay: 366 * 24 * 60 * minute + second }, "limit-exceeded"],
+  [{ timeout: 12 * 60 * minute + second }, "limit-exceeded"],
+])("of %# the limit is told", async (letter, refused) => {
+  expect(await broker.run("publish", { account: "acme", letters: [letterOf(letter)] })).toMatchObject([{ refused }]);
+});
+
+test("an account that is not there may publish nothing", async () => {
+  await expect(broker.run("publish", { account: "nobody", letters: [letterOf()] })).rejects.toThrow("does not exist");
+});
+
+describe("a cancelled message", () => {
+  test("is gone, and its outcome changes nothing", async () => {
+    const id = await broker.publish({ callback: callbackTo("https://told.example") });
+    expect(await broker.run("cancel", { account: "acme", messageIds: [id, id, "msg_unknown"] })).toEqual({ cancelled: 1 });
+    expect(broker.log(id)).toBe("CANCEL_REQUESTED CANCELLED");
+    expect(await broker.settle(id, { status: 200 })).toBe("late");
+    expect(broker.tellersOf(id)).toEqual([]);
+  });
+});

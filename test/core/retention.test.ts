@@ -1,0 +1,105 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { Broker, noon } from "./broker.ts";
+
+const hour = 3_600_000;
+const minute = 60_000;
+
+let broker: Broker;
+beforeEach(async () => {
+  broker = await Broker.open();
+});
+
+const expire = ({ log = 2 * hour, deadLetters = 2 * hour, now = broker.now, limit = 100 } = {}) =>
+  broker.run("expire", { account: "acme", retention: { log, deadLetters }, now, limit });
+const sizes = () => {
+  const { envelopes, log, deadLetters, deduplications, messages } = broker.memory.tables;
+  return {
+    envelopes: envelopes.size,
+    log: log.size,
+    deadLetters: deadLetters.size,
+    deduplications: deduplications.size,
+    messages: messages.size,
+  };
+};
+const nothing = { envelopes: 0, log: 0, deadLetters: 0, deduplications: 0, messages: 0 };
+const deliver = async () => broker.settle(await broker.publish(), { status: 200 });
+const fail = async () => broker.settle(await broker.publish({ retries: 0 }));
+
+test("a log row goes when it is older than its retention, and the envelope with it", async () => {
+  await deliver();
+  broker.now = noon + 2 * hour;
+  expect(await expire()).toEqual({ removed: 0, more: false });
+  broker.now += 1;
+  expect(await expire()).toEqual({ removed: 1, more: false });
+  expect(sizes()).toEqual(nothing);
+});
+
+test("a message that is not finished keeps its envelope, however old its log", async () => {
+  const id = await broker.publish({ retryDelay: "86400000" });
+  await broker.settle(id);
+  broker.now += 3 * hour;
+  expect(await expire()).toEqual({ removed: 1, more: false });
+  expect(sizes()).toEqual({ ...nothing, envelopes: 1, messages: 1 });
+});
+
+describe("an envelope of a dead letter", () => {
+  test("stays with the dead letter when that is kept longer than the log, and goes with it", async () => {
+    await fail();
+    broker.now = noon + hour + 1;
+    await expire({ log: hour });
+    expect(sizes()).toEqual({ ...nothing, envelopes: 1, deadLetters: 1 });
+    broker.now = noon + 2 * hour + 1;
+    await expire({ log: hour });
+    expect(sizes()).toEqual(nothing);
+  });
+
+  test("stays with the log when that is kept longer than the dead letter, and goes with it", async () => {
+    await fail();
+    broker.now = noon + hour + 1;
+    await expire({ deadLetters: hour });
+    expect(sizes()).toEqual({ ...nothing, envelopes: 1, log: 1 });
+    broker.now = noon + 2 * hour + 1;
+    await expire({ deadLetters: hour });
+    expect(sizes()).toEqual(nothing);
+  });
+
+  test("goes with both when both are past their time", async () => {
+    await fail();
+    broker.now = noon + 2 * hour + 1;
+    expect(await expire()).toEqual({ removed: 2, more: false });
+    expect(sizes()).toEqual(nothing);
+  });
+});
+
+test("a deduplication key goes when its window has passed", async () => {
+  await broker.publish({ deduplication: "key", delay: hour });
+  broker.now = noon + 10 * minute;
+  expect(await expire()).toMatchObject({ removed: 0 });
+  broker.now += 1;
+  expect(await expire()).toMatchObject({ removed: 1 });
+});
+
+test("no more is removed at once than was said, oldest first", async () => {
+  for (let count = 0; count < 3; count++) await deliver();
+  const [oldest] = [...broker.memory.tables.log.keys()].sort();
+  broker.now += 3 * hour;
+  expect(await expire({ limit: 1 })).toEqual({ removed: 1, more: true });
+  expect([...broker.memory.tables.log.keys()]).not.toContain(oldest);
+  expect(await expire({ limit: 5 })).toEqual({ removed: 2, more: false });
+});
+
+describe("a node whose clock is wrong", () => {
+  test("removes nothing before its time when it is ahead", async () => {
+    await fail();
+    await broker.publish({ deduplication: "key" });
+    const before = sizes();
+    expect(await expire({ now: broker.now + 100 * hour })).toEqual({ removed: 0, more: false });
+    expect(sizes()).toEqual(before);
+  });
+
+  test("removes later when it is behind", async () => {
+    await deliver();
+    broker.now = noon + 3 * hour;
+    expect(await expire({ now: noon + hour })).toEqual({ removed: 0, more: false });
+  });
+});

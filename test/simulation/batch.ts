@@ -1,0 +1,21 @@
+import type { Hands } from "../../src/core/hands.ts";
+import type { LogRow, MessageState } from "../../src/core/message.ts";
+import type { BatchResult, Call } from "../../src/store/store.ts";
+import type { Changes } from "./storage.ts";
+
+/** What a node asked for at once, and what it was answered. */
+export type Batch = { node: string; calls: readonly Call[]; result: BatchResult; hands: Hands };
+
+/** A batch with what it changed. */
+export type Case = Batch & { changes: Changes };
+
+/** Says what must hold. When it does not, the run has found a fault. */
+export type Demand = (holds: boolean, promise: string) => void;
+
+/** Does the row tell of a lease that ran out, after which the message is sent again? */
+export const isLost = ({ states, error }: LogRow): boolean =>
+  states.includes("RETRY") && error !== null && error.startsWith("no report: the lease of");
+
+/** Did a batch lease the message anew? */
+export const isLease = (before: MessageState | undefined, after: MessageState | undefined): boolean =>
+  after?.state === "active" && (before?.state !== "active" || before.attempts !== after.attempts);

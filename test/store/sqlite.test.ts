@@ -1,0 +1,87 @@
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { expect, test } from "vitest";
+import { openSqlite, sqliteStore } from "../../src/store/sqlite.ts";
+import { StorageRefused } from "../../src/store/store.ts";
+import { threadStore } from "../../src/store/thread.ts";
+import { bytes, closedAfterwards, freshFolder, letterTo, sourceOf, TestClock, World } from "./world.ts";
+
+async function openWorld(path: string, node = "nod_a", seed = 1): Promise<World> {
+  const clock = new TestClock();
+  return new World(closedAfterwards(await sqliteStore(path, sourceOf(clock, node, seed))), clock, node);
+}
+
+test("tables of a newer version are refused, and left as they are", async () => {
+  const path = join(freshFolder(), "store.db");
+  await (await openWorld(path)).store.close();
+  const database = new DatabaseSync(path);
+  database.exec("insert into schema_version (version) values (9999)");
+  const before = database.prepare("select sql from sqlite_schema order by name").all();
+  await expect(sqliteStore(path, sourceOf(new TestClock(), "nod_a"))).rejects.toBeInstanceOf(StorageRefused);
+  await expect(threadStore({ path, node: "nod_a", entry: new URL("./storageThread.ts", import.meta.url) })).rejects.toBeInstanceOf(StorageRefused);
+  expect(database.prepare("select sql from sqlite_schema order by name").all()).toEqual(before);
+  database.close();
+});
+
+test("what is answered is in the file, for whoever opens it", async () => {
+  const path = join(freshFolder(), "store.db");
+  const world = await openWorld(path);
+  await world.account();
+  const id = await world.send({ delay: 1_000, body: bytes("kept") });
+  // A second one, while the first is still open.
+  const other = await openWorld(path, "nod_b", 2);
+  expect((await other.store.read.message("acc", id))?.envelope.body).toEqual(bytes("kept"));
+  await world.store.close();
+  expect(await other.store.execute("cancel", { account: "acc", messageIds: [id] })).toEqual({ cancelled: 1 });
+});
+
+test("a batch that cannot be stored leaves nothing, and spoils only the command at fault", async () => {
+  const path = join(freshFolder(), "store.db");
+  const world = await openWorld(path);
+  await world.account();
+  const rival = new DatabaseSync(path);
+  rival.exec(`create trigger odd before insert on envelopes when instr(cast(new.detail as text), 'poison') begin select raise(abort, 'odd'); end`);
+  const all = await Promise.allSettled([world.send({ delay: 1 }), world.send({ labels: ["poison"], delay: 1 }), world.send({ delay: 1 })]);
+  expect(all.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+  expect(rival.prepare("select count(*) as count from messages").get()).toEqual({ count: 2 });
+  rival.close();
+});
+
+test("two at one file do not lose each other's updates", async () => {
+  const path = join(freshFolder(), "store.db");
+  const worlds = [await openWorld(path), await openWorld(path, "nod_b", 2)];
+  await worlds[0]?.account();
+  const pairs = [];
+  for (let round = 0; round < 5; round++) {
+    pairs.push(...(await Promise.all(worlds.map(({ store }) => store.execute("rotateKeys", { account: "acc" })))));
+  }
+  const links = new Map(pairs.map(({ current, next }) => [current, next]));
+  let last = "sig_acc_2";
+  for (let length = 0; length < 10; length++) last = links.get(last) ?? "broken";
+  expect((await worlds[0]?.store.read.account("acc"))?.signingKeys.next).toBe(last);
+});
+
+test("the write-ahead log stays bounded, and the file is whole", async () => {
+  const path = join(freshFolder(), "store.db");
+  const world = await openWorld(path);
+  await world.account();
+  const body = new Uint8Array(500_000).fill(1);
+  for (let round = 0; round < 30; round++) await world.publish(Array.from({ length: 10 }, () => letterTo({ body, delay: 1 })));
+  expect(statSync(path).size).toBeGreaterThan(100_000_000);
+  expect(statSync(`${path}-wal`).size).toBeLessThan(80_000_000);
+  const database = openSqlite(path, { readOnly: true });
+  expect(await database.connection.query("pragma integrity_check", [])).toEqual([{ integrity_check: "ok" }]);
+  database.close();
+});
+
+test("a storage thread that is gone is unavailable, and nobody waits for it", async () => {
+  const path = join(freshFolder(), "store.db");
+  const entry = new URL("./storageThreadThatEnds.ts", import.meta.url);
+  const store = await threadStore({ path, node: "nod_a", entry });
+  const attempts = [store.execute("rotateKeys", { account: "acc" }), store.execute("rotateKeys", { account: "acc" })];
+  for (const one of await Promise.allSettled(attempts)) expect(one).toMatchObject({ status: "rejected", reason: { code: "unavailable" } });
+  await expect(store.execute("claim", { limit: 1 })).rejects.toMatchObject({ code: "unavailable" });
+  await expect(store.read.accounts()).rejects.toMatchObject({ code: "unavailable" });
+  await store.close();
+});
