@@ -10,6 +10,7 @@ import { noBytes } from "../core/message.ts";
 import type { Proof } from "./auth.ts";
 import { authenticator } from "./auth.ts";
 import type { Problem } from "./refusals.ts";
+import { Intake } from "./intake.ts";
 import { problemOf, problemOfBytes } from "./refusals.ts";
 import type { RequestLine } from "./requestLog.ts";
 import { shownPath } from "./requestLog.ts";
@@ -21,6 +22,8 @@ import { decoded, splitQuery, splitTarget } from "./target.ts";
 export type ApiParts = Parts & {
   /** Whose X-Forwarded-For is believed: nobody's, everybody's, or that of these networks. */
   trustProxy: boolean | string[];
+  /** Instead of the usual room for request bodies. */
+  intakeBytes?: number;
   /** Is told of each request once it is answered. */
   log(line: RequestLine): void;
 };
@@ -31,6 +34,8 @@ declare module "fastify" {
     split: Query;
     proof: Proof | null;
     fault: string | null;
+    /** Bytes of the intake. */
+    taken: number;
   }
 }
 
@@ -60,7 +65,7 @@ export function createApi(parts: ApiParts): FastifyInstance {
 const serverOptions = {
   maxHeaderSize: 64 * 1024,
   headersTimeout: 30_000,
-  connectionsCheckingInterval: 5_000,
+  connectionsCheckingInterval: 30_000,
   // Without it Node answers by itself, and not in JSON. The name this server is called by makes no difference here.
   requireHostHeader: false,
 };
@@ -100,6 +105,8 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
   const authenticate = authenticator(parts);
   let closing = false;
   for (const name of ["target", "split", "proof", "fault"] as const) api.decorateRequest<unknown>(name, null);
+  api.decorateRequest("taken", 0);
+  const intake = new Intake(parts.intakeBytes);
   api.addHook("preClose", async () => {
     closing = true;
   });
@@ -112,7 +119,16 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
     if (request.is404) return refuseUnknown(request, reply);
     if (request.routeOptions.config.access === "open") return;
     request.proof = await authenticate({ authorization: request.headers.authorization, parameter: request.split.token });
+    const { "content-length": declared, "transfer-encoding": encoding } = request.headers;
+    request.taken = intake.take({ declared, chunked: encoding !== undefined, most: request.routeOptions.bodyLimit ?? limits.messageBytes });
   });
+  // A request ends in one of these ways, or in both.
+  const release = async (request: FastifyRequest): Promise<void> => {
+    intake.give(request.taken);
+    request.taken = 0;
+  };
+  api.addHook("onResponse", release);
+  api.addHook("onRequestAbort", release);
 }
 
 declare module "fastify" {
@@ -171,7 +187,7 @@ const namesForHeader = (names: readonly string[]): string =>
 
 function sendProblem(request: FastifyRequest, reply: FastifyReply, { status, error, fault }: Problem): void {
   request.fault = fault;
-  const headers = status === 401 ? { "WWW-Authenticate": "Bearer" } : {};
+  const headers = status === 401 ? { "WWW-Authenticate": "Bearer" } : status === 503 ? { "Retry-After": "1" } : {};
   void reply.code(status).headers(headers).send({ error });
 }
 

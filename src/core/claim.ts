@@ -30,8 +30,9 @@ export const claim: Decision<{ limit: number }, Claimed> = {
   decide: ({ limit }, draft, moment) => {
     const due = draft.due();
     const lines = draft.dueLines();
-    for (const state of due) claimOne(draft, moment, state);
+    // Who stands in line has waited longer.
     for (const line of lines) serveLine(draft, moment, line);
+    for (const state of due) claimOne(draft, moment, state);
     return { more: due.length >= limit || lines.length >= limit, now: moment.now };
   },
 };
@@ -69,7 +70,8 @@ function afterLostLease(draft: Draft, moment: Moment, account: Account, state: M
     return lost;
   }
   const envelope = draft.get("envelopes", state.account, state.id);
-  if (envelope) failForGood(draft, moment, { account, envelope, state, outcome: { status: null, headers: [], body: new Uint8Array(0), error } });
+  if (envelope)
+    failForGood(draft, moment, { account, envelope, state, outcome: { status: null, headers: [], body: new Uint8Array(0), error } });
   return null;
 }
 

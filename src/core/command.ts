@@ -1,4 +1,17 @@
-import type { Account, AccountId, DeadLetter, Deduplication, Delivery, Envelope, IdKind, Line, LogRow, MessageState, Millis, NodeId } from "./message.ts";
+import type {
+  Account,
+  AccountId,
+  DeadLetter,
+  Deduplication,
+  Delivery,
+  Envelope,
+  IdKind,
+  Line,
+  LogRow,
+  MessageState,
+  Millis,
+  NodeId,
+} from "./message.ts";
 
 /** Everything that is kept, by table. A row is never changed in place: `put` takes a new one. */
 export type Rows = {

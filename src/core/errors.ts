@@ -13,6 +13,7 @@ export const errorCodes = {
   "too-large": { status: 413, meaning: "the body is larger than the limit" },
   "headers-too-large": { status: 431, meaning: "the request line and headers are larger than the limit" },
   unavailable: { status: 503, meaning: "the storage cannot be reached" },
+  busy: { status: 503, meaning: "the server has all it can hold under way; ask again" },
   stopping: { status: 503, meaning: "the server is stopping; ask again" },
 } as const;
 

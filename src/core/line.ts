@@ -28,6 +28,14 @@ export function serveLine(draft: Draft, moment: Moment, line: Line): void {
   draft.put("lines", { ...line, dueAt: moment.now + (allServed ? 0 : spans.lineCheck) });
 }
 
+/**
+ * Leaves the line to the next claim, which serves lines in the order in which they came due. When hands are short, the
+ * host that gave one back must not take it again before hosts that have waited longer.
+ */
+export function lookSoon(draft: Draft, moment: Moment, line: Line): void {
+  if (line.dueAt > moment.now) draft.put("lines", { ...line, dueAt: moment.now });
+}
+
 /** False when there is no hand for it. */
 function serveOne(draft: Draft, moment: Moment, state: MessageState): boolean {
   const account = draft.get("accounts", state.account);

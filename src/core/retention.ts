@@ -50,6 +50,8 @@ function pastOnes(rows: ReturnType<Draft["expired"]>, { log, deadLetters }: Rete
   };
 }
 
-const hasEnded = ({ states }: LogRow): boolean => states.some((state) => state === "DELIVERED" || state === "FAILED" || state === "CANCELLED");
+const hasEnded = ({ states }: LogRow): boolean =>
+  states.some((state) => state === "DELIVERED" || state === "FAILED" || state === "CANCELLED");
 
-const isDeadLetter = (draft: Draft, row: LogRow): boolean => row.dlqId !== null && draft.get("deadLetters", row.account, row.dlqId) !== undefined;
+const isDeadLetter = (draft: Draft, row: LogRow): boolean =>
+  row.dlqId !== null && draft.get("deadLetters", row.account, row.dlqId) !== undefined;

@@ -3,7 +3,7 @@ import type { Decision, Draft, Moment } from "./command.ts";
 import type { Held } from "./lease.ts";
 import { accept, fenced, logRow } from "./lease.ts";
 import { logBodyBytes, spans } from "./limits.ts";
-import { headLimit, lineOf, serveLine } from "./line.ts";
+import { headLimit, lineOf, lookSoon, serveLine } from "./line.ts";
 import type { Account, Answer, DeadLetter, Envelope, FailureCallbackInfo, MessageState, Outcome } from "./message.ts";
 import { verdictOf } from "./retry.ts";
 
@@ -20,7 +20,7 @@ export const settle: Decision<Outcome, Settled> = {
   further: (outcome, draft) => {
     const { account, messageId, host } = outcome;
     const state = draft.get("messages", account, messageId);
-    const line = draft.get("lines", account, host);
+    const line = draft.behind() ? undefined : draft.get("lines", account, host);
     const waiting = line ? draft.head(account, host) : [];
     const envelope = draft.get("envelopes", account, messageId);
     return {
@@ -37,7 +37,8 @@ export const settle: Decision<Outcome, Settled> = {
     const account = draft.get("accounts", outcome.account);
     const settled: Settled = state && account ? draw(draft, moment, { account, state, outcome }) : { became: "late" };
     const line = lineOf(draft, outcome);
-    if (line) serveLine(draft, moment, line);
+    if (line && draft.behind()) lookSoon(draft, moment, line);
+    else if (line) serveLine(draft, moment, line);
     return settled;
   },
 };

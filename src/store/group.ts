@@ -2,7 +2,7 @@ import type { CommandName } from "../core/commands.ts";
 import type { ErrorCode } from "../core/errors.ts";
 import { Refusal, errorCodes } from "../core/errors.ts";
 import { noHands } from "../core/hands.ts";
-import type { Millis } from "../core/message.ts";
+import type { Bytes, Millis } from "../core/message.ts";
 import type { Queries } from "./queries.ts";
 import type { BatchResult, Call, Desk, Reply, RunBatch, Store } from "./store.ts";
 import { Unavailable } from "./store.ts";
@@ -51,7 +51,10 @@ export function groupCommit({ runBatch, read, nextDueAt, hearOthers, pause, clos
   const runOne = async (batch: Waiting[]): Promise<void> => {
     let result: BatchResult;
     try {
-      result = await runBatch(batch.map(({ name, input }) => ({ name, input })), desk?.hands() ?? noHands);
+      result = await runBatch(
+        batch.map(({ name, input }) => ({ name, input })),
+        desk?.hands() ?? noHands,
+      );
     } catch (error) {
       return runApart(batch, error instanceof Error ? error : new Error(String(error)));
     }
@@ -65,12 +68,8 @@ export function groupCommit({ runBatch, read, nextDueAt, hearOthers, pause, clos
    * it may have been stored all the same: whoever asked must know, and ask again if a second time does no harm.
    */
   const runApart = async (batch: Waiting[], error: Error): Promise<void> => {
-    if (error instanceof Unavailable) {
-      for (const { reject } of batch) reject(unavailable(error, "whether this was stored is not known; ask again later"));
-      return;
-    }
-    const [only] = batch;
-    if (batch.length === 1 && only) return only.reject(error);
+    if (error instanceof Unavailable) return rejectAll(batch, unavailable(error, "whether this was stored is not known; ask again later"));
+    if (batch.length === 1) return rejectAll(batch, error);
     for (const call of batch) await runOne([call]);
   };
 
@@ -98,7 +97,7 @@ export function groupCommit({ runBatch, read, nextDueAt, hearOthers, pause, clos
 }
 
 /** What a caller is told while the storage cannot be reached. The cause is for our own eyes. */
-export function unavailable(cause: Error, advice = "ask again later"): Refusal {
+function unavailable(cause: Error, advice = "ask again later"): Refusal {
   const refusal = new Refusal("unavailable", `the storage cannot be reached: ${advice}`);
   refusal.cause = cause;
   return refusal;
@@ -120,6 +119,10 @@ export async function twoTurns(): Promise<void> {
   for (let turn = 0; turn < 2; turn++) await new Promise((resolve) => setImmediate(resolve));
 }
 
+function rejectAll(batch: readonly Waiting[], error: Error): void {
+  for (const { reject } of batch) reject(error);
+}
+
 function nextBatch(waiting: Waiting[]): Waiting[] {
   let bytes = 0;
   let count = 0;
@@ -134,7 +137,9 @@ function nextBatch(waiting: Waiting[]): Waiting[] {
 /** Bytes of the bodies a command carries, as far as they count. */
 function weightOf(input: unknown): number {
   if (typeof input !== "object" || input === null) return 0;
-  if ("letters" in input && Array.isArray(input.letters)) return input.letters.reduce((sum: number, { body }) => sum + body.byteLength, 0);
+  if ("letters" in input && Array.isArray(input.letters)) {
+    return input.letters.reduce<number>((sum, letter: { body: Bytes }) => sum + letter.body.byteLength, 0);
+  }
   return "body" in input && input.body instanceof Uint8Array ? input.body.byteLength : 0;
 }
 

@@ -3,7 +3,7 @@ import { passes } from "../core/filter.ts";
 import { birthOf, firstIdAt } from "../core/ids.ts";
 import type { Envelope, LogRow, LogState, Millis } from "../core/message.ts";
 import type { ListQuery, Range, Shelf } from "./shelf.ts";
-import { scanLimit, withEnvelopes } from "./shelf.ts";
+import { past, scanLimit, withEnvelopes } from "./shelf.ts";
 
 /** One line of the log as people see it. `row` is absent where the envelope itself tells: CREATED, and a first ACTIVE. */
 export type LogEvent = { time: Millis; state: LogState; envelope: Envelope; row: LogRow | null };
@@ -64,7 +64,10 @@ function told(row: LogRow, envelope: Envelope): Placed[] {
 
 async function* ofMessages(shelf: Shelf, { account, order }: ListQuery, ids: readonly string[]): AsyncGenerator<Placed> {
   const all: Placed[] = [];
-  for (const envelope of await shelf.rows("envelopes", [...new Set(ids)].map((id) => [account, id] as const))) {
+  for (const envelope of await shelf.rows(
+    "envelopes",
+    [...new Set(ids)].map((id) => [account, id] as const),
+  )) {
     all.push(...born(envelope));
     for (const row of await shelf.logOf(account, envelope.id)) all.push(...told(row, envelope));
   }
@@ -89,14 +92,16 @@ async function* merged(shelf: Shelf, query: ListQuery, from: Place | null): Asyn
   }
 }
 
+const chunk = 200;
+
 async function* births(shelf: Shelf, range: Omit<Range, "limit">): AsyncGenerator<Placed> {
-  let next: Range = { ...range, limit: 200 };
-  for (let scanned = 0; scanned < scanLimit; scanned += next.limit) {
+  let next: Range = { ...range, limit: chunk };
+  for (;;) {
     const envelopes = await shelf.range("envelopes", next);
     for (const envelope of envelopes) yield* inOrder(born(envelope), range);
     const last = envelopes.at(-1);
-    if (!last || envelopes.length < next.limit) return;
-    next = { ...next, ...(range.descending ? { before: last.id } : { after: last.id }) };
+    if (!last || envelopes.length < chunk) return;
+    next = { ...range, limit: chunk, ...past(last.id, range) };
   }
 }
 

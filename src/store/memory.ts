@@ -130,7 +130,9 @@ function stretch<T extends TableName>({ tables }: Memory, table: T, range: Range
   const idOf = (row: Rows[T]): string => keyOf[table](row)[1] ?? "";
   const isWithin = (row: Rows[T]): boolean => {
     const [account, id = ""] = keyOf[table](row);
-    return account === range.account && (range.after === undefined || id > range.after) && (range.before === undefined || id < range.before);
+    return (
+      account === range.account && (range.after === undefined || id > range.after) && (range.before === undefined || id < range.before)
+    );
   };
   const rows = those(tables[table] as Map<string, Rows[T]>, isWithin).sort((a, b) => byText(idOf(a), idOf(b)));
   return (range.descending ? rows.reverse() : rows).slice(0, range.limit);

@@ -20,7 +20,9 @@ function migrations(database: "sqlite" | "postgres"): Migration[] {
  * by their bytes: SQLite does so by itself, PostgreSQL else by the rules of some language, by which ids do not sort by birth.
  */
 function inWordsOf(database: string, sql: string): string {
-  const own = sql.replace(/\/\*(sqlite|postgres):(.*?)\*\//gs, (comment, name: string, text: string) => (name === database ? text : comment));
+  const own = sql.replace(/\/\*(sqlite|postgres):(.*?)\*\//gs, (comment, name: string, text: string) =>
+    name === database ? text : comment,
+  );
   return database === "postgres" ? own.replace(/^( +\w+ text)\b/gm, `$1 collate "C"`) : own;
 }
 

@@ -38,7 +38,7 @@ export async function connect(url: string, { kind }: { kind: Kind }): Promise<Cl
     return client;
   } catch (error) {
     await client.end().catch(() => undefined);
-    throw faultOf(error);
+    throw outage(error);
   }
 }
 
@@ -79,7 +79,7 @@ const bytea = 17;
 
 /** Times are numbers and bodies are bytes, on our own connections only: other users of the driver are left alone. */
 const parsers: CustomTypesConfig = {
-  getTypeParser: ((oid: number, format: "text") => {
+  getTypeParser: ((oid: number, format: "text"): unknown => {
     if (oid === int8) return Number;
     return oid === bytea ? bytesOf : types.getTypeParser(oid, format);
   }) as CustomTypesConfig["getTypeParser"],
@@ -159,6 +159,8 @@ function faultOf(error: unknown): Error {
   if (error instanceof Unavailable) return error;
   const fault = error instanceof Error ? error : new Error(String(error));
   const code = codeOf(fault);
-  const isOurs = code !== undefined && !outages.test(code);
-  return isOurs ? fault : new Unavailable(`PostgreSQL cannot be reached: ${fault.message}`, { cause: fault });
+  return code !== undefined && !outages.test(code) ? fault : outage(fault);
 }
+
+const outage = (cause: unknown): Unavailable =>
+  new Unavailable(`PostgreSQL cannot be reached: ${cause instanceof Error ? cause.message || cause.name : String(cause)}`, { cause });

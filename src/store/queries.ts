@@ -68,8 +68,15 @@ async function unfinished(shelf: Shelf, { account, filter, cursor, count }: Omit
 
 /** Of the messages that were named those that pass, and are not finished. */
 async function named(shelf: Shelf, account: AccountId, ids: readonly MessageId[], filter: Filter): Promise<MessageId[]> {
-  const states = await shelf.rows("messages", [...new Set(ids)].map((id) => [account, id] as const));
-  const envelopes = await envelopesOf(shelf, account, states.map(({ id }) => id));
+  const states = await shelf.rows(
+    "messages",
+    [...new Set(ids)].map((id) => [account, id] as const),
+  );
+  const envelopes = await envelopesOf(
+    shelf,
+    account,
+    states.map(({ id }) => id),
+  );
   const passing = [...envelopes.values()].filter((envelope) => passes(filter, { envelope, time: envelope.createdAt }));
   return passing.map(({ id }) => id).sort();
 }
@@ -78,7 +85,9 @@ async function deadLetters(shelf: Shelf, query: ListQuery): Promise<DeadLetterPa
   const { account, filter, order, cursor, count } = query;
   const descending = order === "latestFirst";
   const range = { account, descending, ...bounds("dlq", filter, cursor, descending) };
-  const source = filter.dlqIds ? chosen(shelf, query, filter.dlqIds) : withEnvelopes(shelf, "deadLetters", { range, messageIdOf: ({ messageId }) => messageId });
+  const source = filter.dlqIds
+    ? chosen(shelf, query, filter.dlqIds)
+    : withEnvelopes(shelf, "deadLetters", { range, messageIdOf: ({ messageId }) => messageId });
   const entries: DeadLetterEntry[] = [];
   let last: string | null = null;
   let scanned = 0;
@@ -95,17 +104,32 @@ async function deadLetters(shelf: Shelf, query: ListQuery): Promise<DeadLetterPa
 
 /** Dead letters that were named, in the order of the list. */
 async function* chosen(shelf: Shelf, { account, order, cursor }: ListQuery, ids: readonly string[]) {
-  const letters = [...(await shelf.rows("deadLetters", [...new Set(ids)].map((id) => [account, id] as const)))];
+  const letters = [
+    ...(await shelf.rows(
+      "deadLetters",
+      [...new Set(ids)].map((id) => [account, id] as const),
+    )),
+  ];
   letters.sort((a, b) => (a.id < b.id ? -1 : 1));
   if (order === "latestFirst") letters.reverse();
-  const envelopes = await envelopesOf(shelf, account, letters.map(({ messageId }) => messageId));
+  const envelopes = await envelopesOf(
+    shelf,
+    account,
+    letters.map(({ messageId }) => messageId),
+  );
   for (const row of letters) {
-    if (cursor === null || (order === "latestFirst" ? row.id < cursor : row.id > cursor)) yield { row, envelope: envelopes.get(row.messageId) };
+    if (cursor === null || (order === "latestFirst" ? row.id < cursor : row.id > cursor))
+      yield { row, envelope: envelopes.get(row.messageId) };
   }
 }
 
 /** The stretch of ids in which a filter's time and a cursor leave something to find. */
-function bounds(kind: "msg" | "dlq", { from, to }: Filter, cursor: string | null, descending: boolean): { after?: string; before?: string } {
+function bounds(
+  kind: "msg" | "dlq",
+  { from, to }: Filter,
+  cursor: string | null,
+  descending: boolean,
+): { after?: string; before?: string } {
   const start = from === undefined ? undefined : firstIdAt(kind, from);
   const end = to === undefined ? undefined : firstIdAt(kind, to + 1);
   const after = descending ? start : (cursor ?? start);

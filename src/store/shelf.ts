@@ -28,19 +28,27 @@ export async function* withEnvelopes<T extends "messages" | "deadLetters" | "log
   table: T,
   of: { range: Omit<Range, "limit">; messageIdOf: (row: Rows[T]) => MessageId; limit?: number },
 ): AsyncGenerator<{ row: Rows[T]; envelope: Envelope | undefined }> {
-  let range: Range = { ...of.range, limit: Math.min(chunk, Math.max(50, of.limit ?? chunk)) };
-  for (let scanned = 0; scanned < scanLimit; scanned += range.limit) {
+  const limit = Math.min(chunk, Math.max(50, of.limit ?? chunk));
+  let range: Range = { ...of.range, limit };
+  for (;;) {
     const rows = await shelf.range(table, range);
     const envelopes = await envelopesOf(shelf, range.account, rows.map(of.messageIdOf));
     for (const row of rows) yield { row, envelope: envelopes.get(of.messageIdOf(row)) };
     const last = rows.at(-1);
-    if (!last || rows.length < range.limit) return;
-    range = { ...range, ...(range.descending ? { before: last.id } : { after: last.id }) };
+    if (!last || rows.length < limit) return;
+    range = { ...of.range, limit, ...past(last.id, of.range) };
   }
 }
 
+/** The stretch that is left behind a row. */
+export const past = (id: string, { descending }: Pick<Range, "descending">): { after: string } | { before: string } =>
+  descending ? { before: id } : { after: id };
+
 /** Envelopes by id; those that are gone are absent. */
 export async function envelopesOf(shelf: Shelf, account: AccountId, ids: readonly MessageId[]): Promise<Map<MessageId, Envelope>> {
-  const envelopes = await shelf.rows("envelopes", [...new Set(ids)].map((id) => [account, id] as const));
+  const envelopes = await shelf.rows(
+    "envelopes",
+    [...new Set(ids)].map((id) => [account, id] as const),
+  );
   return new Map(envelopes.map((envelope) => [envelope.id, envelope]));
 }

@@ -7,6 +7,7 @@ import { groupCommit } from "./group.ts";
 import { queriesOf } from "./queries.ts";
 import { nextDueAt, runSqlBatch, sqlShelf } from "./sql.ts";
 import type { Source, Store } from "./store.ts";
+import { Unavailable } from "./store.ts";
 import type { Columns } from "./tables.ts";
 
 /** SQLite takes its rows one by one: a prepared statement run in a loop costs less than any list of values. */
@@ -64,7 +65,7 @@ export function openSqlite(path: string, { readOnly = false } = {}): SqliteDatab
   db.exec(`pragma cache_size = -32768; pragma temp_store = memory; pragma mmap_size = 0`);
   const connection = connectionOf(db);
   const transaction: Database["transaction"] = async (run) => {
-    db.exec("begin immediate");
+    begin(db);
     try {
       const result = await run(connection);
       db.exec("commit");
@@ -81,6 +82,18 @@ export function openSqlite(path: string, { readOnly = false } = {}): SqliteDatab
     isConflict: (error) => error instanceof LostUpdate,
     close: () => db.close(),
   };
+}
+
+const busy = 5;
+
+/** There is one writer, and it waits some seconds for others, such as tools that somebody let loose on the file. */
+function begin(db: DatabaseSync): void {
+  try {
+    db.exec("begin immediate");
+  } catch (error) {
+    const isBusy = error instanceof Error && "errcode" in error && error.errcode === busy;
+    throw isBusy ? new Unavailable("another process keeps the database file locked", { cause: error }) : error;
+  }
 }
 
 function connectionOf(db: DatabaseSync): Connection {
@@ -107,4 +120,3 @@ function connectionOf(db: DatabaseSync): Connection {
     },
   };
 }
-

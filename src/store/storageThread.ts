@@ -4,7 +4,7 @@ import { queriesOf } from "./queries.ts";
 import { nextDueAt, runSqlBatch, sqlShelf } from "./sql.ts";
 import { openSqlite } from "./sqlite.ts";
 import type { Source } from "./store.ts";
-import { StorageRefused } from "./store.ts";
+import { StorageRefused, Unavailable } from "./store.ts";
 import type { ThreadReply, ThreadRequest, ThreadRole } from "./thread.ts";
 import type { Parcel } from "./wire.ts";
 import { packResult, unpackBatch } from "./wire.ts";
@@ -37,7 +37,10 @@ export function serveStorage(given: Omit<Source, "node">): void {
   };
 
   const reply = async (id: number, run: () => Promise<unknown>): Promise<void> => {
-    const answer = await run().then((value): ThreadReply => ({ id, value }), (error: unknown) => failure(id, error));
+    const answer = await run().then(
+      (value): ThreadReply => ({ id, value }),
+      (error: unknown) => failure(id, error),
+    );
     port.postMessage(answer);
   };
 
@@ -51,5 +54,6 @@ export function serveStorage(given: Omit<Source, "node">): void {
 function failure(id: number, error: unknown): ThreadReply {
   const text = error instanceof Error ? error.message : String(error);
   if (error instanceof StorageRefused) return { id, error: text, refusedCode: "storage" };
+  if (error instanceof Unavailable) return { id, error: text, refusedCode: "unavailable" };
   return { id, error: text, ...(error instanceof Refusal ? { refusedCode: error.code } : {}) };
 }

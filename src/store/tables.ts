@@ -1,5 +1,5 @@
 import type { Rows, TableName } from "../core/command.ts";
-import type { Bytes, LogState, MessageState } from "../core/message.ts";
+import type { Account, Bytes, DeadLetter, Envelope, LogRow, LogState, MessageState } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 
 export type ColumnType = "text" | "bigint" | "integer" | "bytea";
@@ -28,6 +28,8 @@ const number = (value: Value | undefined): number => (typeof value === "number" 
 const bytes = (value: Value | undefined): Bytes => (value instanceof Uint8Array ? value : noBytes);
 const orNull = <T extends Value>(value: Value | undefined, read: (value: Value | undefined) => T): T | null =>
   value === null || value === undefined ? null : read(value);
+/** What was written as JSON, by `write` of the same table. */
+const detailOf = <Row>(row: Columns): Row => JSON.parse(text(row.detail)) as Row;
 const bodyOf = (body: Bytes): Bytes | null => (body.byteLength === 0 ? null : body);
 
 /** What most envelopes have none of. It is left out of their detail, which makes a plain one a third smaller on the disk. */
@@ -52,7 +54,7 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     key: ["id"],
     unlocked: true,
     write: ({ id, tokenHash, ...detail }) => ({ id, token_hash: tokenHash, detail: JSON.stringify(detail) }),
-    read: (row) => ({ ...JSON.parse(text(row.detail)), id: text(row.id), tokenHash: text(row.token_hash) }),
+    read: (row) => ({ ...detailOf<Account>(row), id: text(row.id), tokenHash: text(row.token_hash) }),
   },
   envelopes: {
     name: "envelopes",
@@ -60,7 +62,7 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     key: ["account", "id"],
     unlocked: true,
     write: ({ account, id, body, ...detail }) => ({ account, id, detail: JSON.stringify(present(detail)), body: bodyOf(body) }),
-    read: (row) => ({ ...rare, ...JSON.parse(text(row.detail)), account: text(row.account), id: text(row.id), body: bytes(row.body) }),
+    read: (row) => ({ ...rare, ...detailOf<Envelope>(row), account: text(row.account), id: text(row.id), body: bytes(row.body) }),
   },
   messages: {
     name: "messages",
@@ -94,7 +96,7 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       ...{ account, id, message_id: messageId, detail: JSON.stringify(detail), body: bodyOf(body) },
     }),
     read: (row) => ({
-      ...JSON.parse(text(row.detail)),
+      ...detailOf<DeadLetter>(row),
       ...{ account: text(row.account), id: text(row.id), messageId: text(row.message_id), body: bytes(row.body) },
     }),
   },
@@ -122,7 +124,9 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     read: (row) => ({
       ...{ account: text(row.account), id: text(row.id), messageId: text(row.message_id), time: number(row.time) },
       ...{ states: text(row.states).split(" ") as LogState[], status: orNull(row.status, number), body: bytes(row.body) },
-      ...(row.detail === null ? { error: null, nextDueAt: null, headers: [], dlqId: null } : JSON.parse(text(row.detail))),
+      ...(row.detail === null
+        ? { error: null, nextDueAt: null, headers: [], dlqId: null }
+        : detailOf<Pick<LogRow, "error" | "nextDueAt" | "headers" | "dlqId">>(row)),
     }),
   },
 };

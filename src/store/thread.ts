@@ -30,7 +30,7 @@ export async function threadStore({ path, node, entry }: { path: string; node: N
     pause: twoTurns,
     runBatch: async (calls, hands) => unpackResult(await writer.ask<Parcel>({ kind: "batch", parcel: packBatch(calls, hands) })),
     read: readsThrough((query, args) => orUnavailable(readerOnce().ask({ kind: "read", query, args }))),
-    nextDueAt: () => writer.ask({ kind: "nextDueAt" }),
+    nextDueAt: () => orUnavailable(writer.ask({ kind: "nextDueAt" })),
     close: async () => {
       await reader?.close();
       await writer.close();
@@ -93,5 +93,6 @@ function thread(entry: URL, role: ThreadRole): Thread {
 
 function errorOf({ error, refusedCode }: Extract<ThreadReply, { error: string }>): Error {
   if (refusedCode === undefined) return new Error(error);
+  if (refusedCode === "unavailable") return new Unavailable(error);
   return refusedCode === "storage" ? new StorageRefused(error) : new Refusal(codeOf(refusedCode), error);
 }

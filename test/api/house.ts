@@ -36,7 +36,9 @@ export type House = {
 };
 
 /** A server with a store in memory and a clock that stands still; whatever is due is delivered into a list. */
-export async function house(options: { trustProxy?: boolean | string[]; wrap?(store: Store): Store } = {}): Promise<House> {
+export async function house(
+  options: { trustProxy?: boolean | string[]; intakeBytes?: number; wrap?(store: Store): Store } = {},
+): Promise<House> {
   const clock = { now: at };
   let seed = 1;
   const random = (): number => (seed = (seed * 16807) % 2147483647) / 2147483647;
@@ -55,6 +57,7 @@ export async function house(options: { trustProxy?: boolean | string[]; wrap?(st
     now: () => clock.now,
     retention: { log: 86_400_000, deadLetters: 86_400_000 },
     trustProxy: options.trustProxy ?? false,
+    ...(options.intakeBytes === undefined ? {} : { intakeBytes: options.intakeBytes }),
     log: (line) => void lines.push(line),
     ready: () => !stopping,
     health: () => ({ pending: deliveries.length }),

@@ -129,6 +129,41 @@ describe("a line", () => {
     expect(idsOf()).toEqual([waiting]);
   });
 
+  test("is left to the next claim when hands are short, and that serves the host that has waited longest", async () => {
+    const sent = await broker.publish();
+    broker.hands = none;
+    const waiting = await broker.publish();
+    await claim();
+    broker.now += 1;
+    const other = await broker.publish({ url: "https://other.example" });
+    await claim();
+    broker.now += second;
+    broker.hands = { ...one, behind: true };
+    await broker.settle(sent, { status: 200 });
+    expect(broker.deliveries).toEqual([]);
+    await claim(1);
+    expect(idsOf()).toEqual([waiting]);
+    await claim(1);
+    expect(idsOf()).toEqual([other]);
+  });
+
+  test("of a host that has just given back a hand comes after those of others that were due before", async () => {
+    const sent = await broker.publish();
+    broker.hands = none;
+    const other = await broker.publish({ url: "https://other.example" });
+    await claim();
+    broker.now += second / 2;
+    const waiting = await broker.publish();
+    await claim();
+    broker.now += second / 2;
+    broker.hands = { ...one, behind: true };
+    await broker.settle(sent, { status: 200 });
+    await claim(1);
+    expect(idsOf()).toEqual([other]);
+    await claim(1);
+    expect(idsOf()).toEqual([waiting]);
+  });
+
   test("whose last message was cancelled ends when it is looked at", async () => {
     broker.hands = none;
     const id = await broker.publish();

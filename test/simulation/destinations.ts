@@ -17,6 +17,7 @@ const natures: readonly Nature[] = [
   "busy",
   "flapping",
   "slow",
+  "slow",
   "hanging",
   "dying",
   "deadly",

@@ -4,7 +4,7 @@ import { simulate } from "./simulation.ts";
 
 // Every mutant is a fault that somebody could make. A simulation that does not notice it would not notice that somebody either.
 
-const seeds = Array.from({ length: 25 }, (_, index) => index + 1);
+const seeds = Array.from({ length: 60 }, (_, index) => index + 1);
 
 test.each(Object.entries(mutants))("is caught: %s", async (_, decisions) => {
   const failures = [];

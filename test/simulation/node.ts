@@ -1,4 +1,4 @@
-import type { InputOf } from "../../src/core/commands.ts";
+import type { CommandName, InputOf } from "../../src/core/commands.ts";
 import { idMaker } from "../../src/core/ids.ts";
 import type { Delivery, Outcome } from "../../src/core/message.ts";
 import { hostOf } from "../../src/core/message.ts";
@@ -172,7 +172,7 @@ export class SimulatedNode {
     return turn;
   }
 
-  /** Reports may be lost, doubled or late. */
+  /** Reports may be lost, doubled or late, and renewals late. */
   #executeUnreliably(): Store["execute"] {
     const { execute } = this.store;
     const settle = async (outcome: InputOf<"settle">): Promise<Settled> => {
@@ -192,8 +192,18 @@ export class SimulatedNode {
       }
       return execute("settle", outcome);
     };
-    const unreliable = (name: string, input: InputOf<"settle">): Promise<unknown> =>
-      name === "settle" ? settle(input) : execute(name as "settle", input);
+    const renew = async (held: InputOf<"renew">): Promise<unknown> => {
+      const { world, faults } = this.#broker;
+      if (world.chance.happens(3 * faults.lateReport)) {
+        this.harmed = true;
+        await this.#wait(world.chance.between(1_000, 70_000), "late renewal");
+      }
+      return execute("renew", held);
+    };
+    const unreliable = (name: CommandName, input: never): Promise<unknown> => {
+      if (name === "settle") return settle(input);
+      return name === "renew" ? renew(input) : execute(name, input);
+    };
     return unreliable as Store["execute"];
   }
 

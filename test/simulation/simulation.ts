@@ -102,7 +102,7 @@ class Simulation {
     act();
     trouble();
     while (left > 0 && this.#judge.broken === null) await this.#runFor(10 * second);
-    await this.#runFor(chance.of([0, 60 * second]));
+    await this.#runFor(chance.of([0, 60 * second, 300 * second]));
   }
 
   /** Without clients and faults everything comes to its end. Retries may take long; a day is enough for the longest chain. */
@@ -198,7 +198,7 @@ class Simulation {
     if (what < 0.25) this.#kill(node, "of nothing in particular");
     else if (what < 0.5) this.#stop(node);
     else if (what < 0.7) {
-      node.cutOffUntil = this.#world.now + chance.between(second, 90 * second);
+      node.cutOffUntil = this.#world.now + chance.of([2, 20, 45, 100]) * second;
       this.#world.note(`${node.id} is cut off from its storage until ${node.cutOffUntil}`);
     } else {
       node.clock.ahead += chance.of([-hour, -30 * second, -second, second, 30 * second, hour]);

@@ -10,7 +10,7 @@ import type { OpenStore } from "./world.ts";
 
 /** What every store must do: the one contract behind `Store`. */
 export function describeStore(name: string, open: OpenStore): void {
-  describe(name, () => {
+  describe(`store: ${name}`, () => {
     describePublish(open);
     describeSending(open);
     describeEnds(open);

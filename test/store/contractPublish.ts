@@ -9,13 +9,20 @@ export function describePublish(open: OpenStore): void {
     test("keeps a message as it was accepted, and hands it over at once when a hand is free", async () => {
       const world = await World.open(open);
       await world.account();
-      const headers = [["X-Twice", "1"], ["X-Twice", "2"], ["X-Odd", "\u00fc \u{1f600} \\ \" '"]] as const;
+      const headers = [
+        ["X-Twice", "1"],
+        ["X-Twice", "2"],
+        ["X-Odd", "\u00fc \u{1f600} \\ \" '"],
+      ] as const;
       const { message, attempt, signingKey } = await world.sent({ headers, body: bytes("\0\u00ff{}"), labels: ["a", "b"], retries: null });
       expect(attempt).toBe(0);
       expect(signingKey).toBe("sig_acc_1");
       const view = await world.store.read.message("acc", message.id);
       expect(view?.envelope).toEqual(message);
-      expect(view?.envelope).toMatchObject({ ...{ headers, labels: ["a", "b"], retries: 3, startedAtOnce: true }, createdAt: world.clock.now });
+      expect(view?.envelope).toMatchObject({
+        ...{ headers, labels: ["a", "b"], retries: 3, startedAtOnce: true },
+        createdAt: world.clock.now,
+      });
       expect(view?.envelope.body).toEqual(bytes("\0\u00ff{}"));
       expect(view?.state).toMatchObject({ state: "active", leasedBy: "nod_a", dueAt: world.clock.now + spans.lease, host: "one.example" });
       expect(view?.finishedAt).toBeNull();
@@ -57,7 +64,11 @@ export function describePublish(open: OpenStore): void {
       const set = await world.send({ delay: 5_000, notBefore: now + 7_000 });
       const past = await world.send({ notBefore: now - 1 });
       expect(world.delivered().map(({ message }) => message.id)).toEqual([past]);
-      expect((await world.store.read.message("acc", delayed))?.state).toMatchObject({ state: "pending", dueAt: now + 5_000, leasedBy: null });
+      expect((await world.store.read.message("acc", delayed))?.state).toMatchObject({
+        state: "pending",
+        dueAt: now + 5_000,
+        leasedBy: null,
+      });
       expect((await world.store.read.message("acc", set))?.state?.dueAt).toBe(now + 7_000);
     });
 

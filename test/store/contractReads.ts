@@ -80,7 +80,15 @@ export function describeReads(open: OpenStore): void {
       const world = await World.open(open);
       const { start, one, two } = await threeFates(world);
       const filtered = async (filter: Parameters<typeof latest>[0]) => statesOf(await world.store.read.log(earliest(filter)));
-      expect(await filtered({ filter: { messageIds: [two, one] } })).toEqual(["CREATED", "ACTIVE", "CREATED", "ACTIVE", "DELIVERED", "ERROR", "FAILED"]);
+      expect(await filtered({ filter: { messageIds: [two, one] } })).toEqual([
+        "CREATED",
+        "ACTIVE",
+        "CREATED",
+        "ACTIVE",
+        "DELIVERED",
+        "ERROR",
+        "FAILED",
+      ]);
       expect(await filtered({ filter: { messageIds: [one], states: ["ACTIVE"] } })).toEqual(["ACTIVE"]);
       expect(await filtered({ filter: { states: ["DELIVERED", "FAILED"] } })).toEqual(["DELIVERED", "FAILED"]);
       expect(await filtered({ filter: { labels: ["three", "none"] } })).toEqual(["CREATED"]);
@@ -127,7 +135,10 @@ export function describeReads(open: OpenStore): void {
       expect((await list({ filter: { from: start + 1_000, to: start + 1_999 } })).ids).toEqual([ids[1]]);
       expect((await list({ filter: { dlqIds: [ids[0] ?? "", ids[1] ?? "", "none"], labels: ["b"] } })).ids).toEqual([ids[1]]);
       const chosen = await list({ filter: { dlqIds: ids }, count: 1, order: "earliestFirst" });
-      expect(await list({ filter: { dlqIds: ids }, count: 9, order: "earliestFirst", cursor: chosen.cursor })).toEqual({ ids: ids.slice(1), cursor: null });
+      expect(await list({ filter: { dlqIds: ids }, count: 9, order: "earliestFirst", cursor: chosen.cursor })).toEqual({
+        ids: ids.slice(1),
+        cursor: null,
+      });
     });
   });
 
@@ -136,7 +147,8 @@ export function describeReads(open: OpenStore): void {
       const world = await World.open(open);
       const { three, two } = await threeFates(world);
       const more = [await world.send({ labels: ["x"] }), await world.send({ labels: ["x"] })];
-      const list = (filter: object, count = 9, cursor: string | null = null) => world.store.read.unfinished({ account: "acc", filter, count, cursor });
+      const list = (filter: object, count = 9, cursor: string | null = null) =>
+        world.store.read.unfinished({ account: "acc", filter, count, cursor });
       expect((await list({})).messageIds).toEqual([three, ...more]);
       const first = await list({}, 2);
       expect(first.messageIds).toEqual([three, more[0]]);

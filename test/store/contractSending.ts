@@ -78,8 +78,16 @@ export function describeSending(open: OpenStore): void {
       expect(await world.store.nextDueAt()).toBe(now + backoff(1));
       world.clock.now = now + backoff(1);
       expect(await world.claim()).toMatchObject([{ attempt: 1, message: { id: delivery.message.id } }]);
-      const { events } = await world.store.read.log({ account: "acc", filter: { states: ["RETRY"] }, order: "latestFirst", cursor: null, count: 9 });
-      expect(events).toMatchObject([{ row: { status: 503, nextDueAt: now + backoff(1), headers: [["X-From", "there"]], body: bytes("answer") } }]);
+      const { events } = await world.store.read.log({
+        account: "acc",
+        filter: { states: ["RETRY"] },
+        order: "latestFirst",
+        cursor: null,
+        count: 9,
+      });
+      expect(events).toMatchObject([
+        { row: { status: 503, nextDueAt: now + backoff(1), headers: [["X-From", "there"]], body: bytes("answer") } },
+      ]);
     });
 
     test("failed: it goes to the dead letter queue with the last answer", async () => {
@@ -87,7 +95,9 @@ export function describeSending(open: OpenStore): void {
       await world.account();
       const { messageId, dlqId } = await world.die({ body: bytes("given") });
       const entry = await world.store.read.deadLetter("acc", dlqId);
-      expect(entry).toMatchObject({ letter: { messageId, status: 500, headers: [["X-From", "there"]], retried: 0, failureCallback: null } });
+      expect(entry).toMatchObject({
+        letter: { messageId, status: 500, headers: [["X-From", "there"]], retried: 0, failureCallback: null },
+      });
       expect(entry?.letter.body).toEqual(bytes("answer"));
       expect(entry?.envelope.body).toEqual(bytes("given"));
       expect(await world.states(messageId)).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
@@ -125,7 +135,11 @@ export function describeSending(open: OpenStore): void {
       const [told, failure] = world.delivered();
       expect(told?.message).toMatchObject({ url: callback.url, tells: { kind: "callback", messageId: delivery.message.id, dlqId: null } });
       const dlqId = failure?.message.tells?.dlqId ?? "";
-      expect(JSON.parse(Buffer.from(failure?.message.body ?? []).toString())).toMatchObject({ dlqId, sourceMessageId: delivery.message.id, status: 500 });
+      expect(JSON.parse(Buffer.from(failure?.message.body ?? []).toString())).toMatchObject({
+        dlqId,
+        sourceMessageId: delivery.message.id,
+        status: 500,
+      });
       const infoOf = async () => (await world.store.read.deadLetter("acc", dlqId))?.letter.failureCallback;
       expect(await infoOf()).toEqual({ state: "CALLBACK_INPROGRESS" });
       if (failure) await world.settle(failure, { status: 201 });
@@ -141,7 +155,13 @@ export function describeSending(open: OpenStore): void {
       if (failure) await world.settle(failure, { status: null, error: "no route", body: new Uint8Array(0), headers: [] });
       const letter = (await world.store.read.deadLetter("acc", dlqId))?.letter;
       expect(letter?.failureCallback).toMatchObject({ state: "CALLBACK_FAIL" });
-      const { entries } = await world.store.read.deadLetters({ account: "acc", filter: {}, order: "earliestFirst", cursor: null, count: 9 });
+      const { entries } = await world.store.read.deadLetters({
+        account: "acc",
+        filter: {},
+        order: "earliestFirst",
+        cursor: null,
+        count: 9,
+      });
       expect(entries.map(({ letter }) => letter.error)).toEqual([null, "no route"]);
     });
   });
@@ -154,7 +174,9 @@ export function describeSending(open: OpenStore): void {
       const delayed = await world.send({ delay: 90_000 });
       world.clock.now += spans.lease - 1;
       const stranger = { account: "acc", messageId: delayed, attempt: 0 };
-      expect(await world.store.execute("renew", { held: [held(delivery), { ...held(delivery), attempt: 1 }, stranger] })).toEqual({ renewed: 1 });
+      expect(await world.store.execute("renew", { held: [held(delivery), { ...held(delivery), attempt: 1 }, stranger] })).toEqual({
+        renewed: 1,
+      });
       world.clock.now += spans.lease - 1;
       expect(await world.claim()).toEqual([]);
       expect(await world.settle(delivery)).toEqual({ became: "delivered" });

@@ -36,7 +36,11 @@ test.each(seeds)("memory, SQLite and PostgreSQL agree, seed %i", { timeout: 120_
   for (const { world } of contestants) world.hands = { total: 6, perHost: 2 };
   const chance = new RandomCommands(randomFrom(seed));
   const effects = new Effects();
-  await everywhere(contestants, ["a", "b"].map((id): Given => ({ name: "createAccount", input: accountNamed(id) })), effects);
+  await everywhere(
+    contestants,
+    ["a", "b"].map((id): Given => ({ name: "createAccount", input: accountNamed(id) })),
+    effects,
+  );
   let steps = 0;
   for (; steps < fewest || (effects.missing().length > 0 && steps < most); steps++) {
     const seen = await everywhere(contestants, chance.batch(clock.now), effects);
@@ -54,7 +58,8 @@ async function everywhere(contestants: readonly Contestant[], batch: readonly Gi
   const all = await Promise.all(contestants.map(({ world }) => run(world, batch)));
   const [first, ...others] = all;
   if (!first) throw new Error("nobody to compare");
-  for (const [index, other] of others.entries()) expect(other, `${["SQLite", "PostgreSQL"][index]} on ${JSON.stringify(batch)}`).toEqual(first);
+  for (const [index, other] of others.entries())
+    expect(other, `${["SQLite", "PostgreSQL"][index]} on ${JSON.stringify(batch)}`).toEqual(first);
   batch.forEach((given, index) => effects.note(given, first.answers[index], first.deliveries));
   const [{ world }] = contestants as [Contestant];
   const { entries } = await world.store.read.deadLetters(latest({ account: "a", count: 5 }));
@@ -167,7 +172,10 @@ const dumpSql = (connection: Connection): Promise<Dump> =>
 
 /** All rows of all tables, in the order of their keys. */
 async function dumpOf(rowsOf: (name: TableName) => Promise<unknown[]>): Promise<Dump> {
-  const named = (name: TableName) => (row: unknown) => ({ key: keyText((keyOf[name] as (row: unknown) => ReturnType<(typeof keyOf)["log"]>)(row)), row });
+  const named = (name: TableName) => (row: unknown) => ({
+    key: keyText((keyOf[name] as (row: unknown) => ReturnType<(typeof keyOf)["log"]>)(row)),
+    row,
+  });
   const entries = tableNames.map(async (name) => {
     const rows = (await rowsOf(name)).map(named(name));
     return [name, rows.sort((a, b) => (a.key < b.key ? -1 : 1)).map(({ row }) => row)] as const;

@@ -107,7 +107,9 @@ test("lines: each message is sent once and none is forgotten while nodes claim, 
     }
     if (publishing) {
       const letters = ["one", "one", "two"].map((host) => letterTo({ url: `https://${host}.example/` }));
-      work.push(world.publish(letters).then((results) => results.forEach((result) => "messageId" in result && known.add(result.messageId))));
+      work.push(
+        world.publish(letters).then((results) => results.forEach((result) => "messageId" in result && known.add(result.messageId))),
+      );
     }
     const doomed = [...known].find((id) => !ended.has(id) && random() < 0.05);
     if (doomed) {

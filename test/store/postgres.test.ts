@@ -16,7 +16,10 @@ const count = async (url: string): Promise<unknown> => (await ask(url, "select c
 
 /** Ends the connections of one kind, as an administrator would. */
 const terminate = (url: string, kind: string) =>
-  ask(url, `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'waypost ${kind}' and datname = current_database()`);
+  ask(
+    url,
+    `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'waypost ${kind}' and datname = current_database()`,
+  );
 
 test("tables of a newer version are refused", async () => {
   const url = await freshDatabase();
@@ -184,7 +187,10 @@ async function rivalHolding(url: string, select: string): Promise<Client> {
 
 /** Until some connection waits for a lock. */
 const waiting = (url: string) =>
-  vi.waitFor(async () => expect(await ask(url, "select 1 from pg_locks where not granted")).not.toEqual([]), { timeout: 5_000, interval: 20 });
+  vi.waitFor(async () => expect(await ask(url, "select 1 from pg_locks where not granted")).not.toEqual([]), {
+    timeout: 5_000,
+    interval: 20,
+  });
 
 /** Passes everything on, until it is told to cut the connection once a text has passed to the server. */
 async function cuttingProxy(target: string) {

@@ -35,7 +35,15 @@ export class RandomCommands {
     return this.#of([0, 1, 20, 900, spans.lineCheck, 12_500, spans.lease, 160_000]);
   }
 
-  learn({ messageIds, dlqIds, deliveries }: { messageIds: readonly string[]; dlqIds: readonly string[]; deliveries: readonly Delivery[] }): void {
+  learn({
+    messageIds,
+    dlqIds,
+    deliveries,
+  }: {
+    messageIds: readonly string[];
+    dlqIds: readonly string[];
+    deliveries: readonly Delivery[];
+  }): void {
     this.#messageIds.push(...messageIds);
     this.#dlqIds.push(...dlqIds);
     this.#running.push(...deliveries);
@@ -58,7 +66,10 @@ export class RandomCommands {
   #seldom(account: string, now: Millis): Given {
     const dlqIds = this.#some(this.#dlqIds);
     const given: Given[] = [
-      { name: "retryDeadLetters", input: { account, dlqIds, logRetention: retention.log, overrides: this.#rarely() ? { retries: 1e9 } : { retries: 1 } } },
+      {
+        name: "retryDeadLetters",
+        input: { account, dlqIds, logRetention: retention.log, overrides: this.#rarely() ? { retries: 1e9 } : { retries: 1 } },
+      },
       { name: "deleteDeadLetters", input: { account, dlqIds, logRetention: retention.log } },
       { name: "createAccount", input: accountNamed(account) },
       { name: "rotateKeys", input: { account: this.#rarely() ? "none" : account } },
@@ -72,7 +83,10 @@ export class RandomCommands {
     if (!delivery) return { name: "claim", input: { limit: 5 } };
     const status = this.#of([200, 200, 204, 404, 489, 500, 503, null]);
     const headers = this.#of([[], [["Retry-After", "3"]], [["Svc-Nonretryable-Error", "true"]]] as const);
-    return { name: "settle", input: outcomeOf(delivery, { status, headers, error: status === null ? "no answer" : null, body: bytes(`s${status}\0`) }) };
+    return {
+      name: "settle",
+      input: outcomeOf(delivery, { status, headers, error: status === null ? "no answer" : null, body: bytes(`s${status}\0`) }),
+    };
   }
 
   #taken(): Delivery | undefined {
@@ -82,17 +96,25 @@ export class RandomCommands {
   }
 
   #held() {
-    return [...this.#some(this.#running), ...(this.#rarely() ? this.#past.slice(-2) : [])].map(({ message, attempt }) => ({
-      ...{ account: message.account, messageId: message.id, attempt },
-    }));
+    const deliveries = [...this.#some(this.#running), ...(this.#rarely() ? this.#past.slice(-2) : [])];
+    return deliveries.map(({ message: { account, id }, attempt }) => ({ account, messageId: id, attempt }));
   }
 
   #letters(now: Millis): Letter[] {
     return Array.from({ length: 1 + this.#below(4) }, () => {
-      const at = this.#of([{ delay: null }, { delay: null }, { delay: 1 + this.#below(20_000) }, { notBefore: now - 5 + this.#below(3_000) }]);
+      const at = this.#of([
+        { delay: null },
+        { delay: null },
+        { delay: 1 + this.#below(20_000) },
+        { notBefore: now - 5 + this.#below(3_000) },
+      ]);
       return letterTo({
         ...{ url: this.#of(hosts), brand: this.#of(["svc", "upstash"] as const), body: bytes("b".repeat(this.#below(40))), ...at },
-        ...{ deduplication: this.#rarely() ? `d${this.#below(4)}` : null, retries: this.#of([null, 0, 0, 1, 2_000]), labels: this.#some(["l", "m\ud800"]) },
+        ...{
+          deduplication: this.#rarely() ? `d${this.#below(4)}` : null,
+          retries: this.#of([null, 0, 0, 1, 2_000]),
+          labels: this.#some(["l", "m\ud800"]),
+        },
         callback: this.#rarely() ? callbackTo(this.#of(hosts)) : null,
         failureCallback: this.#rarely() ? callbackTo(this.#of(hosts)) : null,
       });

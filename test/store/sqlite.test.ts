@@ -1,16 +1,23 @@
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { setEnvironmentData } from "node:worker_threads";
 import { expect, test } from "vitest";
 import { openSqlite, sqliteStore } from "../../src/store/sqlite.ts";
+import type { Store } from "../../src/store/store.ts";
 import { StorageRefused } from "../../src/store/store.ts";
 import { threadStore } from "../../src/store/thread.ts";
-import { bytes, closedAfterwards, freshFolder, letterTo, sourceOf, TestClock, World } from "./world.ts";
+import { bytes, closedAfterwards, freshFolder, letterTo, sourceOf, TestClock, testTime, World } from "./world.ts";
 
 async function openWorld(path: string, node = "nod_a", seed = 1): Promise<World> {
   const clock = new TestClock();
   return new World(closedAfterwards(await sqliteStore(path, sourceOf(clock, node, seed))), clock, node);
 }
+
+const openThreads = async (path: string, node: string): Promise<Store> => {
+  setEnvironmentData("clock", testTime);
+  return closedAfterwards(await threadStore({ path, node, entry: new URL("./storageThread.ts", import.meta.url) }));
+};
 
 test("tables of a newer version are refused, and left as they are", async () => {
   const path = join(freshFolder(), "store.db");
@@ -19,7 +26,9 @@ test("tables of a newer version are refused, and left as they are", async () => 
   database.exec("insert into schema_version (version) values (9999)");
   const before = database.prepare("select sql from sqlite_schema order by name").all();
   await expect(sqliteStore(path, sourceOf(new TestClock(), "nod_a"))).rejects.toBeInstanceOf(StorageRefused);
-  await expect(threadStore({ path, node: "nod_a", entry: new URL("./storageThread.ts", import.meta.url) })).rejects.toBeInstanceOf(StorageRefused);
+  await expect(threadStore({ path, node: "nod_a", entry: new URL("./storageThread.ts", import.meta.url) })).rejects.toBeInstanceOf(
+    StorageRefused,
+  );
   expect(database.prepare("select sql from sqlite_schema order by name").all()).toEqual(before);
   database.close();
 });
@@ -41,7 +50,9 @@ test("a batch that cannot be stored leaves nothing, and spoils only the command 
   const world = await openWorld(path);
   await world.account();
   const rival = new DatabaseSync(path);
-  rival.exec(`create trigger odd before insert on envelopes when instr(cast(new.detail as text), 'poison') begin select raise(abort, 'odd'); end`);
+  rival.exec(
+    `create trigger odd before insert on envelopes when instr(cast(new.detail as text), 'poison') begin select raise(abort, 'odd'); end`,
+  );
   const all = await Promise.allSettled([world.send({ delay: 1 }), world.send({ labels: ["poison"], delay: 1 }), world.send({ delay: 1 })]);
   expect(all.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
   expect(rival.prepare("select count(*) as count from messages").get()).toEqual({ count: 2 });
@@ -50,7 +61,8 @@ test("a batch that cannot be stored leaves nothing, and spoils only the command 
 
 test("two at one file do not lose each other's updates", async () => {
   const path = join(freshFolder(), "store.db");
-  const worlds = [await openWorld(path), await openWorld(path, "nod_b", 2)];
+  const clock = new TestClock();
+  const worlds = [new World(await openThreads(path, "nod_a"), clock, "nod_a"), new World(await openThreads(path, "nod_b"), clock, "nod_b")];
   await worlds[0]?.account();
   const pairs = [];
   for (let round = 0; round < 5; round++) {
@@ -82,6 +94,20 @@ test("a storage thread that is gone is unavailable, and nobody waits for it", as
   const attempts = [store.execute("rotateKeys", { account: "acc" }), store.execute("rotateKeys", { account: "acc" })];
   for (const one of await Promise.allSettled(attempts)) expect(one).toMatchObject({ status: "rejected", reason: { code: "unavailable" } });
   await expect(store.execute("claim", { limit: 1 })).rejects.toMatchObject({ code: "unavailable" });
-  await expect(store.read.accounts()).rejects.toMatchObject({ code: "unavailable" });
+  await expect(store.nextDueAt()).rejects.toMatchObject({ code: "unavailable" });
   await store.close();
+});
+
+test("a file that another process keeps locked is unavailable", async () => {
+  const path = join(freshFolder(), "store.db");
+  const world = await openWorld(path);
+  await world.account();
+  const rival = new DatabaseSync(path);
+  rival.exec("begin immediate");
+  // Together: they are not tried one after another, each for as long as the patience lasts.
+  const all = await Promise.allSettled([world.send(), world.send(), world.send()]);
+  for (const one of all) expect(one).toMatchObject({ status: "rejected", reason: { code: "unavailable" } });
+  rival.exec("rollback");
+  rival.close();
+  expect(await world.send()).toMatch(/^msg_/);
 });

@@ -171,7 +171,14 @@ export const statesOf = ({ events }: LogPage): string[] => events.map(({ state }
 type Query = Parameters<Store["read"]["log"]>[0];
 
 /** A query from the newest to the oldest, with whatever the test is after. */
-export const latest = (over: Partial<Query> = {}): Query => ({ account: "acc", filter: {}, order: "latestFirst", cursor: null, count: 100, ...over });
+export const latest = (over: Partial<Query> = {}): Query => ({
+  account: "acc",
+  filter: {},
+  order: "latestFirst",
+  cursor: null,
+  count: 100,
+  ...over,
+});
 export const earliest = (over: Partial<Query> = {}): Query => latest({ order: "earliestFirst", ...over });
 
 /** What an account is made of. */
@@ -200,6 +207,5 @@ export const outcomeOf = ({ message, attempt }: Delivery, over: Partial<Outcome>
 /** A callback as a letter carries it. */
 export const callbackTo = (url: string) => ({
   url,
-  ...{ method: "POST", headers: [], retries: 1, retryDelay: null, timeout: 5_000, callback: null, failureCallback: null } as const,
+  ...({ method: "POST", headers: [], retries: 1, retryDelay: null, timeout: 5_000, callback: null, failureCallback: null } as const),
 });
-
