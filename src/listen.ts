@@ -1,5 +1,5 @@
 import { createServer } from "node:http";
-import type { IncomingMessage, Server } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { once } from "node:events";
 import { styleText } from "node:util";
 import { brandNames } from "./core/brand.ts";
@@ -18,13 +18,16 @@ export type ListenOptions = {
 /** A receiver to try things with: prints what arrives, verifies its signature, answers as it is told. */
 export async function listen({ port, host, status, delay, keys, print }: ListenOptions): Promise<Server> {
   let count = 0;
-  const server = createServer(async (request, response) => {
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const body = await bodyOf(request);
     const number = ++count;
     print(describe({ request, body, number, keys }));
     if (delay > 0) await systemClock.sleep(systemClock.now() + delay, new AbortController().signal);
     response.writeHead(status, { "content-type": "text/plain" }).end(`received ${number}\n`);
     print(styleText("dim", `   answered ${status}${delay > 0 ? ` after ${delay} ms` : ""}`));
+  };
+  const server = createServer((request, response) => {
+    answer(request, response).catch((error: unknown) => print(styleText("red", `   broke off: ${String(error)}`)));
   });
   server.listen(port, host);
   await once(server, "listening");

@@ -6,8 +6,10 @@ import { join } from "node:path";
 import { once } from "node:events";
 import { Command, CommanderError } from "commander";
 import { pino } from "pino";
+import type { Logger } from "pino";
 import type { Settings, SettingName } from "./config.ts";
 import { flagOf, readSettings, settingNames, settingRows, SettingsRefused, variableOf } from "./config.ts";
+import type { NewAccount } from "./credentials.ts";
 import { developmentAccounts, environmentLines, firstAccount } from "./credentials.ts";
 import { DataFolderRefused, hasStore, storePath } from "./data-folder.ts";
 import { idMaker } from "./core/ids.ts";
@@ -34,7 +36,11 @@ withSettings(
   settingNames,
 ).action(async (flags: Flags) => {
   const settings = readSettings(flags, process.env);
-  await run(settings, { firstAccounts: () => [firstAccount(randomUUID(), () => newSecret())] });
+  await run(settings, {
+    firstAccounts: () => [firstAccount(randomUUID(), () => newSecret())],
+    heading: "the credentials of the new account; waypost credentials prints them again",
+    log: logTo(settings),
+  });
 });
 
 withSettings(
@@ -51,7 +57,11 @@ withSettings(
   const folder = keeps ? null : mkdtempSync(join(tmpdir(), "waypost-dev-"));
   const settings = readSettings(folder === null ? flags : { ...flags, data: folder }, environment);
   if (folder !== null) process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
-  await run(settings, { firstAccounts: () => developmentAccounts });
+  await run(settings, {
+    firstAccounts: () => developmentAccounts,
+    heading: "the well-known credentials of development",
+    log: process.stderr.isTTY ? await prettyLog(settings) : logTo(settings),
+  });
 });
 
 withSettings(program.command("credentials").description("print the credentials of every account again, as environment lines"), [
@@ -102,16 +112,25 @@ function withSettings(command: Command, names: readonly SettingName[]): Command 
   return command;
 }
 
+/** What the command says goes to stdout, the log to stderr, so credentials never end up in a log. */
+const logTo = ({ logLevel }: Settings): Logger => pino({ level: logLevel, base: null }, pino.destination({ fd: 2, sync: false }));
+
+/** The same lines for somebody who looks on. */
+async function prettyLog({ logLevel }: Settings): Promise<Logger> {
+  const { PinoPretty } = await import("pino-pretty");
+  return pino({ level: logLevel, base: null }, PinoPretty({ destination: 2, sync: true, singleLine: true, translateTime: "HH:MM:ss" }));
+}
+
+/** `heading`: stands above the credentials of accounts that were made. */
+type Run = { firstAccounts: () => readonly NewAccount[]; heading: string; log: Logger };
+
 /** Serves until a signal comes. */
-async function run(settings: Settings, { firstAccounts }: Pick<Parameters<typeof serve>[1], "firstAccounts">): Promise<void> {
+async function run(settings: Settings, { firstAccounts, heading, log }: Run): Promise<void> {
   await checkPort(settings);
-  // What the command says goes to stdout, the log to stderr, so credentials never end up in a log.
-  const log = pino({ level: settings.logLevel, base: null }, pino.destination({ fd: 2, sync: false }));
   const served = await serve(settings, { log, firstAccounts });
   if (served.created.length > 0) {
     const [first] = served.created;
-    if (first)
-      print(`# the credentials of the new account; waypost credentials prints them again\n${environmentLines(first, served.url)}\n`);
+    if (first) print(`# ${heading}\n${environmentLines(first, served.url)}\n`);
   }
   print(`running at ${served.url}`);
   onSignal(async (signal) => {
@@ -166,7 +185,9 @@ async function accountsOf({ data, databaseUrl }: Settings) {
   if (databaseUrl !== "") {
     const { openPostgresShelf } = await import("./store/postgres.ts");
     const { shelf, close } = await openPostgresShelf(databaseUrl);
-    return shelf.accounts().finally(close);
+    const accounts = await shelf.accounts();
+    await close();
+    return accounts;
   }
   if (!hasStore(data)) throw new CannotStart(`${data}: there is no store yet; waypost start --data ${data} makes one`);
   const database = openSqlite(storePath(data), { readOnly: true });

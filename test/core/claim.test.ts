@@ -160,7 +160,7 @@ describe("a line", () => {
     await broker.settle(sent, { status: 200 });
     await claim(1);
     expect(idsOf()).toEqual([other]);
-    await claim(1);
+    await claim();
     expect(idsOf()).toEqual([waiting]);
   });
 
