@@ -47,7 +47,12 @@ const any = <T>(wanted: readonly T[] | undefined, value: T | null | undefined): 
 function partsPass({ hosts, paths }: Filter, url: string): boolean {
   if (!hosts && !paths) return true;
   const { host, pathname } = new URL(url);
-  return any(hosts?.map((name) => name.toLowerCase()), host) && any(paths, pathname);
+  return (
+    any(
+      hosts?.map((name) => name.toLowerCase()),
+      host,
+    ) && any(paths, pathname)
+  );
 }
 
 const namesWhatNoMessageHas = ({ topicNames, queueNames, scheduleIds, flowControlKeys }: Filter): boolean =>

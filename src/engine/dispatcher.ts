@@ -72,7 +72,7 @@ export class Dispatcher {
    * whoever serves next, and the cut attempt does not count.
    */
   async stop(grace: Millis): Promise<void> {
-    const { clock, store } = this.#parts;
+    const { clock, store, log } = this.#parts;
     this.#stopping = true;
     this.#unsubscribe();
     this.#alarm.abort();
@@ -84,7 +84,10 @@ export class Dispatcher {
     const left = [...this.#running.values()];
     this.#running.clear();
     for (const { abort } of left) abort.abort();
-    if (left.length > 0) await store.execute("giveBack", { held: left.map(({ delivery }) => heldOf(delivery)) });
+    if (left.length === 0) return;
+    await store
+      .execute("giveBack", { held: left.map(({ delivery }) => heldOf(delivery)) })
+      .catch((error: unknown) => log.trouble("giving back what was not finished failed; it is sent again when its leases run out", error));
   }
 
   /** The hands of this node, as they are now. */

@@ -78,6 +78,8 @@ export function resultOf(set: WorkingSet, replies: Reply[]): BatchResult {
   for (const { now } of set.changes("messages")) if (now) note(now.dueAt);
   for (const { now } of set.changes("lines")) if (now) note(now.dueAt);
   // What was leased and then cancelled in the same batch is not sent.
-  const deliveries = set.deliveries.filter(({ message, attempt }) => set.get("messages", message.account, message.id)?.attempts === attempt);
+  const deliveries = set.deliveries.filter(
+    ({ message, attempt }) => set.get("messages", message.account, message.id)?.attempts === attempt,
+  );
   return { replies, deliveries, dueAt };
 }

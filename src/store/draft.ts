@@ -79,7 +79,7 @@ export class WorkingSet implements Draft {
 
   put<T extends TableName>(table: T, row: Rows[T]): void {
     this.#set(table, keyOf[table](row), row);
-    if ("state" in row && row.state === "held") this.#noteHeld(row);
+    if (table === "messages" && "state" in row && row.state === "held") this.#noteHeld(row);
   }
 
   drop(table: TableName, ...key: Key): void {

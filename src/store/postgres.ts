@@ -16,7 +16,7 @@ import { Unavailable } from "./store.ts";
 
 /**
  * PostgreSQL, shared by any number of equal nodes. One connection writes, a few read, one listens to the other nodes.
- * Time is that of the database, so that nodes agree; what a node is told of due times is told in the time of its machine.
+ * Time is that of the database, so that nodes agree. Due times are told in it, too: a dispatcher knows how its own clock differs.
  */
 export async function postgresStore(options: PostgresOptions): Promise<Store> {
   const { url, node, clock, random } = options;
@@ -24,18 +24,15 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
   await database.migrate();
   const pool = readingPool(url);
   const source: Source = { node, now: () => clock.now(), random, newId: idMaker(random) };
-  const local = (at: Millis | null): Millis | null => (at === null ? null : at - database.ahead);
   const listener = await listenForDue({ url, node, clock });
   return groupCommit({
-    runBatch: async (calls, hands) => {
-      const result = await runSqlBatch(database, source, calls, hands).catch((error: unknown) => {
+    runBatch: (calls, hands) =>
+      runSqlBatch(database, source, calls, hands).catch((error: unknown) => {
         throw isContention(error) ? new Unavailable("the storage is locked by others", { cause: error }) : error;
-      });
-      return { ...result, dueAt: local(result.dueAt) };
-    },
+      }),
     read: queriesOf(sqlShelf(pool.connection)),
-    nextDueAt: async () => local(await nextDueAt(pool.connection)),
-    hearOthers: (tell) => listener.hear((at) => tell(at - database.ahead)),
+    nextDueAt: () => nextDueAt(pool.connection),
+    hearOthers: (tell) => listener.hear(tell),
     close: async () => {
       await Promise.all([listener.close(), pool.close(), database.close()]);
     },
@@ -74,8 +71,6 @@ class PostgresDatabase implements Database {
   #session: Session | null = null;
   #begunAt: Millis = 0;
   #lockTimeout = firstLockTimeout;
-  /** How far the time of the database is ahead of this machine's. Never overestimated, so nobody looks too early. */
-  ahead: Millis = 0;
 
   constructor(options: PostgresOptions) {
     this.#options = options;
@@ -160,6 +155,5 @@ class PostgresDatabase implements Database {
         `select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now`,
     );
     this.#begunAt = this.#options.now?.() ?? Number(row?.now);
-    this.ahead = this.#begunAt - this.#options.clock.now();
   }
 }

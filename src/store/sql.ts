@@ -45,11 +45,7 @@ async function writeTable<T extends TableName>(connection: Connection, name: T, 
   const made: Value[][] = [];
   const changed: Value[][] = [];
   const gone: Value[][] = [];
-  const names = Object.keys(table.columns);
-  const valuesOf = (row: Rows[T]): Value[] => {
-    const written = table.write(row);
-    return names.map((column) => written[column] ?? null);
-  };
+  const valuesOf = (row: Rows[T]): Value[] => Object.values(table.write(row));
   for (const { key, before, now } of set.changes(name)) {
     if (now === undefined) gone.push(keyValues(key));
     else if (before === undefined) made.push(valuesOf(now));

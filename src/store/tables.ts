@@ -19,6 +19,7 @@ export type Shape = {
 
 /** How a row becomes columns, and back. */
 export type Table<Row> = Shape & {
+  /** All columns, in the order of `columns`. */
   write(row: Row): Columns;
   read(columns: Columns): Row;
 };

@@ -90,6 +90,9 @@ type LiftedResult = Omit<BatchResult, "deliveries"> & { deliveries: (Omit<Delive
 export function unpackResult({ text, bytes }: Parcel): BatchResult {
   const unpacker = new Unpacker(bytes);
   const { deliveries, ...rest } = JSON.parse(text) as LiftedResult;
-  const lowered = deliveries.map(({ message, ...delivery }) => ({ ...delivery, message: { ...message, body: unpacker.take(message.body) } }));
+  const lowered = deliveries.map(({ message, ...delivery }) => ({
+    ...delivery,
+    message: { ...message, body: unpacker.take(message.body) },
+  }));
   return { ...rest, deliveries: lowered as unknown as Delivery[] };
 }

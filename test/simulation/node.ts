@@ -9,6 +9,7 @@ import { Timers, retentionDuty } from "../../src/engine/timers.ts";
 import type { Parts } from "../../src/store/group.ts";
 import { groupCommit } from "../../src/store/group.ts";
 import type { RunBatch, Store } from "../../src/store/store.ts";
+import { Unavailable } from "../../src/store/store.ts";
 import type { Destinations } from "./destinations.ts";
 import { outcomeOf } from "./destinations.ts";
 import type { Judge } from "./judge.ts";
@@ -156,7 +157,8 @@ export class SimulatedNode {
       if (!world.chance.happens(faults.lostAnswer)) return result;
       this.harmed = true;
       world.note(`${this.id} answer lost: ${names}`);
-      throw new Error("storage: the answer was lost");
+      const Kind = world.chance.of([Error, Unavailable]);
+      throw new Kind("storage: the answer was lost");
     };
   }
 

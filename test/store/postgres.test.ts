@@ -33,7 +33,7 @@ test("opening without a server says so", async () => {
   await expect(openNode("postgres://postgres@127.0.0.1:1/none", new TestClock())).rejects.toBeInstanceOf(Unavailable);
 });
 
-test("the time is that of the database, and due times are told in that of the machine", async () => {
+test("the time is that of the database, whatever the clock of the machine says", async () => {
   const url = await freshDatabase();
   const ahead = 3_600_000;
   const started = Date.now();
@@ -48,7 +48,7 @@ test("the time is that of the database, and due times are told in that of the ma
   expect(createdAt).toBeGreaterThan(started - 5_000);
   await world.send({ delay: 60_000 });
   const told = world.dues[0] ?? 0;
-  expect(Math.abs(told - (started - ahead + 60_000))).toBeLessThan(5_000);
+  expect(Math.abs(told - (started + 60_000))).toBeLessThan(5_000);
   expect(Math.abs(((await store.nextDueAt()) ?? 0) - told)).toBeLessThan(1_000);
 });
 

@@ -1,0 +1,174 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands.ts";
+import { idMaker } from "../../src/core/ids.ts";
+import { hostOf } from "../../src/core/message.ts";
+import type { Delivery, Letter } from "../../src/core/message.ts";
+import { Dispatcher } from "../../src/engine/dispatcher.ts";
+import { memoryStore } from "../../src/store/memory.ts";
+import type { Store } from "../../src/store/store.ts";
+import { letterOf } from "../core/broker.ts";
+import { Chance } from "./chance.ts";
+import { NodeClock, World, settled } from "./world.ts";
+
+// What the simulation found, or must not meet again, with figures: one dispatcher in virtual time.
+
+const second = 1000;
+const minute = 60 * second;
+
+let world: World;
+let start: number;
+let clock: NodeClock;
+let store: Store;
+let calls: { at: number; host: string; delivery: Delivery }[];
+let asked: Partial<Record<CommandName, number>>;
+let troubles: string[];
+/** Commands that fail. */
+let broken: Set<CommandName>;
+/** How long a destination takes. */
+let takes: number;
+
+beforeEach(async () => {
+  world = new World(new Chance(1));
+  start = world.now;
+  clock = new NodeClock(world, "node");
+  [calls, asked, troubles, broken, takes] = [[], {}, [], new Set(), 10];
+  const random = (): number => world.chance.next();
+  const memory = memoryStore({ node: "node", now: () => world.now, random, newId: idMaker(random) });
+  store = {
+    ...memory,
+    // On its way to the disk and back time passes.
+    execute: async <N extends CommandName>(name: N, input: InputOf<N>): Promise<AnswerOf<N>> => {
+      asked[name] = (asked[name] ?? 0) + 1;
+      await world.wait(1, { owner: "store", what: "disk" });
+      if (broken.has(name)) throw new Error("no disk");
+      return memory.execute(name, input);
+    },
+  };
+  const account = { id: "acme", name: "", password: "", token: "", tokenHash: "", signingKeys: { current: "", next: "" } };
+  await memory.execute("createAccount", account);
+});
+
+function dispatcher(total = 10): Dispatcher {
+  const deliver = async (delivery: Delivery) => {
+    const host = hostOf(delivery.message.url);
+    calls.push({ at: world.now - start, host, delivery });
+    await world.wait(takes, { owner: "destination", what: "answer" });
+    const { account, id: messageId } = delivery.message;
+    return {
+      account,
+      messageId,
+      host,
+      attempt: delivery.attempt,
+      status: 200,
+      headers: [],
+      body: new Uint8Array(0),
+      error: null,
+      took: takes,
+    };
+  };
+  const log = { attempt: () => undefined, trouble: (what: string) => troubles.push(what) };
+  const made = new Dispatcher({ store, deliver, clock, log, hands: { total, perHost: total } });
+  made.start();
+  return made;
+}
+
+const publish = (letter: Partial<Letter>): void => void store.execute("publish", { account: "acme", letters: [letterOf(letter)] });
+
+async function runUntil(at: number): Promise<void> {
+  await settled();
+  while (await world.step(start + at));
+  world.now = start + at;
+}
+
+describe.each([
+  ["right", 0],
+  ["an hour ahead", 60 * minute],
+  ["five seconds behind", -5 * second],
+  ["an hour behind", -60 * minute],
+])("a node whose clock is %s", (_, ahead) => {
+  test("sends at the store's time, and claims no more often than it must", async () => {
+    clock.ahead = ahead;
+    dispatcher();
+    publish({ delay: 5 * minute });
+    await runUntil(10 * minute);
+    expect(calls).toHaveLength(1);
+    expect(calls[0]?.at).toBeGreaterThanOrEqual(5 * minute);
+    expect(calls[0]?.at).toBeLessThan(5 * minute + 20);
+    // At its start, when it heard of the message, when that is due, and when the lease would have ended; and a few in doubt.
+    expect(asked.claim).toBeLessThanOrEqual(8);
+  });
+});
+
+test.each([60 * minute, -60 * minute])("a clock that is set by %d ms while it sleeps makes it neither late nor busy", async (by) => {
+  dispatcher();
+  publish({ delay: 5 * minute });
+  await runUntil(minute);
+  clock.ahead = by;
+  await runUntil(10 * minute);
+  expect(calls).toHaveLength(1);
+  expect(calls[0]?.at).toBeLessThan(5 * minute + 20);
+  expect(asked.claim).toBeLessThanOrEqual(8);
+});
+
+test.each([0, 60 * minute, -60 * minute])(
+  "a lease is kept for as long as a delivery takes, even if the clock is set by %d ms meanwhile",
+  async (by) => {
+    takes = 5 * minute;
+    dispatcher();
+    publish({});
+    await runUntil(minute);
+    clock.ahead = by;
+    await runUntil(10 * minute);
+    expect(calls).toHaveLength(1);
+    expect(asked.renew).toBe(39);
+  },
+);
+
+test("two renewals in a row may fail, and the lease is still kept", async () => {
+  takes = minute;
+  dispatcher();
+  publish({});
+  await runUntil(10 * second);
+  broken.add("renew");
+  await runUntil(24 * second);
+  broken.clear();
+  await runUntil(2 * minute);
+  expect(calls).toHaveLength(1);
+  expect(troubles).toHaveLength(2);
+});
+
+test("hosts that together want more than there are hands get the same", async () => {
+  takes = second;
+  const hosts = ["a.example", "b.example", "c.example", "d.example", "e.example", "f.example"];
+  dispatcher(4);
+  for (let at = 0; at < 2 * minute; at += second / 2) {
+    for (const host of hosts) {
+      world.after(at + world.chance.between(0, 400), { owner: "client", what: "publish" }, () => publish({ url: `https://${host}/` }));
+    }
+  }
+  await runUntil(2 * minute);
+  const counts = hosts.map((host) => calls.filter((call) => call.host === host).length);
+  expect(Math.max(...counts) - Math.min(...counts)).toBeLessThanOrEqual(8);
+  expect(counts.reduce((sum, count) => sum + count)).toBeGreaterThan(450);
+});
+
+test("a stop that cannot give back what it is sending ends all the same, and says so", async () => {
+  takes = 5 * minute;
+  const stopped = dispatcher();
+  publish({});
+  await runUntil(second);
+  broken.add("giveBack");
+  let ended = false;
+  void stopped.stop(2 * second).then(() => (ended = true));
+  await runUntil(4 * second);
+  expect(ended).toBe(true);
+  expect(troubles).toEqual(["giving back what was not finished failed; it is sent again when its leases run out"]);
+});
+
+test("an idle node does nothing", async () => {
+  dispatcher();
+  publish({});
+  await runUntil(5 * minute);
+  expect(calls).toHaveLength(1);
+  expect(world.pending()).toEqual([]);
+});
