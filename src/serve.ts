@@ -128,8 +128,11 @@ function attemptLog(log: Logger): DispatcherLog["attempt"] {
 }
 
 /** One line per request: our own faults always, all others when asked for. */
-function requestLog(log: Logger): (line: RequestLine) => void {
-  return (line) => (line.status >= 500 ? log.error(line, "request") : log.debug(line, "request"));
+function requestLog(log: Logger): (status: number, line: () => RequestLine) => void {
+  return (status, line) => {
+    const level = status >= 500 && status !== 503 ? "error" : "debug";
+    if (log.isLevelEnabled(level)) log[level](line(), "request");
+  };
 }
 
 /** Paths and queries of destinations can hold secrets. */

@@ -17,39 +17,62 @@ const mostRemembered = 1_000;
  * Finds the account of a request. The header wins. A bearer token in it that is none of ours, beside a good token in the
  * query, is the caller's own business with the destination. Throws `Refusal` when there is no good token.
  */
-export function authenticator({ store, now }: { store: Store; now(): Millis }): (tokens: Tokens) => Promise<Proof> {
-  const accountOf = rememberedAccounts(store, now);
-  return async ({ authorization, parameter }) => {
-    const bearer = authorization === undefined ? undefined : /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
-    const byHeader = bearer === undefined ? null : await accountOf(bearer);
+export function authenticator({ store, now }: { store: Store; now(): Millis }): (tokens: Tokens) => Proof | Promise<Proof> {
+  const remembered = new RememberedAccounts(store, now);
+  const lookUp = async (bearer: string | undefined, parameter: string | null): Promise<Proof> => {
+    const byHeader = bearer === undefined ? null : await remembered.find(bearer);
     if (byHeader) return { account: byHeader, by: "header" };
-    const byQuery = parameter === null ? null : await accountOf(parameter);
+    const byQuery = parameter === null ? null : await remembered.find(parameter);
     if (byQuery) return { account: byQuery, by: "query" };
     throw new Refusal(
       "unauthorized",
       bearer === undefined && parameter === null ? howTo : "token: unknown; it may have been replaced by a new one",
     );
   };
+  return ({ authorization, parameter }) => {
+    const bearer = authorization === undefined ? undefined : /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
+    const known = bearer === undefined ? null : remembered.get(hashOf(bearer));
+    return known ? { account: known, by: "header" } : lookUp(bearer, parameter);
+  };
 }
 
 const howTo = "token: missing; send the header Authorization: Bearer <token>, or the query parameter svc_token";
 
+const hashOf = (token: string): string => hash("sha256", token, "hex");
+
 /** Only hits are remembered: a token that is made now is good now. */
-function rememberedAccounts(store: Store, now: () => Millis): (token: string) => Promise<Account | null> {
-  const remembered = new Map<string, { account: Account; at: Millis }>();
-  return async (token) => {
-    const tokenHash = hash("sha256", token, "hex");
-    const known = remembered.get(tokenHash);
-    const age = now() - (known?.at ?? 0);
-    if (known && age >= 0 && age < rememberedFor) return known.account;
-    remembered.delete(tokenHash);
-    const account = await store.read.accountByToken(tokenHash);
+class RememberedAccounts {
+  readonly #store: Store;
+  readonly #now: () => Millis;
+  readonly #remembered = new Map<string, { account: Account; at: Millis }>();
+
+  constructor(store: Store, now: () => Millis) {
+    this.#store = store;
+    this.#now = now;
+  }
+
+  /** The account of a token, if it is remembered. */
+  get(tokenHash: string): Account | null {
+    const known = this.#remembered.get(tokenHash);
+    if (!known) return null;
+    const age = this.#now() - known.at;
+    if (age >= 0 && age < rememberedFor) return known.account;
+    this.#remembered.delete(tokenHash);
+    return null;
+  }
+
+  /** The account of a token, asked for if need be. */
+  async find(token: string): Promise<Account | null> {
+    const tokenHash = hashOf(token);
+    const known = this.get(tokenHash);
+    if (known) return known;
+    const account = await this.#store.read.accountByToken(tokenHash);
     if (!account || !isSame(account.tokenHash, tokenHash)) return null;
-    const [oldest] = remembered.keys();
-    if (remembered.size >= mostRemembered && oldest !== undefined) remembered.delete(oldest);
-    remembered.set(tokenHash, { account, at: now() });
+    const [oldest] = this.#remembered.keys();
+    if (this.#remembered.size >= mostRemembered && oldest !== undefined) this.#remembered.delete(oldest);
+    this.#remembered.set(tokenHash, { account, at: this.#now() });
     return account;
-  };
+  }
 }
 
 function isSame(one: string, other: string): boolean {

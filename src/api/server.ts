@@ -24,8 +24,8 @@ export type ApiParts = Parts & {
   trustProxy: boolean | string[];
   /** Instead of the usual room for request bodies. */
   intakeBytes?: number;
-  /** Is told of each request once it is answered. */
-  log(line: RequestLine): void;
+  /** Is told of each request once it is answered. The line is made only when it is asked for. */
+  log(status: number, line: () => RequestLine): void;
 };
 
 declare module "fastify" {
@@ -34,8 +34,6 @@ declare module "fastify" {
     split: Query;
     proof: Proof | null;
     fault: string | null;
-    /** Bytes of the intake. */
-    taken: number;
   }
 }
 
@@ -58,7 +56,10 @@ export function createApi(parts: ApiParts): FastifyInstance {
   api.setErrorHandler((error, request, reply) =>
     sendProblem(request, reply, problemOf(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
   );
-  api.addHook("onResponse", async (request, reply) => parts.log(lineOf(request, reply)));
+  api.addHook("onResponse", (request, reply, done) => {
+    parts.log(reply.statusCode, () => lineOf(request, reply));
+    done();
+  });
   return api;
 }
 
@@ -105,30 +106,44 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
   const authenticate = authenticator(parts);
   let closing = false;
   for (const name of ["target", "split", "proof", "fault"] as const) api.decorateRequest<unknown>(name, null);
-  api.decorateRequest("taken", 0);
   const intake = new Intake(parts.intakeBytes);
   api.addHook("preClose", async () => {
     closing = true;
   });
-  api.addHook("onRequest", async (request, reply) => {
+  const look = (request: FastifyRequest, reply: FastifyReply): void => {
+    // A malformed content type is for the destination to judge.
+    request.headers["content-type"] = undefined;
+    if (closing) throw new Refusal("stopping", "the server is stopping; ask again");
     request.target = splitTarget(request.originalUrl);
     request.split = splitQuery(request.target.query);
-    // A malformed content type is for the destination to judge.
-    delete request.headers["content-type"];
-    if (closing) throw new Refusal("stopping", "the server is stopping; ask again");
-    if (request.is404) return refuseUnknown(request, reply);
-    if (request.routeOptions.config.access === "open") return;
-    request.proof = await authenticate({ authorization: request.headers.authorization, parameter: request.split.token });
-    const { "content-length": declared, "transfer-encoding": encoding } = request.headers;
-    request.taken = intake.take({ declared, chunked: encoding !== undefined, most: request.routeOptions.bodyLimit ?? limits.messageBytes });
-  });
-  // A request ends in one of these ways, or in both.
-  const release = async (request: FastifyRequest): Promise<void> => {
-    intake.give(request.taken);
-    request.taken = 0;
+    if (request.is404) refuseUnknown(request, reply);
   };
-  api.addHook("onResponse", release);
-  api.addHook("onRequestAbort", release);
+  const takeRoom = (request: FastifyRequest, { raw }: FastifyReply): void => {
+    const { "content-length": declared, "transfer-encoding": encoding } = request.headers;
+    const most = request.routeOptions.bodyLimit ?? limits.messageBytes;
+    const taken = intake.take({ declared, chunked: encoding !== undefined, most });
+    // However it ends: answered, or broken off.
+    if (taken > 0) raw.once("close", () => intake.give(taken));
+  };
+  // No async function: almost every token is remembered, and each promise here would cost every publish a microsecond.
+  api.addHook("onRequest", (request, reply, done) => {
+    try {
+      look(request, reply);
+      if (request.routeOptions.config.access === "open") return done();
+      const proof = authenticate({ authorization: request.headers.authorization, parameter: request.split.token });
+      if (!(proof instanceof Promise)) {
+        request.proof = proof;
+        takeRoom(request, reply);
+        return done();
+      }
+      proof.then((found) => {
+        request.proof = found;
+        takeRoom(request, reply);
+      }).then(() => done(), done);
+    } catch (error) {
+      done(error instanceof Error ? error : new Error(String(error)));
+    }
+  });
 }
 
 declare module "fastify" {

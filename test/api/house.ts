@@ -58,7 +58,7 @@ export async function house(
     retention: { log: 86_400_000, deadLetters: 86_400_000 },
     trustProxy: options.trustProxy ?? false,
     ...(options.intakeBytes === undefined ? {} : { intakeBytes: options.intakeBytes }),
-    log: (line) => void lines.push(line),
+    log: (_status, line) => void lines.push(line()),
     ready: () => !stopping,
     health: () => ({ pending: deliveries.length }),
   });
