@@ -20,7 +20,7 @@ export function serveStorage(given: Omit<Source, "node">): void {
 
   const runParcel = async (parcel: Parcel): Promise<Parcel> => {
     const { calls, hands } = unpackBatch(parcel);
-    return packResult(await runSqlBatch(database, source, calls, hands));
+    return packResult(await runSqlBatch(database, source, calls, hands), calls);
   };
 
   const serve = async (request: ThreadRequest): Promise<unknown> => {

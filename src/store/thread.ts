@@ -28,7 +28,7 @@ export async function threadStore({ path, node, entry }: { path: string; node: N
   const readerOnce = (): Thread => (reader ??= thread(entry, { role: "reader", path, node }));
   return groupCommit({
     pause: twoTurns,
-    runBatch: async (calls, hands) => unpackResult(await writer.ask<Parcel>({ kind: "batch", parcel: packBatch(calls, hands) })),
+    runBatch: async (calls, hands) => unpackResult(await writer.ask<Parcel>({ kind: "batch", parcel: packBatch(calls, hands) }), calls),
     read: readsThrough((query, args) => orUnavailable(readerOnce().ask({ kind: "read", query, args }))),
     nextDueAt: () => orUnavailable(writer.ask({ kind: "nextDueAt" })),
     close: async () => {

@@ -1,5 +1,5 @@
 import type { Hands } from "../core/hands.ts";
-import type { Bytes, Delivery } from "../core/message.ts";
+import type { Bytes, Delivery, Envelope, Letter } from "../core/message.ts";
 import type { BatchResult, Call } from "./store.ts";
 
 /**
@@ -61,7 +61,7 @@ function lift(name: Call["name"], input: unknown, packer: Packer): Lifted {
   if (typeof input !== "object" || input === null) return { name };
   if ("letters" in input && Array.isArray(input.letters)) {
     const { letters, ...rest } = input;
-    return { name, input: rest, letters: letters.map((letter: WithBody<Bytes>) => ({ ...letter, body: packer.leave(letter.body) })) };
+    return { name, input: rest, letters: letters.map((letter: WithBody<Bytes>) => Object.assign({}, letter, { body: packer.leave(letter.body) })) };
   }
   if ("body" in input && input.body instanceof Uint8Array) return { name, outcome: { ...input, body: packer.leave(input.body) } };
   return { name, input };
@@ -74,25 +74,63 @@ export function unpackBatch({ text, bytes }: Parcel): { calls: Call[]; hands: Ha
 }
 
 function lower({ name, input, letters, outcome }: Lifted, unpacker: Unpacker): Call {
-  if (letters) return { name, input: { ...input, letters: letters.map((letter) => ({ ...letter, body: unpacker.take(letter.body) })) } };
+  if (letters) return { name, input: { ...input, letters: letters.map((letter) => Object.assign(letter, { body: unpacker.take(letter.body) })) } };
   if (outcome) return { name, input: { ...outcome, body: unpacker.take(outcome.body) } };
   return { name, input };
 }
 
-export function packResult({ deliveries, ...rest }: BatchResult): Parcel {
+/** Where the letter stands that a delivery was made of: the number of its call, and its number there. */
+type Origin = readonly [call: number, letter: number];
+type LiftedDelivery = Omit<Delivery, "message"> & ({ message: WithBody<number> } | { of: Origin; message: Partial<Envelope> });
+type LiftedResult = Omit<BatchResult, "deliveries"> & { deliveries: LiftedDelivery[] };
+
+/** What came of `calls`. A message that goes out at once is mostly the letter it came in as, which the other side still has. */
+export function packResult({ deliveries, ...rest }: BatchResult, calls: readonly Call[]): Parcel {
   const packer = new Packer();
-  const lifted = deliveries.map(({ message, ...delivery }) => ({ ...delivery, message: { ...message, body: packer.leave(message.body) } }));
+  const origins = deliveries.length === 0 ? new Map<Bytes, Origin>() : originsOf(calls);
+  const lifted = deliveries.map(({ message, ...delivery }): LiftedDelivery => {
+    const of = origins.get(message.body);
+    if (!of) return Object.assign(delivery, { message: Object.assign({}, message, { body: packer.leave(message.body) }) });
+    return Object.assign(delivery, { of, message: difference(message, letterAt(calls, of)) });
+  });
   return { text: JSON.stringify({ ...rest, deliveries: lifted }), bytes: packer.bytes() };
 }
 
-type LiftedResult = Omit<BatchResult, "deliveries"> & { deliveries: (Omit<Delivery, "message"> & { message: WithBody<number> })[] };
+/** A body is handed on as it is, so it tells of which letter a message was made. */
+function originsOf(calls: readonly Call[]): Map<Bytes, Origin> {
+  const origins = new Map<Bytes, Origin>();
+  calls.forEach(({ input }, call) => lettersOf(input).forEach(({ body }, letter) => origins.set(body, [call, letter])));
+  return origins;
+}
 
-export function unpackResult({ text, bytes }: Parcel): BatchResult {
+const lettersOf = (input: unknown): readonly Letter[] =>
+  typeof input === "object" && input !== null && "letters" in input && Array.isArray(input.letters) ? (input.letters as Letter[]) : [];
+
+function letterAt(calls: readonly Call[], [call, letter]: Origin): Letter {
+  const found = lettersOf(calls[call]?.input)[letter];
+  if (!found) throw new Error(`call ${call} has no letter ${letter}`);
+  return found;
+}
+
+function difference(message: Envelope, letter: Letter): Partial<Envelope> {
+  const own: Record<string, unknown> = {};
+  const theirs: Partial<Record<string, unknown>> = letter;
+  for (const [name, value] of Object.entries(message)) if (theirs[name] !== value) own[name] = value;
+  return own;
+}
+
+export function unpackResult({ text, bytes }: Parcel, calls: readonly Call[]): BatchResult {
   const unpacker = new Unpacker(bytes);
   const { deliveries, ...rest } = JSON.parse(text) as LiftedResult;
-  const lowered = deliveries.map(({ message, ...delivery }) => ({
-    ...delivery,
-    message: { ...message, body: unpacker.take(message.body) },
-  }));
-  return { ...rest, deliveries: lowered as unknown as Delivery[] };
+  const lowered = deliveries.map((delivery): Delivery => {
+    if (!("of" in delivery)) {
+      const message: unknown = Object.assign(delivery.message, { body: unpacker.take(delivery.message.body) });
+      return Object.assign(delivery, { message: message as Envelope });
+    }
+    const { of, message, ...own } = delivery;
+    const { delay: _, ...letter } = letterAt(calls, of);
+    // The text has whatever an envelope has and its letter has not.
+    return { ...own, message: { ...letter, ...message } as Envelope };
+  });
+  return { ...rest, deliveries: lowered };
 }
