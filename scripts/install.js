@@ -1,17 +1,73 @@
 // Runs on Node 20 already, so that a fresh machine needs nothing but Node and npm: plain JavaScript, no dependencies.
 import { spawnSync } from "node:child_process";
-import { existsSync, readFileSync, realpathSync } from "node:fs";
+import { existsSync, linkSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 /** The folder of the project, without a slash at the end. */
 export const home = fileURLToPath(new URL("..", import.meta.url)).replace(/[\\/]$/, "");
 
-/** Runs `npm ci` when node_modules is missing or differs from package-lock.json; says so in one line. Ends the process when it fails. */
+/**
+ * Runs `npm ci` when node_modules is missing or differs from package-lock.json; says so in one line. Of several that
+ * are started at once, one installs and the others wait. Ends the process when it fails.
+ */
 export function install() {
   if (installed()) return;
+  if (!takeLock()) waitForOther();
+  process.once("exit", releaseLock);
+  if (!installed()) runNpm();
+  releaseLock();
+}
+
+/** Holds the number of the process that installs. */
+const lock = join(home, ".installing");
+
+/** A link to a file that is written already: it either comes to be, whole, or there is one. */
+function takeLock() {
+  const mine = `${lock}.${process.pid}`;
+  writeFileSync(mine, String(process.pid));
+  try {
+    linkSync(mine, lock);
+    return true;
+  } catch {
+    return false;
+  } finally {
+    rmSync(mine);
+  }
+}
+
+const releaseLock = () => holder() === process.pid && rmSync(lock, { force: true });
+
+function holder() {
+  try {
+    return Number(readFileSync(lock, "utf8"));
+  } catch {
+    return null;
+  }
+}
+
+function waitForOther() {
+  process.stderr.write("waypost: dependencies are being installed from another terminal; waiting for it\n");
+  while (!takeLock()) {
+    const other = holder();
+    if (other !== null && !isAlive(other)) rmSync(lock, { force: true });
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 200);
+  }
+}
+
+function isAlive(pid) {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return error.code === "EPERM";
+  }
+}
+
+function runNpm() {
   const missing = !existsSync(join(home, "node_modules"));
-  process.stderr.write(`waypost: installing dependencies (${missing ? "first run" : "package-lock.json changed"}): npm ci\n`);
+  const reason = missing ? "first run, about half a minute" : "they are not those of package-lock.json";
+  process.stderr.write(`waypost: installing dependencies (${reason}): npm ci\n`);
   const { error, status } = spawnSync("npm", ["ci", "--include=dev", "--include=optional", "--no-audit", "--no-fund", "--loglevel=error"], {
     cwd: home,
     stdio: ["ignore", "ignore", "inherit"],
@@ -52,11 +108,16 @@ function installed() {
   if (present === null) return false;
   const asWanted = Object.entries(wanted).every(([path, one]) => {
     const other = present[path];
+    if (path === "" || (other && other.version === one.version && other.integrity === one.integrity)) return true;
     // An optional package is absent where it is for another platform.
-    return path === "" || (other ? other.version === one.version && other.integrity === one.integrity : one.optional === true);
+    return !other && one.optional === true && !isForHere(one);
   });
   return asWanted && Object.keys(present).every((path) => path in wanted);
 }
+
+/** Whether a package is made for just this platform, as the packaged Node.js is. */
+const isForHere = ({ os, cpu, libc }) =>
+  os !== undefined && cpu !== undefined && libc === undefined && os.includes(process.platform) && cpu.includes(process.arch);
 
 function packagesOf(file) {
   try {

@@ -43,7 +43,12 @@ export const settingRows = {
   port: { takes: integer(0, 65535), default: "8080", value: "<n>", help: "port to listen on; 0 takes a free one" },
   host: { takes: text, default: "127.0.0.1", value: "<address>", help: "address to listen on; 0.0.0.0 listens on all" },
   data: { takes: text, default: "./data", value: "<folder>", help: "folder of the embedded store; one server per folder" },
-  databaseUrl: { takes: z.string(), default: "", value: "<url>", help: "postgres://… keeps everything in PostgreSQL instead of a folder" },
+  databaseUrl: {
+    takes: z.string().regex(/^$|^postgres(ql)?:\/\//, "must begin with postgres://"),
+    default: "",
+    value: "<url>",
+    help: "postgres://… keeps everything in PostgreSQL instead of a folder",
+  },
   egressAllow: {
     takes: networks,
     default: "",
@@ -101,7 +106,7 @@ export function readSettings(flags: Partial<Record<SettingName, string>>, enviro
 }
 
 /** What `waypost credentials` prints for clients may stand in the same environment. */
-export const clientVariables: ReadonlySet<string> = new Set([
+const clientVariables: ReadonlySet<string> = new Set([
   ...["WAYPOST_URL", "WAYPOST_TOKEN", "WAYPOST_CURRENT_SIGNING_KEY", "WAYPOST_NEXT_SIGNING_KEY"],
   ...["WAYPOST_ACCOUNT_ID", "WAYPOST_USER", "WAYPOST_PASSWORD", "WAYPOST_SEED"],
 ]);

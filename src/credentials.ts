@@ -11,7 +11,7 @@ const tokenOf = (id: string, password: string): string =>
   Buffer.from(JSON.stringify({ UserID: id, Password: password })).toString("base64");
 
 /** What a token is looked up by. */
-export const hashOfToken = (token: string): string => createHash("sha256").update(token).digest("hex");
+const hashOfToken = (token: string): string => createHash("sha256").update(token).digest("hex");
 
 const accountOf = (made: Made, token = tokenOf(made.id, made.password)): NewAccount => ({ ...made, token, tokenHash: hashOfToken(token) });
 

@@ -1,5 +1,5 @@
 import { DatabaseSync } from "node:sqlite";
-import { accessSync, chmodSync, constants, existsSync, mkdirSync } from "node:fs";
+import { accessSync, chmodSync, constants, existsSync, mkdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 
 /** The data folder cannot be used; the text says why, and what to do. */
@@ -21,6 +21,7 @@ export function takeDataFolder(folder: string): () => void {
       mkdirSync(folder, { recursive: true });
       chmodSync(folder, 0o700);
     }
+    if (!statSync(folder).isDirectory()) throw new Error("it is a file, not a folder");
     accessSync(folder, constants.W_OK | constants.X_OK);
   } catch (error) {
     throw new DataFolderRefused(

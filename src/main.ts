@@ -18,7 +18,7 @@ import { listen } from "./listen.ts";
 import { serve } from "./serve.ts";
 import { sqlShelf } from "./store/sql.ts";
 import { openSqlite } from "./store/sqlite.ts";
-import { StorageRefused } from "./store/store.ts";
+import { StorageRefused, Unavailable } from "./store/store.ts";
 
 /** The command cannot do what it was asked; the text is for people. Exit code 2. */
 class CannotStart extends Error {}
@@ -84,18 +84,17 @@ program
   .action(async (port: string, options: { host: string; status: string; delay: string }) => {
     const [development] = developmentAccounts;
     const key = (name: string, otherwise = ""): string => process.env[`WAYPOST_${name}`] ?? process.env[`QSTASH_${name}`] ?? otherwise;
+    const address = { port: whole("port", port, 65535), host: options.host };
+    await checkPort(address);
     const server = await listen({
-      ...{
-        port: whole("port", port, 65535),
-        status: whole("--status", options.status, 599),
-        delay: whole("--delay", options.delay, 3_600_000),
-      },
-      host: options.host,
+      ...address,
+      status: whole("--status", options.status, 599),
+      delay: whole("--delay", options.delay, 3_600_000),
       keys: [key("CURRENT_SIGNING_KEY", development?.signingKeys.current), key("NEXT_SIGNING_KEY", development?.signingKeys.next)],
       print,
     });
-    const address = server.address();
-    print(`listening on http://${options.host}:${address && typeof address === "object" ? address.port : port} (Ctrl-C ends it)`);
+    const bound = server.address();
+    print(`listening on http://${options.host}:${bound && typeof bound === "object" ? bound.port : port} (Ctrl-C ends it)`);
     onSignal(async () => {
       server.closeAllConnections();
       server.close();
@@ -141,7 +140,7 @@ async function run(settings: Settings, { firstAccounts, heading, log }: Run): Pr
 }
 
 /** Before anything is made: a taken port must not leave a new store behind. */
-async function checkPort({ port, host }: Settings): Promise<void> {
+async function checkPort({ port, host }: Pick<Settings, "port" | "host">): Promise<void> {
   const probe = createServer();
   try {
     probe.listen(port, host);
@@ -155,7 +154,7 @@ async function checkPort({ port, host }: Settings): Promise<void> {
 
 function listenTrouble(error: unknown, host: string, port: number): string {
   const code = error instanceof Error && "code" in error ? error.code : "";
-  if (code === "EADDRINUSE") return `port ${port} of ${host} is taken (address already in use); choose another one with --port`;
+  if (code === "EADDRINUSE") return `port ${port} of ${host} is taken (address already in use); choose another one`;
   if (code === "EACCES") return `port ${port} may not be opened by this user; choose one above 1023 with --port`;
   return `cannot listen on ${host}:${port} (${error instanceof Error ? error.message : String(error)})`;
 }
@@ -209,7 +208,7 @@ try {
   await program.parseAsync();
 } catch (error) {
   if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
-  const expected = [CannotStart, SettingsRefused, DataFolderRefused, StorageRefused].some((kind) => error instanceof kind);
+  const expected = [CannotStart, SettingsRefused, DataFolderRefused, StorageRefused, Unavailable].some((kind) => error instanceof kind);
   process.stderr.write(`waypost: ${error instanceof Error ? (expected ? error.message : error.stack) : String(error)}\n`);
   process.exit(expected ? 2 : 1);
 }

@@ -1,7 +1,7 @@
 import { Refusal } from "../core/errors.ts";
 
 /** How many bytes of request bodies may be in the server at once, from their first byte until they are answered. */
-export const intakeBytes = 512 * 1024 * 1024;
+const intakeBytes = 512 * 1024 * 1024;
 
 /**
  * Keeps the bodies of requests that are under way within the memory there is: many large ones at once, or a disk that

@@ -126,22 +126,21 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
     if (taken > 0) raw.once("close", () => intake.give(taken));
   };
   // No async function: almost every token is remembered, and each promise here would cost every publish a microsecond.
-  api.addHook("onRequest", (request, reply, done) => {
+  api.addHook("onRequest", (request, reply, proceed) => {
+    const letIn = (proof: Proof): void => {
+      request.proof = proof;
+      takeRoom(request, reply);
+      proceed();
+    };
+    const refuse = (error: unknown): void => proceed(error instanceof Error ? error : new Error(String(error)));
     try {
       look(request, reply);
-      if (request.routeOptions.config.access === "open") return done();
+      if (request.routeOptions.config.access === "open") return proceed();
       const proof = authenticate({ authorization: request.headers.authorization, parameter: request.split.token });
-      if (!(proof instanceof Promise)) {
-        request.proof = proof;
-        takeRoom(request, reply);
-        return done();
-      }
-      proof.then((found) => {
-        request.proof = found;
-        takeRoom(request, reply);
-      }).then(() => done(), done);
+      if (proof instanceof Promise) proof.then(letIn).catch(refuse);
+      else letIn(proof);
     } catch (error) {
-      done(error instanceof Error ? error : new Error(String(error)));
+      refuse(error);
     }
   });
 }
@@ -156,10 +155,25 @@ function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply):
   const path = routedPath(target.path);
   if (path === "/malformed") throw new Refusal("invalid", "path: the percent-encoding is malformed, or not of UTF-8");
   const allowed = [...new Set(routes.filter((row) => patternOf(row).test(path)).map((row) => row.method))];
-  if (allowed.length === 0)
-    throw new Refusal("not-found", "path: there is nothing at this path; GET /v2/health answers if this is the right server");
+  if (allowed.length === 0) throw new Refusal("not-found", nothingAt(path));
   reply.header("Allow", allowed.join(", "));
   throw new Refusal("method-not-allowed", `method: ${method} is not possible here; ${allowed.join(" or ")} is`);
+}
+
+/** What the interface has besides, and this version has not. */
+const laterPaths: readonly (readonly [first: RegExp, what: string])[] = [
+  [/^\/v2\/(queues|enqueue)\b/, "queues are"],
+  [/^\/v2\/schedules\b/, "schedules are"],
+  [/^\/v2\/topics\b/, "URL groups are"],
+  [/^\/v2\/(flowControl|globalParallelism)\b/, "flow control is"],
+  [/^\/v2\/(workflows|trigger|batch\/trigger|wait|notify|waiters)\b/, "workflows are"],
+  [/^\/v2\/(svc|qstash)\b/, "the account interface is"],
+];
+
+function nothingAt(path: string): string {
+  const [, what] = laterPaths.find(([first]) => first.test(path)) ?? [];
+  if (what) return `path: ${what} not available in this version`;
+  return "path: there is nothing at this path; GET /v2/health answers if this is the right server";
 }
 
 const patternOf = ({ path }: Route): RegExp => new RegExp(`^${routerPath(path).replaceAll(/:\w+/g, "[^/]+")}/?$`);

@@ -98,7 +98,9 @@ function noUrl(destination: string): Refusal {
   const name = decoded(destination) ?? destination;
   const isGroupName = /^[A-Za-z0-9._-]+$/.test(name);
   const problem = `${JSON.stringify(shortened(name))} is neither a URL with http:// or https:// nor a known URL group`;
-  return new Refusal(isGroupName ? "not-found" : "invalid", `destination: ${problem}`);
+  const hint =
+    /^[a-z0-9.-]+(:\d+)?\/|^[a-z0-9-]+:\d+$/i.test(name) && !name.startsWith("api/") ? `; did you mean http://${shortened(name)}?` : "";
+  return new Refusal(isGroupName ? "not-found" : "invalid", `destination: ${problem}${hint}`);
 }
 
 /** Checks an absolute http or https URL; `field` is named in the refusal. */

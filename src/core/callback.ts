@@ -51,7 +51,8 @@ const base64 = (bytes: Uint8Array): string => Buffer.from(bytes.buffer, bytes.by
 
 /** Header names to the list of their values, as every JSON of the interface shows headers. */
 export function headerMap(headers: HeaderList): Record<string, string[]> {
-  const map: Record<string, string[]> = Object.create(null);
+  const map: Record<string, string[]> = {};
+  Object.setPrototypeOf(map, null);
   for (const [name, value] of headers) (map[name] ??= []).push(value);
   return map;
 }

@@ -7,23 +7,18 @@ import { needsOfConsequences, releaseDeduplication, reportCallback } from "./set
 export const cancel: Decision<{ account: AccountId; messageIds: readonly MessageId[] }, { cancelled: number }> = {
   needs: ({ account, messageIds }) => {
     const keys = messageIds.map((id) => [account, id] as const);
-    return { messages: keys, envelopes: keys };
+    return { messages: keys, outlines: { envelopes: keys } };
   },
   further: ({ account, messageIds }, draft) => {
-    const consequences = messageIds.flatMap((id) => {
-      const envelope = draft.get("messages", account, id) && draft.get("envelopes", account, id);
-      return envelope ? [needsOfConsequences(envelope)] : [];
-    });
-    return {
-      deduplications: consequences.flatMap(({ deduplications }) => deduplications),
-      deadLetters: consequences.flatMap(({ deadLetters }) => deadLetters),
-    };
+    const unfinished = messageIds.filter((id) => draft.get("messages", account, id));
+    const { deduplications, deadLetters } = needsOfConsequences(unfinished.flatMap((id) => draft.outline("envelopes", account, id) ?? []));
+    return { deduplications, deadLetters };
   },
   decide: ({ account, messageIds }, draft, moment) => {
     let cancelled = 0;
     for (const id of messageIds) {
       const state = draft.get("messages", account, id);
-      const envelope = draft.get("envelopes", account, id);
+      const envelope = draft.outline("envelopes", account, id);
       if (!state || !envelope) continue;
       draft.drop("messages", account, id);
       draft.put("log", logRow(moment, state, { states: ["CANCEL_REQUESTED", "CANCELLED"] }));

@@ -11,6 +11,7 @@ import type {
   MessageState,
   Millis,
   NodeId,
+  Outline,
 } from "./message.ts";
 
 /** Everything that is kept, by table. A row is never changed in place: `put` takes a new one. */
@@ -35,10 +36,20 @@ export type LineHead = { account: AccountId; host: string; limit: number };
 /** What is past its time in an account. Positions in the log and in the dead letter queue begin with their time. */
 export type ExpiredNeed = { account: AccountId; logBefore: Millis; deadLettersBefore: Millis; deduplicationsBefore: Millis; limit: number };
 
+/** Tables whose rows have a body. Most decisions look at the rest of it only. */
+export type OutlineName = "envelopes" | "deadLetters";
+
 /** What a decision must see. The store loads it, and on a shared database locks it. */
 export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
-  /** Messages and lines that are due, oldest first, at most so many of each. */
-  readonly due?: { limit: number };
+  /** Rows of which the body is not looked at, so that it is not loaded. */
+  readonly outlines?: { readonly [T in OutlineName]?: readonly Key[] };
+  /**
+   * Messages that may be sent now: their envelopes, in this order, as far as the bytes of a batch go. What is left out
+   * is left for the next turn. Loaded when all else is here, so that it can be asked for no more than is needed.
+   */
+  readonly toSend?: readonly MessageState[];
+  /** Messages and lines that are due, oldest first, at most so many. */
+  readonly due?: { limit: number; lines: number };
   readonly heads?: readonly LineHead[];
   /** Messages leased by any node but this one. Only where no other node can be alive. */
   readonly leasedByOthers?: { node: NodeId; limit: number };
@@ -48,6 +59,8 @@ export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
 /** The world as a decision sees and changes it: the rows it asked for, and what its predecessors in the batch made of them. */
 export interface Draft {
   get<T extends TableName>(table: T, ...key: Key): Rows[T] | undefined;
+  /** A row that was asked for without its body, or with it. */
+  outline<T extends OutlineName>(table: T, ...key: Key): Outline<Rows[T]> | undefined;
   put<T extends TableName>(table: T, row: Rows[T]): void;
   drop(table: TableName, ...key: Key): void;
   /** The due messages that were asked for, as far as they are still due. */
@@ -58,11 +71,23 @@ export interface Draft {
   /** False when others may stand behind those that `head` shows. */
   isWholeLine(account: AccountId, host: string): boolean;
   leasedByOthers(): readonly MessageState[];
-  expired(account: AccountId): { log: readonly LogRow[]; deadLetters: readonly DeadLetter[]; deduplications: readonly Deduplication[] };
-  /** Takes one of this node's free hands for a host. False when there is none to spare: see `core/hands.ts`. */
-  takeHand(account: AccountId, host: string): boolean;
+  expired(account: AccountId): {
+    log: readonly LogRow[];
+    deadLetters: readonly Outline<DeadLetter>[];
+    deduplications: readonly Deduplication[];
+  };
+  /** Whether this node has a hand for one more delivery to a host: see `core/hands.ts`. */
+  hasHand(account: AccountId, host: string): boolean;
+  /** Takes it, and `size` bytes of memory. False when there is none to spare. */
+  takeHand(account: AccountId, host: string, size: number): boolean;
+  /** Whether the envelope of a message to be sent has been looked for. False: others came first, and it is left for the next turn. */
+  isAtHand(of: Pick<MessageState, "account" | "id">): boolean;
   /** Whether due messages wait for a claim, so that a new one must not go at once. */
   behind(): boolean;
+  /** Whether a message to this host may go at once all the same: see `core/hands.ts`. */
+  isNewcomer(account: AccountId, host: string): boolean;
+  /** Tells people of something that cannot be, and yet must not stop the others. */
+  fault(what: string): void;
   /** Hands a leased message to this node's dispatcher once the batch is on the disk. */
   deliver(delivery: Delivery): void;
 }

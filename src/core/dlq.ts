@@ -1,8 +1,8 @@
-import type { Decision, Draft } from "./command.ts";
+import type { Decision, Draft, Key } from "./command.ts";
 import { Refusal } from "./errors.ts";
 import { birthOf } from "./ids.ts";
-import { accept } from "./lease.ts";
-import type { AccountId, DeadLetter, Envelope, HeaderList, Letter, MessageId, Millis } from "./message.ts";
+import { accept, linesTo } from "./lease.ts";
+import type { AccountId, DeadLetter, Envelope, HeaderList, Letter, MessageId, Millis, Outline } from "./message.ts";
 import { existing, sendingLimitBrokenBy } from "./publish.ts";
 
 /** What a retry may set anew; what is absent stays as it was. Headers replace those of the same name. */
@@ -13,19 +13,27 @@ export type Retried = { dlqId: string; messageId: MessageId };
 /** `logRetention`: an envelope whose log is past that has only its dead letter left, and goes with it. */
 type Selected = { account: AccountId; dlqIds: readonly string[]; logRetention: Millis };
 
-/** Makes a new message of each dead letter that is still there, and takes it out of the queue. Missing ones are skipped. */
+/**
+ * Makes a new message of each dead letter that is still there, and takes it out of the queue. Missing ones are skipped.
+ * All their bodies are in memory at once: whoever asks for many asks for a few at a time.
+ */
 export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Retried[]> = {
-  needs: ({ account, dlqIds }) => ({ accounts: [[account]], deadLetters: dlqIds.map((id) => [account, id] as const) }),
-  further: ({ account, dlqIds }, draft) => ({
-    envelopes: dlqIds.flatMap((id) => {
-      const letter = draft.get("deadLetters", account, id);
-      return letter ? [[account, letter.messageId] as const] : [];
-    }),
-  }),
+  needs: ({ account, dlqIds }) => ({ accounts: [[account]], outlines: { deadLetters: keysOf(account, dlqIds) } }),
+  further: ({ account, dlqIds }, draft) => {
+    const messageIds = dlqIds.flatMap((id) => draft.outline("deadLetters", account, id)?.messageId ?? []);
+    const envelopes = messageIds.flatMap((id) => draft.get("envelopes", account, id) ?? []);
+    return {
+      envelopes: keysOf(account, messageIds),
+      lines: linesTo(
+        account,
+        envelopes.map(({ url }) => url),
+      ),
+    };
+  },
   decide: ({ account: id, dlqIds, logRetention, overrides }, draft, moment) => {
     const account = existing(draft.get("accounts", id));
     return dlqIds.flatMap((dlqId) => {
-      const letter = draft.get("deadLetters", id, dlqId);
+      const letter = draft.outline("deadLetters", id, dlqId);
       const envelope = letter && draft.get("envelopes", id, letter.messageId);
       if (!envelope) return [];
       const again = { ...letterOf(envelope), ...overrides, headers: replaced(envelope.headers, overrides.headers ?? []) };
@@ -37,6 +45,8 @@ export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Ret
     });
   },
 };
+
+const keysOf = (account: AccountId, ids: readonly string[]): Key[] => ids.map((id) => [account, id] as const);
 
 /** The letter a message was made of, to be sent again now. */
 function letterOf(envelope: Envelope): Letter {
@@ -51,11 +61,11 @@ const replaced = (headers: HeaderList, by: HeaderList): HeaderList => [
 
 /** Removes dead letters. Those that are missing are not counted. The log keeps what it knows, for its own time. */
 export const deleteDeadLetters: Decision<Selected, { deleted: number }> = {
-  needs: ({ account, dlqIds }) => ({ deadLetters: dlqIds.map((id) => [account, id] as const) }),
+  needs: ({ account, dlqIds }) => ({ outlines: { deadLetters: keysOf(account, dlqIds) } }),
   decide: ({ account, dlqIds, logRetention }, draft, moment) => {
     let deleted = 0;
     for (const id of dlqIds) {
-      const letter = draft.get("deadLetters", account, id);
+      const letter = draft.outline("deadLetters", account, id);
       if (!letter) continue;
       removeDeadLetter(draft, letter, moment.now - logRetention);
       deleted++;
@@ -65,7 +75,7 @@ export const deleteDeadLetters: Decision<Selected, { deleted: number }> = {
 };
 
 /** Takes an entry out. Its envelope goes with it when the log before `logBefore`, and so the last mention of it, is gone. */
-export function removeDeadLetter(draft: Draft, letter: DeadLetter, logBefore: Millis): void {
+export function removeDeadLetter(draft: Draft, letter: Outline<DeadLetter>, logBefore: Millis): void {
   draft.drop("deadLetters", letter.account, letter.id);
   if (birthOf(letter.id) < logBefore) draft.drop("envelopes", letter.account, letter.messageId);
 }

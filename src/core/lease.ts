@@ -1,18 +1,19 @@
-import type { Draft, Moment } from "./command.ts";
+import type { Draft, Key, Moment } from "./command.ts";
 import { defaults, spans } from "./limits.ts";
 import type { Account, AccountId, Envelope, Letter, LogRow, MessageState } from "./message.ts";
 import { hostOf, noBytes } from "./message.ts";
 
 /**
- * Takes in a message: writes its envelope, and its state. When it is due now and this node has a free hand for its
- * host, it is leased and handed over at once; otherwise it waits for a claim. `behind`: others already stand in line
- * for that host, so it must not go before them.
+ * Takes in a message: writes its envelope, and its state. When it is due now, overtakes nobody, and this node has a
+ * free hand for its host, it is leased and handed over at once; otherwise it waits for a claim. The caller has asked
+ * for the line of its host (`linesTo`).
  */
-export function accept(draft: Draft, moment: Moment, account: Account, letter: Letter, { behind = false } = {}): Envelope {
+export function accept(draft: Draft, moment: Moment, account: Account, letter: Letter): Envelope {
   const host = hostOf(letter.url);
+  const size = letter.body.byteLength;
   const { delay, ...kept } = letter;
   const dueAt = Math.max(moment.now, letter.notBefore ?? moment.now + (delay ?? 0));
-  const startedAtOnce = dueAt <= moment.now && !behind && !draft.behind() && draft.takeHand(account.id, host);
+  const startedAtOnce = dueAt <= moment.now && isNext(draft, account.id, host) && draft.takeHand(account.id, host, size);
   const envelope: Envelope = {
     ...kept,
     account: account.id,
@@ -32,6 +33,7 @@ export function accept(draft: Draft, moment: Moment, account: Account, letter: L
     lost: 0,
     leasedBy: null,
     host,
+    size,
     tells: letter.callback !== null || letter.tells !== null,
   };
   draft.put("envelopes", envelope);
@@ -39,6 +41,17 @@ export function accept(draft: Draft, moment: Moment, account: Account, letter: L
   else draft.put("messages", state);
   return envelope;
 }
+
+/**
+ * Nobody stands in line for the host. While others are due and not claimed yet, it is not known for whom; then only a
+ * newcomer gets a hand at once, so that a backlog of one host does not hold up the others.
+ */
+const isNext = (draft: Draft, account: AccountId, host: string): boolean =>
+  !draft.get("lines", account, host) && (!draft.behind() || draft.isNewcomer(account, host));
+
+/** The lines that messages to these URLs may have to stand in. */
+export const linesTo = (account: AccountId, urls: readonly string[]): Key[] =>
+  [...new Set(urls.map(hostOf))].map((host) => [account, host] as const);
 
 /** Leases a message to this node and hands it to the dispatcher. The caller has taken a hand for it. */
 export function lease(draft: Draft, moment: Moment, of: { account: Account; envelope: Envelope; state: MessageState }): void {

@@ -35,6 +35,16 @@ export const spans = {
   grace: 60 * second,
 } as const;
 
+/** What may be in memory at once, in bytes of bodies: counts alone do not bound it, for a body may be empty or 8 MiB. */
+export const memory = {
+  /** In delivery, per node. The last one taken may go beyond. */
+  sending: 256 * 1024 * 1024,
+  /** Loaded by one batch, of messages that are to be sent. */
+  batch: 32 * 1024 * 1024,
+  /** On one page of a list. */
+  page: 32 * 1024 * 1024,
+} as const;
+
 /** So often may the lease of a message run out, without using up its retries, before it is taken for dangerous. */
 export const maxLost = 5;
 

@@ -22,11 +22,19 @@ export function standInLine(draft: Draft, moment: Moment, state: MessageState): 
  * hosts give back, and for a node that died with all of the host's deliveries.
  */
 export function serveLine(draft: Draft, moment: Moment, line: Line): void {
-  const allServed = draft.head(line.account, line.host).every((state) => serveOne(draft, moment, state));
-  if (allServed && draft.isWholeLine(line.account, line.host)) return draft.drop("lines", line.account, line.host);
+  const first = firstNotServed(draft, moment, line);
+  if (!first && draft.isWholeLine(line.account, line.host)) return draft.drop("lines", line.account, line.host);
   // When hands are left for others that stand behind those in sight, there is reason to look again at once.
-  draft.put("lines", { ...line, dueAt: moment.now + (allServed ? 0 : spans.lineCheck) });
+  const isOutOfHands = first && !draft.hasHand(line.account, line.host);
+  draft.put("lines", { ...line, dueAt: moment.now + (isOutOfHands ? spans.lineCheck : 0) });
 }
+
+const firstNotServed = (draft: Draft, moment: Moment, line: Line): MessageState | undefined =>
+  draft.head(line.account, line.host).find((state) => !serveOne(draft, moment, state));
+
+/** Those at the head of a line that there is a hand for, so that their envelopes are needed. */
+export const headToSend = (draft: Draft, { account, host }: Pick<Line, "account" | "host">): readonly MessageState[] =>
+  draft.hasHand(account, host) ? draft.head(account, host) : [];
 
 /**
  * Leaves the line to the next claim, which serves lines in the order in which they came due. When hands are short, the
@@ -36,16 +44,25 @@ export function lookSoon(draft: Draft, moment: Moment, line: Line): void {
   if (line.dueAt > moment.now) draft.put("lines", { ...line, dueAt: moment.now });
 }
 
-/** False when there is no hand for it. */
+/** False when there is no hand for it, or its envelope is not at hand. */
 function serveOne(draft: Draft, moment: Moment, state: MessageState): boolean {
+  if (!draft.hasHand(state.account, state.host) || !draft.isAtHand(state)) return false;
+  sendNow(draft, moment, state);
+  return true;
+}
+
+/** Leases a message that has waited, there being a hand for it, and its envelope at hand. */
+export function sendNow(draft: Draft, moment: Moment, state: MessageState): void {
   const account = draft.get("accounts", state.account);
   const envelope = draft.get("envelopes", state.account, state.id);
-  if (!account || !envelope) {
-    draft.drop("messages", state.account, state.id);
-    return true;
-  }
-  if (!draft.takeHand(state.account, state.host)) return false;
+  if (!account || !envelope) return giveUp(draft, state);
+  draft.takeHand(state.account, state.host, state.size);
   lease(draft, moment, { account, envelope, state });
   draft.put("log", logRow(moment, state, { states: ["ACTIVE"] }));
-  return true;
+}
+
+/** A state without its envelope, or without its account, can never be sent. */
+export function giveUp(draft: Draft, { account, id }: Pick<MessageState, "account" | "id">): void {
+  draft.fault(`message ${id} of account ${account} has lost its envelope or its account, and is removed`);
+  draft.drop("messages", account, id);
 }

@@ -63,6 +63,9 @@ export type Envelope = Omit<Letter, "delay" | "notBefore"> & {
   startedAtOnce: boolean;
 };
 
+/** A row without its body, for those who look at the rest of it only: a body may be large. */
+export type Outline<Row extends { body: Bytes }> = Omit<Row, "body">;
+
 /**
  * Where an unfinished message stands. The row goes when the message is delivered, dead-lettered or cancelled.
  *
@@ -81,6 +84,8 @@ export type MessageState = {
   lost: number;
   leasedBy: NodeId | null;
   host: string;
+  /** Bytes of the body: what the message takes up while it is sent. */
+  size: number;
   /** Whether an outcome must be told to someone, so that settling a plain success need not load the envelope. */
   tells: boolean;
 };

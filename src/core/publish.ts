@@ -1,11 +1,9 @@
 import type { Decision } from "./command.ts";
 import type { ErrorCode } from "./errors.ts";
 import { Refusal } from "./errors.ts";
-import { accept } from "./lease.ts";
+import { accept, linesTo } from "./lease.ts";
 import { defaults, limits, spans } from "./limits.ts";
-import { lineOf } from "./line.ts";
 import type { Account, AccountId, CallbackSettings, Letter, MessageId, Millis, SendSettings } from "./message.ts";
-import { hostOf } from "./message.ts";
 
 export type Published = { messageId: MessageId; deduplicated: boolean };
 /** What became of one letter of a publish: a message, an older message, or a reason why not. */
@@ -18,7 +16,10 @@ export type PublishResult = Published | { refused: ErrorCode; message: string };
 export const publish: Decision<{ account: AccountId; letters: readonly Letter[] }, PublishResult[]> = {
   needs: ({ account, letters }) => ({
     accounts: [[account]],
-    lines: [...new Set(letters.map(({ url }) => hostOf(url)))].map((host) => [account, host] as const),
+    lines: linesTo(
+      account,
+      letters.map(({ url }) => url),
+    ),
     deduplications: letters.flatMap(({ deduplication }) => (deduplication === null ? [] : [[account, deduplication] as const])),
   }),
   decide: ({ account: id, letters }, draft, moment) => {
@@ -28,9 +29,7 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[] 
       if (refusal) return refusal;
       const older = letter.deduplication === null ? undefined : draft.get("deduplications", id, letter.deduplication);
       if (older && older.expiresAt > moment.now) return { messageId: older.messageId, deduplicated: true };
-      const { id: messageId } = accept(draft, moment, account, letter, {
-        behind: lineOf(draft, { account: id, host: hostOf(letter.url) }) !== undefined,
-      });
+      const { id: messageId } = accept(draft, moment, account, letter);
       if (letter.deduplication !== null) {
         draft.put("deduplications", { account: id, key: letter.deduplication, messageId, expiresAt: moment.now + spans.deduplication });
       }

@@ -26,7 +26,7 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
   }),
   further: ({ account }, draft) => {
     const { log } = draft.expired(account);
-    return { deadLetters: log.flatMap(({ account, dlqId }) => (dlqId === null ? [] : [[account, dlqId] as const])) };
+    return { outlines: { deadLetters: log.flatMap(({ account, dlqId }) => (dlqId === null ? [] : [[account, dlqId] as const])) } };
   },
   decide: ({ account, retention, now, limit }, draft, moment) => {
     const { log, deadLetters, deduplications } = pastOnes(draft.expired(account), retention, Math.min(now, moment.now));
@@ -54,4 +54,4 @@ const hasEnded = ({ states }: LogRow): boolean =>
   states.some((state) => state === "DELIVERED" || state === "FAILED" || state === "CANCELLED");
 
 const isDeadLetter = (draft: Draft, row: LogRow): boolean =>
-  row.dlqId !== null && draft.get("deadLetters", row.account, row.dlqId) !== undefined;
+  row.dlqId !== null && draft.outline("deadLetters", row.account, row.dlqId) !== undefined;

@@ -1,10 +1,10 @@
 import { callbackLetter } from "./callback.ts";
 import type { Decision, Draft, Moment } from "./command.ts";
 import type { Held } from "./lease.ts";
-import { accept, fenced, logRow } from "./lease.ts";
+import { accept, fenced, linesTo, logRow } from "./lease.ts";
 import { logBodyBytes, spans } from "./limits.ts";
-import { headLimit, lineOf, lookSoon, serveLine } from "./line.ts";
-import type { Account, Answer, DeadLetter, Envelope, FailureCallbackInfo, MessageState, Outcome } from "./message.ts";
+import { giveUp, headLimit, headToSend, lineOf, lookSoon, serveLine } from "./line.ts";
+import type { Account, Answer, DeadLetter, Envelope, FailureCallbackInfo, MessageState, Outcome, Outline } from "./message.ts";
 import { verdictOf } from "./retry.ts";
 
 /** `late`: the lease had been lost, or the message cancelled; the outcome changed nothing. */
@@ -21,15 +21,15 @@ export const settle: Decision<Outcome, Settled> = {
     const { account, messageId, host } = outcome;
     const state = draft.get("messages", account, messageId);
     const line = draft.behind() ? undefined : draft.get("lines", account, host);
-    const waiting = line ? draft.head(account, host) : [];
-    const envelope = draft.get("envelopes", account, messageId);
+    const key = [account, messageId] as const;
+    const envelope = draft.outline("envelopes", ...key);
+    const hasCallback = envelope && (envelope.callback ?? (isSuccess(outcome) ? null : envelope.failureCallback));
     return {
-      envelopes: [
-        ...(state && (state.tells || !isSuccess(outcome)) ? [[account, messageId] as const] : []),
-        ...waiting.map((held) => [account, held.id] as const),
-      ],
-      ...(line ? { heads: [{ account, host, limit: headLimit }] } : {}),
-      ...(envelope ? needsOfConsequences(envelope) : {}),
+      outlines: { envelopes: state && (state.tells || !isSuccess(outcome)) ? [key] : [] },
+      // Only a callback tells of the body.
+      envelopes: hasCallback ? [key] : [],
+      ...(envelope ? needsOfConsequences([envelope]) : {}),
+      ...(line ? { heads: [{ account, host, limit: headLimit }], toSend: headToSend(draft, line) } : {}),
     };
   },
   decide: (outcome, draft, moment) => {
@@ -43,12 +43,17 @@ export const settle: Decision<Outcome, Settled> = {
   },
 };
 
-/** Rows that change with the message when it ends badly, or when it tells of another one. */
-export function needsOfConsequences(envelope: Envelope) {
-  const { account, deduplication, tells } = envelope;
+/** Rows that change with messages when they end badly, or when they tell of others; and the lines of their callbacks. */
+export function needsOfConsequences(envelopes: readonly Outline<Envelope>[]) {
   return {
-    deduplications: deduplication === null ? [] : [[account, deduplication] as const],
-    deadLetters: tells?.dlqId ? [[account, tells.dlqId] as const] : [],
+    deduplications: envelopes.flatMap(({ account, deduplication }) => (deduplication === null ? [] : [[account, deduplication] as const])),
+    deadLetters: envelopes.flatMap(({ account, tells }) => (tells?.dlqId ? [[account, tells.dlqId] as const] : [])),
+    lines: envelopes.flatMap(({ account, callback, failureCallback }) =>
+      linesTo(
+        account,
+        [callback, failureCallback].flatMap((told) => told?.url ?? []),
+      ),
+    ),
   };
 }
 
@@ -57,8 +62,12 @@ const isSuccess = ({ status }: Pick<Outcome, "status">): boolean => status !== n
 type Case = { account: Account; state: MessageState; outcome: Outcome };
 
 function draw(draft: Draft, moment: Moment, { account, state, outcome }: Case): Settled {
-  const envelope = draft.get("envelopes", state.account, state.id);
-  if (!envelope) return delivered(draft, moment, { account, state, outcome });
+  if (isSuccess(outcome) && !state.tells) return delivered(draft, moment, { account, state, outcome });
+  const envelope = draft.outline("envelopes", state.account, state.id);
+  if (!envelope) {
+    giveUp(draft, state);
+    return { became: "late" };
+  }
   const retried = state.attempts - state.lost;
   const verdict = verdictOf({ envelope, outcome, retried, now: moment.now });
   if (verdict.kind === "failed") {
@@ -85,7 +94,7 @@ function delivered(draft: Draft, moment: Moment, { state, outcome }: Case): Sett
 
 const answerOf = ({ status, headers, body, error }: Answer) => ({ status, headers, error, body: body.subarray(0, logBodyBytes) });
 
-type Failure = { account: Account; envelope: Envelope; state: MessageState; outcome: Answer };
+type Failure = { account: Account; envelope: Outline<Envelope>; state: MessageState; outcome: Answer };
 
 /** Moves a message to the dead letter queue, opens its deduplication id again, and tells the failure callback. */
 export function failForGood(draft: Draft, moment: Moment, failure: Failure): DeadLetter {
@@ -106,20 +115,21 @@ export function failForGood(draft: Draft, moment: Moment, failure: Failure): Dea
   callBack(draft, moment, failure);
   if (envelope.failureCallback) {
     const tells = { kind: "failureCallback", messageId: envelope.id, dlqId: letter.id } as const;
-    accept(draft, moment, account, callbackLetter({ to: envelope.failureCallback, envelope, retried: letter.retried, outcome, tells }));
+    const told = { envelope: withBody(draft, envelope), retried: letter.retried, outcome, tells };
+    accept(draft, moment, account, callbackLetter({ to: envelope.failureCallback, ...told }));
   }
   return letter;
 }
 
 /** A message that will never be delivered must not swallow the next one with its id. */
-export function releaseDeduplication(draft: Draft, envelope: Envelope): void {
+export function releaseDeduplication(draft: Draft, envelope: Outline<Envelope>): void {
   if (envelope.deduplication === null) return;
   const row = draft.get("deduplications", envelope.account, envelope.deduplication);
   if (row?.messageId === envelope.id) draft.drop("deduplications", envelope.account, envelope.deduplication);
 }
 
 /** What became of a failure callback is kept with the dead letter it told of, as long as that is there. */
-export function reportCallback(draft: Draft, envelope: Envelope, info: FailureCallbackInfo): void {
+export function reportCallback(draft: Draft, envelope: Outline<Envelope>, info: FailureCallbackInfo): void {
   if (envelope.tells?.kind !== "failureCallback" || envelope.tells.dlqId === null) return;
   const letter = draft.get("deadLetters", envelope.account, envelope.tells.dlqId);
   if (letter) draft.put("deadLetters", { ...letter, failureCallback: info });
@@ -135,7 +145,14 @@ function callBack(draft: Draft, moment: Moment, { account, envelope, state, outc
   if (!envelope.callback) return;
   const tells = { kind: "callback", messageId: envelope.id, dlqId: null } as const;
   const retried = state.attempts - state.lost;
-  accept(draft, moment, account, callbackLetter({ to: envelope.callback, envelope, retried, outcome, tells }));
+  const told = { envelope: withBody(draft, envelope), retried, outcome, tells };
+  accept(draft, moment, account, callbackLetter({ to: envelope.callback, ...told }));
+}
+
+function withBody(draft: Draft, { account, id }: Outline<Envelope>): Envelope {
+  const envelope = draft.get("envelopes", account, id);
+  if (!envelope) throw new Error(`the body of ${id} is needed and was not asked for`);
+  return envelope;
 }
 
 /** Keeps the leases of what this node is still sending. */

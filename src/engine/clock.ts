@@ -12,6 +12,8 @@ export interface Clock {
 export const systemClock: Clock = { now: () => Date.now(), sleep };
 
 function sleep(until: Millis, wake: AbortSignal): Promise<void> {
+  // Measured by a clock that nobody sets, so that it takes as long as it should even if the other one is put back meanwhile.
+  const endsAt = performance.now() + until - Date.now();
   return new Promise((resolve) => {
     if (wake.aborted) return resolve();
     let timer: NodeJS.Timeout;
@@ -21,7 +23,7 @@ function sleep(until: Millis, wake: AbortSignal): Promise<void> {
       resolve();
     };
     const wait = (): void => {
-      const left = until - Date.now();
+      const left = endsAt - performance.now();
       if (left > 0) timer = setTimeout(wait, Math.min(left, longestTimer));
       else end();
     };

@@ -1,7 +1,7 @@
 import type { Hands } from "../core/hands.ts";
 import { laneOf } from "../core/hands.ts";
 import type { Held } from "../core/lease.ts";
-import { spans } from "../core/limits.ts";
+import { memory, spans } from "../core/limits.ts";
 import type { Delivery, Millis, Outcome } from "../core/message.ts";
 import { hostOf } from "../core/message.ts";
 import type { Settled } from "../core/settle.ts";
@@ -20,13 +20,17 @@ export type DispatcherParts = {
   clock: Clock;
   log: DispatcherLog;
   /** Deliveries running at once: in all, and to one host. */
-  hands: { total: number; perHost: number };
+  hands: { total: number; perHost: number; bytes?: DispatcherBytes };
 };
+
+/** Bytes of bodies: of all that are running, and of what one batch loads to be sent. */
+type DispatcherBytes = { total: number; perBatch: number };
 
 type Running = { delivery: Delivery; lane: string; abort: AbortController };
 
-/** One claim looks at so many messages at most. */
+/** One claim looks at so many messages at most, and, however few hands are free, at so many at least: the others go in line. */
 const claimLimit = 256;
+const fewestClaimed = 64;
 const atOnce: Millis = 0;
 /** After a fault of the storage: how long until the next try. */
 const patience = 1000;
@@ -39,6 +43,8 @@ export class Dispatcher {
   readonly #parts: DispatcherParts;
   readonly #running = new Map<Delivery, Running>();
   readonly #busy = new Map<string, number>();
+  readonly #busyBytes = new Map<string, number>();
+  #bytes = 0;
   /** Outcomes on their way to the store. */
   #reports = 0;
   /** When to claim next, in the time of the store; `atOnce` is always past. */
@@ -61,7 +67,7 @@ export class Dispatcher {
   /** Begins to send. What is due already is claimed at once. */
   start(): void {
     const { store } = this.#parts;
-    store.attach({ hands: () => this.hands(), deliver: (delivery) => this.#send(delivery) });
+    store.attach({ hands: () => this.hands(), deliver: (delivery) => this.#send(delivery), fault: (what) => this.#fault(what) });
     this.#unsubscribe = store.onDue((at) => this.#lookAt(at));
     this.#nextAt = atOnce;
     this.#loop = this.#run();
@@ -92,9 +98,12 @@ export class Dispatcher {
 
   /** The hands of this node, as they are now. */
   hands(): Hands {
-    const { total, perHost } = this.#parts.hands;
+    const { total, perHost, bytes = { total: memory.sending, perBatch: memory.batch } } = this.#parts.hands;
     const free = this.#stopping ? 0 : total - this.#running.size;
-    return { free, perHost, behind: this.#behind, busy: new Map(this.#busy) };
+    return {
+      ...{ free, perHost, behind: this.#behind, busy: new Map(this.#busy) },
+      bytes: { free: bytes.total - this.#bytes, perBatch: bytes.perBatch, busy: Object.fromEntries(this.#busyBytes) },
+    };
   }
 
   /** How many deliveries are running. */
@@ -110,7 +119,8 @@ export class Dispatcher {
     this.#starved = free <= 0;
     if (this.#starved) return void (this.#behind = true);
     const asked = clock.now();
-    const { more, now } = await store.execute("claim", { limit: Math.min(claimLimit, free) });
+    const lines = Math.min(claimLimit, free);
+    const { more, now } = await store.execute("claim", { limit: Math.max(fewestClaimed, lines), lines });
     // It was `now` between the question and the answer. If both clocks can have been right, they are taken to be.
     this.#ahead = Math.max(asked - now, Math.min(0, clock.now() - now));
     this.#behind = more;
@@ -154,18 +164,27 @@ export class Dispatcher {
     const lane = laneOf(delivery.message.account, host);
     const running: Running = { delivery, lane, abort: new AbortController() };
     this.#running.set(delivery, running);
-    this.#busy.set(lane, (this.#busy.get(lane) ?? 0) + 1);
+    this.#count(running, 1);
     if (!this.#renewing) void this.#renew();
     void this.#sendAndSettle(running);
   }
 
+  #count({ delivery, lane }: Running, by: 1 | -1): void {
+    const bytes = by * delivery.message.body.byteLength;
+    this.#bytes += bytes;
+    add(this.#busy, lane, by);
+    add(this.#busyBytes, lane, bytes);
+  }
+
+  #fault(what: string): void {
+    this.#parts.log.trouble("the storage is damaged", new Error(what));
+  }
+
   async #sendAndSettle(running: Running): Promise<void> {
     const { deliver, log } = this.#parts;
-    const { delivery, lane } = running;
+    const { delivery } = running;
     const outcome = await deliver(delivery, running.abort.signal);
-    const left = (this.#busy.get(lane) ?? 1) - 1;
-    if (left === 0) this.#busy.delete(lane);
-    else this.#busy.set(lane, left);
+    this.#count(running, -1);
     // Not running any more: given back while the server stops.
     if (!this.#running.delete(delivery)) return;
     this.#reports++;
@@ -211,6 +230,13 @@ export class Dispatcher {
     }
     this.#renewing = false;
   }
+}
+
+/** Those that have nothing left are forgotten. */
+function add(counts: Map<string, number>, name: string, by: number): void {
+  const count = (counts.get(name) ?? 0) + by;
+  if (count === 0) counts.delete(name);
+  else counts.set(name, count);
 }
 
 const heldOf = ({ message, attempt }: Delivery): Held => ({ account: message.account, messageId: message.id, attempt });

@@ -1,15 +1,23 @@
 import type { Retention } from "../core/retention.ts";
 import type { Millis } from "../core/message.ts";
-import type { Store } from "../store/store.ts";
+import type { Store, Unsubscribe } from "../store/store.ts";
 import type { Clock } from "./clock.ts";
 
 /** Something the server does by itself. It is not called without need: `nextAt` says when there may be something to do. */
-export type Duty = { name: string; nextAt(): Promise<Millis>; run(): Promise<void> };
+export type Duty = {
+  name: string;
+  nextAt(): Promise<Millis>;
+  run(): Promise<void>;
+  /** Says when `nextAt` may have become an earlier time. */
+  onNews(listener: () => void): Unsubscribe;
+};
 
 /** Between two turns of a duty there is at least so much time. */
 const shortestPause = 10 * 60 * 1000;
 const afterTrouble = 60 * 1000;
 const expireLimit = 500;
+/** What is short-lived goes so long after something came in at the latest. */
+const shortLived = 60 * 60 * 1000;
 
 /** Does all duties, each when its time has come. A duty that fails is tried again; it never ends the others. */
 export class Timers {
@@ -37,11 +45,16 @@ export class Timers {
 
   async #loop(duty: Duty): Promise<void> {
     let earliest = this.#clock.now();
+    let news = new AbortController();
+    const wake = (): void => news.abort();
+    const unsubscribe = duty.onNews(wake);
+    this.#end.signal.addEventListener("abort", wake);
     while (!this.#end.signal.aborted) {
       try {
+        news = new AbortController();
         const at = Math.max(earliest, await duty.nextAt());
-        await this.#clock.sleep(at, this.#end.signal);
-        if (this.#end.signal.aborted) return;
+        await this.#clock.sleep(at, news.signal);
+        if (news.signal.aborted) continue;
         await duty.run();
         earliest = this.#clock.now() + shortestPause;
       } catch (error) {
@@ -49,21 +62,38 @@ export class Timers {
         await this.#clock.sleep(this.#clock.now() + afterTrouble, this.#end.signal);
       }
     }
+    unsubscribe();
   }
 }
 
-/** Removes history that is past its time, some hundred rows per transaction, so that it never holds anybody up. */
+/**
+ * Removes history that is past its time, some hundred rows per transaction, so that it never holds anybody up.
+ *
+ * What comes in while it sleeps may be past its time long before what was there: deduplication keys live for minutes,
+ * the log for days. So it looks again within an hour of the first thing that comes in; where nothing does, it sleeps on.
+ */
 export function retentionDuty({ store, clock, retention }: { store: Store; clock: Clock; retention: Retention }): Duty {
+  /** When something first came in since the last run. */
+  let newSince: Millis | null = null;
   return {
     name: "retention",
     nextAt: async () => {
       const accounts = await store.read.accounts();
       const times = await Promise.all(accounts.map(({ id }) => store.read.nextExpiryAt(id, retention)));
-      // What is made from now on is not past its time before the shortest retention has passed.
-      const none = clock.now() + Math.min(retention.log, retention.deadLetters);
-      return times.reduce<Millis>((least, at) => Math.min(least, at ?? none), none);
+      // Of what comes in from now on it is told.
+      return [...times, newSince === null ? null : newSince + shortLived].reduce<Millis>(
+        (least, at) => Math.min(least, at ?? Infinity),
+        Infinity,
+      );
     },
+    onNews: (listener) =>
+      store.onDue(() => {
+        if (newSince !== null) return;
+        newSince = clock.now();
+        listener();
+      }),
     run: async () => {
+      newSince = null;
       for (const { id: account } of await store.read.accounts()) {
         let more = true;
         while (more) ({ more } = await store.execute("expire", { account, retention, now: clock.now(), limit: expireLimit }));

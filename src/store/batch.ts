@@ -22,7 +22,7 @@ export async function decideBatch(
   { loader, hands, source, now, decisions = commands }: { loader: Loader; hands: Hands; source: Source; now: Millis; decisions?: Commands },
 ): Promise<{ set: WorkingSet; replies: Reply[] }> {
   // The table of commands is typed by name; a call on its way is plain data again.
-  const decisionOf = (name: Call["name"]): Decision<unknown, unknown> => decisions[name] as Decision<unknown, unknown>;
+  const decisionOf = (name: Call["name"]): Decision<unknown, unknown> => decisions[name];
   const set = new WorkingSet(hands);
   await set.load(loader, merge(calls.map(({ name, input }) => decisionOf(name).needs(input))), now);
   const curious = calls.filter(({ name }) => decisionOf(name).further);
@@ -53,7 +53,13 @@ function merge(all: readonly Needs[]): Needs {
     if (keys.length > 0) merged[table] = keys;
   }
   const due = all.flatMap((needs) => needs.due ?? []);
-  if (due.length > 0) merged.due = { limit: due.reduce((sum, { limit }) => sum + limit, 0) };
+  const sum = (of: "limit" | "lines"): number => due.reduce((total, one) => total + one[of], 0);
+  if (due.length > 0) merged.due = { limit: sum("limit"), lines: sum("lines") };
+  merged.outlines = {
+    envelopes: all.flatMap((needs) => needs.outlines?.envelopes ?? []),
+    deadLetters: all.flatMap((needs) => needs.outlines?.deadLetters ?? []),
+  };
+  merged.toSend = all.flatMap((needs) => needs.toSend ?? []);
   merged.heads = mergeHeads(all);
   for (const { leasedByOthers } of all) if (leasedByOthers) merged.leasedByOthers = leasedByOthers;
   merged.expired = all.flatMap((needs) => needs.expired ?? []);
@@ -81,5 +87,5 @@ export function resultOf(set: WorkingSet, replies: Reply[]): BatchResult {
   const deliveries = set.deliveries.filter(
     ({ message, attempt }) => set.get("messages", message.account, message.id)?.attempts === attempt,
   );
-  return { replies, deliveries, dueAt };
+  return { replies, deliveries, dueAt, faults: set.faults };
 }

@@ -1,7 +1,8 @@
-import type { Draft, ExpiredNeed, Key, LineHead, Needs, Rows, TableName } from "../core/command.ts";
+import type { Draft, ExpiredNeed, Key, LineHead, Needs, OutlineName, Rows, TableName } from "../core/command.ts";
 import type { Hands } from "../core/hands.ts";
-import { hasHand, laneOf } from "../core/hands.ts";
-import type { AccountId, Delivery, Line, MessageState, Millis } from "../core/message.ts";
+import { hasHand, isNewcomer, laneOf } from "../core/hands.ts";
+import type { AccountId, Delivery, Line, MessageState, Millis, Outline } from "../core/message.ts";
+import type { Bodies } from "./shelf.ts";
 import { tableNames } from "./store.ts";
 
 /** How the rows of a table are named. */
@@ -22,8 +23,8 @@ export type Change<Row> = { key: Key; loaded: boolean; before: Row | undefined; 
 
 /** Answers a need: rows by key, and lists. Missing rows are simply absent. On a shared database it locks what it reads. */
 export interface Loader {
-  rows<T extends TableName>(table: T, keys: readonly Key[]): Promise<readonly Rows[T][]>;
-  due(now: Millis, limit: number): Promise<{ messages: readonly MessageState[]; lines: readonly Line[] }>;
+  rows<T extends TableName>(table: T, keys: readonly Key[], how?: Bodies): Promise<readonly Rows[T][]>;
+  due(now: Millis, most: NonNullable<Needs["due"]>): Promise<{ messages: readonly MessageState[]; lines: readonly Line[] }>;
   heads(heads: readonly LineHead[]): Promise<readonly MessageState[]>;
   leasedByOthers(node: string, limit: number): Promise<readonly MessageState[]>;
   expired(need: ExpiredNeed): Promise<Expired>;
@@ -36,6 +37,8 @@ type Head = { ids: Set<string>; isWhole: boolean };
 
 type Tables = { [T in TableName]: Map<string, Change<Rows[T]>> };
 
+type Outlines = { [T in OutlineName]: Map<string, Outline<Rows[T]> | undefined> };
+
 /** The rows of one batch: what was loaded, and what its commands made of it so far. */
 export class WorkingSet implements Draft {
   readonly deliveries: Delivery[] = [];
@@ -43,9 +46,14 @@ export class WorkingSet implements Draft {
     ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
     ...{ deadLetters: new Map(), lines: new Map(), log: new Map() },
   };
+  readonly faults: string[] = [];
+  /** Rows that were read without their bodies. They are never written. */
+  readonly #outlines: Outlines = { envelopes: new Map(), deadLetters: new Map() };
   readonly #hands: Hands;
-  readonly #taken = new Map<string, number>();
-  #takenInAll = 0;
+  readonly #taken = new Map<string, { all: number; bytes: number }>();
+  #takenInAll = { all: 0, bytes: 0 };
+  /** Bytes that were loaded of messages to be sent. */
+  #bytesToSend: number | "full" = 0;
   /** Undoes what the running command did, last first. */
   #undo: (() => void)[] = [];
   #due: { at: Millis; messages: readonly MessageState[]; lines: readonly Line[] } = { at: 0, messages: [], lines: [] };
@@ -64,17 +72,30 @@ export class WorkingSet implements Draft {
       const missing = this.#missing(table, needs[table] ?? []);
       if (missing.length > 0) loads.push(this.#loadRows(loader, table, missing));
     }
-    if (needs.due) loads.push(this.#loadDue(loader, now, needs.due.limit));
+    if (needs.due) loads.push(this.#loadDue(loader, now, needs.due));
     const heads = (needs.heads ?? []).filter(({ account, host }) => !this.#heads.has(laneOf(account, host)));
     if (heads.length > 0) loads.push(this.#loadHeads(loader, heads));
     if (needs.leasedByOthers) loads.push(this.#loadLeased(loader, needs.leasedByOthers));
     for (const need of needs.expired ?? []) if (!this.#expired.has(need.account)) loads.push(this.#loadExpired(loader, need));
+    for (const table of ["envelopes", "deadLetters"] as const) {
+      const missing = this.#missing(table, needs.outlines?.[table] ?? []).filter((key) => !this.#outlines[table].has(keyText(key)));
+      if (missing.length > 0) loads.push(this.#loadOutlines(loader, table, missing));
+    }
+    const toSend = loads.length === 0 ? this.#withinBytes(needs.toSend ?? []) : [];
+    if (toSend.length > 0) loads.push(this.#loadRows(loader, "envelopes", toSend));
     await Promise.all(loads);
     return loads.length > 0;
   }
 
   get<T extends TableName>(table: T, ...key: Key): Rows[T] | undefined {
     return this.#tables[table].get(keyText(key))?.now;
+  }
+
+  outline<T extends OutlineName>(table: T, ...key: Key): Outline<Rows[T]> | undefined {
+    const text = keyText(key);
+    const entry = this.#tables[table].get(text);
+    const outlines: Map<string, Outline<Rows[T]> | undefined> = this.#outlines[table];
+    return entry ? entry.now : outlines.get(text);
   }
 
   put<T extends TableName>(table: T, row: Rows[T]): void {
@@ -116,19 +137,39 @@ export class WorkingSet implements Draft {
     const { log = [], deadLetters = [], deduplications = [] } = this.#expired.get(account) ?? {};
     return {
       log: log.filter((row) => this.get("log", account, row.id)),
-      deadLetters: deadLetters.flatMap((row) => this.get("deadLetters", account, row.id) ?? []),
+      deadLetters: deadLetters.flatMap((row) => this.outline("deadLetters", account, row.id) ?? []),
       // One that was used again meanwhile is not past its time any more.
       deduplications: deduplications.filter((row) => this.#isUntouched("deduplications", row)),
     };
   }
 
-  takeHand(account: AccountId, host: string): boolean {
+  hasHand(account: AccountId, host: string): boolean {
     const lane = laneOf(account, host);
-    const taken = this.#taken.get(lane) ?? 0;
-    if (!hasHand(this.#hands, { all: this.#takenInAll, lane: taken }, lane)) return false;
-    this.#count(lane, 1);
-    this.#undo.push(() => this.#count(lane, -1));
+    const { all, bytes } = this.#takenInAll;
+    const ofLane = this.#taken.get(lane);
+    return hasHand(this.#hands, { all, bytes, lane: ofLane?.all ?? 0, laneBytes: ofLane?.bytes ?? 0 }, lane);
+  }
+
+  takeHand(account: AccountId, host: string, size: number): boolean {
+    if (!this.hasHand(account, host)) return false;
+    const lane = laneOf(account, host);
+    this.#count(lane, { all: 1, bytes: size });
+    this.#undo.push(() => this.#count(lane, { all: -1, bytes: -size }));
     return true;
+  }
+
+  isAtHand({ account, id }: Pick<MessageState, "account" | "id">): boolean {
+    return this.#tables.envelopes.has(keyText([account, id]));
+  }
+
+  isNewcomer(account: AccountId, host: string): boolean {
+    const lane = laneOf(account, host);
+    return isNewcomer(this.#hands, { all: this.#takenInAll.all, lane: this.#taken.get(lane)?.all ?? 0 }, lane);
+  }
+
+  fault(what: string): void {
+    this.faults.push(what);
+    this.#undo.push(() => this.faults.pop());
   }
 
   behind(): boolean {
@@ -177,9 +218,27 @@ export class WorkingSet implements Draft {
     return entry?.now !== undefined && entry.now === entry.before;
   }
 
-  #count(lane: string, by: number): void {
-    this.#taken.set(lane, (this.#taken.get(lane) ?? 0) + by);
-    this.#takenInAll += by;
+  #count(lane: string, by: { all: number; bytes: number }): void {
+    const { all, bytes } = this.#taken.get(lane) ?? { all: 0, bytes: 0 };
+    this.#taken.set(lane, { all: all + by.all, bytes: bytes + by.bytes });
+    this.#takenInAll = { all: this.#takenInAll.all + by.all, bytes: this.#takenInAll.bytes + by.bytes };
+  }
+
+  /** Keys of the envelopes that are not here yet, until the bytes of the batch are used up. */
+  #withinBytes(states: readonly MessageState[]): Key[] {
+    const keys = new Map<string, Key>();
+    for (const { account, id, size } of states) {
+      const text = keyText([account, id]);
+      if (this.#bytesToSend === "full" || this.#tables.envelopes.has(text) || keys.has(text)) continue;
+      const isFirst = this.#bytesToSend === 0;
+      if (!isFirst && this.#bytesToSend + size > this.#hands.bytes.perBatch) this.#bytesToSend = "full";
+      else {
+        // The first one counts even if it is empty.
+        this.#bytesToSend += Math.max(1, size);
+        keys.set(text, [account, id]);
+      }
+    }
+    return [...keys.values()];
   }
 
   #missing(table: TableName, keys: readonly Key[]): Key[] {
@@ -208,8 +267,14 @@ export class WorkingSet implements Draft {
     }
   }
 
-  async #loadDue(loader: Loader, now: Millis, limit: number): Promise<void> {
-    const { messages, lines } = await loader.due(now, limit);
+  async #loadOutlines<T extends OutlineName>(loader: Loader, table: T, keys: readonly Key[]): Promise<void> {
+    const outlines: Map<string, Outline<Rows[T]> | undefined> = this.#outlines[table];
+    for (const key of keys) outlines.set(keyText(key), undefined);
+    for (const row of await loader.rows(table, keys, { bodies: false })) outlines.set(keyText(keyOf[table](row)), row);
+  }
+
+  async #loadDue(loader: Loader, now: Millis, most: NonNullable<Needs["due"]>): Promise<void> {
+    const { messages, lines } = await loader.due(now, most);
     for (const state of messages) this.#learn("messages", state);
     for (const line of lines) this.#learn("lines", line);
     this.#due = { at: now, messages, lines };
@@ -245,7 +310,7 @@ export class WorkingSet implements Draft {
     const expired = await loader.expired(need);
     this.#expired.set(need.account, expired);
     for (const row of expired.log) this.#learn("log", row);
-    for (const row of expired.deadLetters) this.#learn("deadLetters", row);
+    for (const row of expired.deadLetters) this.#outlines.deadLetters.set(keyText([row.account, row.id]), row);
     for (const row of expired.deduplications) this.#learn("deduplications", row);
   }
 

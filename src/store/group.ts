@@ -59,6 +59,7 @@ export function groupCommit({ runBatch, read, nextDueAt, hearOthers, pause, clos
       return runApart(batch, error instanceof Error ? error : new Error(String(error)));
     }
     batch.forEach((call, index) => answer(call, result.replies[index]));
+    for (const what of result.faults) desk?.fault(what);
     for (const delivery of result.deliveries) desk?.deliver(delivery);
     if (result.dueAt !== null) tellDue(result.dueAt);
   };

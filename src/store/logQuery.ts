@@ -1,9 +1,10 @@
 import { Refusal } from "../core/errors.ts";
 import { passes } from "../core/filter.ts";
 import { birthOf, firstIdAt } from "../core/ids.ts";
-import type { Envelope, LogRow, LogState, Millis } from "../core/message.ts";
+import { logBodyBytes } from "../core/limits.ts";
+import type { AccountId, Envelope, LogRow, LogState, Millis } from "../core/message.ts";
 import type { ListQuery, Range, Shelf } from "./shelf.ts";
-import { past, scanLimit, withEnvelopes } from "./shelf.ts";
+import { fittingPage, keysOf, past, scanLimit, withEnvelopes } from "./shelf.ts";
 
 /** One line of the log as people see it. `row` is absent where the envelope itself tells: CREATED, and a first ACTIVE. */
 export type LogEvent = { time: Millis; state: LogState; envelope: Envelope; row: LogRow | null };
@@ -15,21 +16,78 @@ export type LogPage = { events: LogEvent[]; cursor: string | null };
  */
 type Place = { time: Millis; rank: number; id: string; index: number };
 
-/** One page of the log of an account, by time. */
+/** One page of the log of an account, by time. It ends early rather than become larger than a page may be. */
 export async function logPage(shelf: Shelf, query: ListQuery): Promise<LogPage> {
+  const { placed, cursor } = await outlined(shelf, query);
+  const keys = keysOf(
+    query.account,
+    placed.map(({ event }) => event.envelope.id),
+  );
+  const sizes = await shelf.sizes("envelopes", keys);
+  const counted = new Set<string>();
+  const page = placed.slice(0, fittingPage(placed.map(({ event }) => newBytes(event, sizes, counted))));
+  const events = await filled(
+    shelf,
+    query.account,
+    page.map(({ event }) => event),
+  );
+  const last = page.at(-1);
+  return { events, cursor: page.length < placed.length && last ? placeText(last.place) : cursor };
+}
+
+/** The bytes by which an event makes a page larger. Events of one message share its envelope. */
+function newBytes({ envelope, row }: LogEvent, sizes: ReadonlyMap<string, number>, counted: Set<string>): number {
+  const ofEnvelope = counted.has(envelope.id) ? 0 : (sizes.get(envelope.id) ?? 0);
+  counted.add(envelope.id);
+  return ofEnvelope + (row ? logBodyBytes : 0);
+}
+
+/** Events with their bodies. */
+async function filled(shelf: Shelf, account: AccountId, events: readonly LogEvent[]): Promise<LogEvent[]> {
+  const envelopes = new Map(
+    (
+      await shelf.rows(
+        "envelopes",
+        keysOf(
+          account,
+          events.map(({ envelope }) => envelope.id),
+        ),
+      )
+    ).map((envelope) => [envelope.id, envelope]),
+  );
+  const rows = new Map(
+    (
+      await shelf.rows(
+        "log",
+        keysOf(
+          account,
+          events.flatMap(({ row }) => row?.id ?? []),
+        ),
+      )
+    ).map((row) => [row.id, row]),
+  );
+  // What has gone meanwhile is shown without its body.
+  return events.map((event) => ({
+    ...event,
+    envelope: envelopes.get(event.envelope.id) ?? event.envelope,
+    row: event.row && (rows.get(event.row.id) ?? event.row),
+  }));
+}
+
+async function outlined(shelf: Shelf, query: ListQuery): Promise<{ placed: Placed[]; cursor: string | null }> {
   const from = query.cursor === null ? null : parsePlace(query.cursor);
   const source = query.filter.messageIds ? ofMessages(shelf, query, query.filter.messageIds) : merged(shelf, query, from);
-  const events: LogEvent[] = [];
+  const placed: Placed[] = [];
   let last: Place | null = null;
   let scanned = 0;
   for await (const { place, event } of source) {
     if (from && !isPast(place, from, query.order)) continue;
-    if (events.length === query.count || scanned++ >= scanLimit) return { events, cursor: last && placeText(last) };
+    if (placed.length === query.count || scanned++ >= scanLimit) return { placed, cursor: last && placeText(last) };
     last = place;
     const seen = { envelope: event.envelope, time: event.time, state: event.state };
-    if (passes(query.filter, seen)) events.push(event);
+    if (passes(query.filter, seen)) placed.push({ place, event });
   }
-  return { events, cursor: scanned >= scanLimit && last ? placeText(last) : null };
+  return { placed, cursor: scanned >= scanLimit && last ? placeText(last) : null };
 }
 
 const placeText = ({ time, rank, id, index }: Place): string => `${time}-${rank}${index}-${id}`;
@@ -64,10 +122,7 @@ function told(row: LogRow, envelope: Envelope): Placed[] {
 
 async function* ofMessages(shelf: Shelf, { account, order }: ListQuery, ids: readonly string[]): AsyncGenerator<Placed> {
   const all: Placed[] = [];
-  for (const envelope of await shelf.rows(
-    "envelopes",
-    [...new Set(ids)].map((id) => [account, id] as const),
-  )) {
+  for (const envelope of await shelf.rows("envelopes", keysOf(account, ids), { bodies: false })) {
     all.push(...born(envelope));
     for (const row of await shelf.logOf(account, envelope.id)) all.push(...told(row, envelope));
   }
@@ -95,13 +150,13 @@ async function* merged(shelf: Shelf, query: ListQuery, from: Place | null): Asyn
 const chunk = 200;
 
 async function* births(shelf: Shelf, range: Omit<Range, "limit">): AsyncGenerator<Placed> {
-  let next: Range = { ...range, limit: chunk };
+  let next: Range = { ...range, limit: chunk, bodies: false };
   for (;;) {
     const envelopes = await shelf.range("envelopes", next);
     for (const envelope of envelopes) yield* inOrder(born(envelope), range);
     const last = envelopes.at(-1);
     if (!last || envelopes.length < chunk) return;
-    next = { ...range, limit: chunk, ...past(last.id, range) };
+    next = { ...range, limit: chunk, bodies: false, ...past(last.id, range) };
   }
 }
 

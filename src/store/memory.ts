@@ -2,13 +2,14 @@ import type { Key, Rows, TableName } from "../core/command.ts";
 import type { Commands } from "../core/commands.ts";
 import { firstIdAt } from "../core/ids.ts";
 import type { AccountId, Line, MessageState, Millis } from "../core/message.ts";
+import { noBytes } from "../core/message.ts";
 import { decideBatch, resultOf } from "./batch.ts";
 import type { Loader, WorkingSet } from "./draft.ts";
 import { keyOf, keyText } from "./draft.ts";
 import { groupCommit } from "./group.ts";
 import type { Parts } from "./group.ts";
 import { queriesOf } from "./queries.ts";
-import type { Range, Shelf } from "./shelf.ts";
+import type { Bodies, Range, Shelf } from "./shelf.ts";
 import type { RunBatch, Source, Store } from "./store.ts";
 import { tableNames } from "./store.ts";
 
@@ -62,10 +63,10 @@ function apply<T extends TableName>(memory: Memory, table: T, set: WorkingSet): 
 function loaderOf(memory: Memory): Loader {
   const { messages, lines, deadLetters, deduplications, log } = memory.tables;
   return {
-    rows: async (table, keys) => pick(memory, table, keys),
-    due: async (now, limit) => ({
-      messages: earliest(those(messages, isDue(now)), (a, b) => byText(a.id, b.id)).slice(0, limit),
-      lines: earliest(those(lines, isDue(now)), (a, b) => byText(a.host, b.host) || byText(a.account, b.account)).slice(0, limit),
+    rows: async (table, keys, how) => pick(memory, table, keys).map(bodied(how)),
+    due: async (now, most) => ({
+      messages: earliest(those(messages, isDue(now)), (a, b) => byText(a.id, b.id)).slice(0, most.limit),
+      lines: earliest(those(lines, isDue(now)), (a, b) => byText(a.host, b.host) || byText(a.account, b.account)).slice(0, most.lines),
     }),
     heads: async (heads) => heads.flatMap(({ account, host, limit }) => held(memory, account, host).slice(0, limit)),
     leasedByOthers: async (node, limit) => {
@@ -74,7 +75,9 @@ function loaderOf(memory: Memory): Loader {
     },
     expired: async ({ account, limit, ...before }) => ({
       log: below(log, account, firstIdAt("log", before.logBefore)).slice(0, limit),
-      deadLetters: below(deadLetters, account, firstIdAt("dlq", before.deadLettersBefore)).slice(0, limit),
+      deadLetters: below(deadLetters, account, firstIdAt("dlq", before.deadLettersBefore))
+        .slice(0, limit)
+        .map(bodied({ bodies: false })),
       deduplications: those(deduplications, (row) => row.account === account && row.expiresAt < before.deduplicationsBefore)
         .sort((a, b) => a.expiresAt - b.expiresAt || byText(a.key, b.key))
         .slice(0, limit),
@@ -105,6 +108,11 @@ function those<Row>(rows: Map<string, Row>, pass: (row: Row) => boolean): Row[] 
   return found;
 }
 
+const bodied =
+  ({ bodies }: Bodies = {}) =>
+  <Row extends object>(row: Row): Row =>
+    bodies === false && "body" in row ? { ...row, body: noBytes } : row;
+
 function pick<T extends TableName>({ tables }: Memory, table: T, keys: readonly Key[]): Rows[T][] {
   const rows: Map<string, Rows[T]> = tables[table];
   return keys.flatMap((key) => rows.get(keyText(key)) ?? []);
@@ -113,8 +121,9 @@ function pick<T extends TableName>({ tables }: Memory, table: T, keys: readonly 
 function shelfOf(memory: Memory): Shelf {
   const { accounts, deduplications, log } = memory.tables;
   return {
-    rows: async (table, keys) => pick(memory, table, keys),
-    range: async (table, range) => stretch(memory, table, range),
+    rows: async (table, keys, how) => pick(memory, table, keys).map(bodied(how)),
+    sizes: async (table, keys) => new Map(pick(memory, table, keys).map(({ id, body }) => [id, body.byteLength])),
+    range: async (table, range) => stretch(memory, table, range).map(bodied(range)),
     logOf: async (account, messageId) =>
       those(log, (row) => row.account === account && row.messageId === messageId).sort((a, b) => byText(a.id, b.id)),
     accountByToken: async (hash) => [...accounts.values()].find(({ tokenHash }) => tokenHash === hash) ?? null,

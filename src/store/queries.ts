@@ -7,7 +7,7 @@ import type { Account, AccountId, DeadLetter, Envelope, MessageId, MessageState,
 import type { LogPage } from "./logQuery.ts";
 import { logPage } from "./logQuery.ts";
 import type { ListQuery, Shelf } from "./shelf.ts";
-import { envelopesOf, scanLimit, withEnvelopes } from "./shelf.ts";
+import { envelopesOf, fittingPage, keysOf, scanLimit, withEnvelopes } from "./shelf.ts";
 
 export type DeadLetterEntry = { letter: DeadLetter; envelope: Envelope };
 export type DeadLetterPage = { entries: DeadLetterEntry[]; cursor: string | null };
@@ -68,10 +68,7 @@ async function unfinished(shelf: Shelf, { account, filter, cursor, count }: Omit
 
 /** Of the messages that were named those that pass, and are not finished. */
 async function named(shelf: Shelf, account: AccountId, ids: readonly MessageId[], filter: Filter): Promise<MessageId[]> {
-  const states = await shelf.rows(
-    "messages",
-    [...new Set(ids)].map((id) => [account, id] as const),
-  );
+  const states = await shelf.rows("messages", keysOf(account, ids));
   const envelopes = await envelopesOf(
     shelf,
     account,
@@ -82,6 +79,28 @@ async function named(shelf: Shelf, account: AccountId, ids: readonly MessageId[]
 }
 
 async function deadLetters(shelf: Shelf, query: ListQuery): Promise<DeadLetterPage> {
+  return filled(shelf, query.account, await outlined(shelf, query));
+}
+
+/** The page with its bodies. It ends early rather than become larger than a page may be. */
+async function filled(shelf: Shelf, account: AccountId, { entries, cursor }: DeadLetterPage): Promise<DeadLetterPage> {
+  const letterKeys = entries.map(({ letter }) => [account, letter.id] as const);
+  const envelopeKeys = entries.map(({ envelope }) => [account, envelope.id] as const);
+  const ofLetters = await shelf.sizes("deadLetters", letterKeys);
+  const ofEnvelopes = await shelf.sizes("envelopes", envelopeKeys);
+  const count = fittingPage(entries.map(({ letter, envelope }) => (ofLetters.get(letter.id) ?? 0) + (ofEnvelopes.get(envelope.id) ?? 0)));
+  const letters = new Map((await shelf.rows("deadLetters", letterKeys.slice(0, count))).map((letter) => [letter.id, letter]));
+  const envelopes = new Map((await shelf.rows("envelopes", envelopeKeys.slice(0, count))).map((envelope) => [envelope.id, envelope]));
+  const page = entries.slice(0, count).flatMap((entry) => {
+    const [letter, envelope] = [letters.get(entry.letter.id), envelopes.get(entry.envelope.id)];
+    // It may have gone meanwhile.
+    return letter && envelope ? [{ letter, envelope }] : [];
+  });
+  return { entries: page, cursor: count < entries.length ? (entries[count - 1]?.letter.id ?? null) : cursor };
+}
+
+/** The page without its bodies. */
+async function outlined(shelf: Shelf, query: ListQuery): Promise<DeadLetterPage> {
   const { account, filter, order, cursor, count } = query;
   const descending = order === "latestFirst";
   const range = { account, descending, ...bounds("dlq", filter, cursor, descending) };
@@ -104,12 +123,7 @@ async function deadLetters(shelf: Shelf, query: ListQuery): Promise<DeadLetterPa
 
 /** Dead letters that were named, in the order of the list. */
 async function* chosen(shelf: Shelf, { account, order, cursor }: ListQuery, ids: readonly string[]) {
-  const letters = [
-    ...(await shelf.rows(
-      "deadLetters",
-      [...new Set(ids)].map((id) => [account, id] as const),
-    )),
-  ];
+  const letters = [...(await shelf.rows("deadLetters", keysOf(account, ids), { bodies: false }))];
   letters.sort((a, b) => (a.id < b.id ? -1 : 1));
   if (order === "latestFirst") letters.reverse();
   const envelopes = await envelopesOf(
@@ -138,8 +152,8 @@ function bounds(
 }
 
 async function nextExpiryAt(shelf: Shelf, account: AccountId, retention: Retention): Promise<Millis | null> {
-  const [log] = await shelf.range("log", { account, limit: 1 });
-  const [letter] = await shelf.range("deadLetters", { account, limit: 1 });
+  const [log] = await shelf.range("log", { account, limit: 1, bodies: false });
+  const [letter] = await shelf.range("deadLetters", { account, limit: 1, bodies: false });
   const times = [
     log && birthOf(log.id) + retention.log,
     letter && birthOf(letter.id) + retention.deadLetters,

@@ -6,7 +6,7 @@ import { decideBatch, resultOf } from "./batch.ts";
 import type { Connection, Database } from "./database.ts";
 import { LostUpdate } from "./database.ts";
 import type { Loader, WorkingSet } from "./draft.ts";
-import type { Range, Shelf } from "./shelf.ts";
+import type { Bodies, Range, Shelf } from "./shelf.ts";
 import { columnsOf, keyValues, statementsOf } from "./statements.ts";
 import type { BatchResult, Call, Source } from "./store.ts";
 import { tableNames } from "./store.ts";
@@ -70,18 +70,22 @@ const byKey =
     return left < right ? -1 : left > right ? 1 : 0;
   };
 
-async function rows<T extends TableName>(connection: Connection, name: T, keys: readonly Key[], how: "take" | "look"): Promise<Rows[T][]> {
+async function rows<T extends TableName>(connection: Connection, name: T, keys: readonly Key[], how: How): Promise<Rows[T][]> {
   const table: Table<Rows[T]> = tables[name];
   const statements = statementsOf(connection.dialect, name);
-  const found = await connection.each(statements[how], statements.keyTypes, keys.map(keyValues));
+  const statement = statements[how.bodies === false ? "outline" : "whole"][how.to];
+  const found = await connection.each(statement, statements.keyTypes, keys.map(keyValues));
   return found.map((row) => table.read(row));
 }
+
+/** To take rows away from other nodes, or to look at them. */
+type How = { to: "take" | "look" } & Bodies;
 
 /** Reads rows of one table. `rest` is what follows its name. */
 const reader =
   (connection: Connection) =>
-  async <Row>(table: Table<Row>, rest: string, values: Value[]): Promise<Row[]> =>
-    (await connection.query(`select ${columnsOf(table)} from ${table.name} ${rest}`, values)).map((row) => table.read(row));
+  async <Row>(table: Table<Row>, rest: string, values: Value[], how?: Bodies): Promise<Row[]> =>
+    (await connection.query(`select ${columnsOf(table, how)} from ${table.name} ${rest}`, values)).map((row) => table.read(row));
 
 const loaders = new WeakMap<Connection, Loader>();
 
@@ -102,9 +106,9 @@ function makeLoader(connection: Connection): Loader {
   const oldest = `where account = ? and id < ? order by id limit ?`;
   const ended = `where account = ? and expires_at < ? order by expires_at, key limit ?`;
   return {
-    rows: (name, keys) => rows(connection, name, keys, "take"),
-    due: async (now, limit) => {
-      const [due, linesDue] = await Promise.all([list(messages, dueMessages, [now, limit]), list(lines, dueLines, [now, limit])]);
+    rows: (name, keys, how) => rows(connection, name, keys, { to: "take", ...how }),
+    due: async (now, most) => {
+      const [due, linesDue] = await Promise.all([list(messages, dueMessages, [now, most.limit]), list(lines, dueLines, [now, most.lines])]);
       return { messages: due, lines: linesDue };
     },
     heads: async (heads: readonly LineHead[]) =>
@@ -113,7 +117,9 @@ function makeLoader(connection: Connection): Loader {
     expired: async ({ account, limit, ...before }) => {
       const [oldLog, oldLetters, endedDeduplications] = await Promise.all([
         list(log, oldest, [account, firstIdAt("log", before.logBefore), limit]),
-        list(deadLetters, oldest + dialect.lock(deadLetters.name), [account, firstIdAt("dlq", before.deadLettersBefore), limit]),
+        list(deadLetters, oldest + dialect.lock(deadLetters.name), [account, firstIdAt("dlq", before.deadLettersBefore), limit], {
+          bodies: false,
+        }),
         list(deduplications, ended + dialect.lock(deduplications.name), [account, before.deduplicationsBefore, limit]),
       ]);
       return { log: oldLog, deadLetters: oldLetters, deduplications: endedDeduplications };
@@ -134,10 +140,15 @@ export async function nextDueAt(connection: Connection): Promise<Millis | null> 
 export function sqlShelf(connection: Connection): Shelf {
   const read = reader(connection);
   return {
-    rows: (name, keys) => rows(connection, name, keys, "look"),
+    rows: (name, keys, how) => rows(connection, name, keys, { to: "look", ...how }),
+    sizes: async (name, keys) => {
+      const { sizes, keyTypes } = statementsOf(connection.dialect, name);
+      const found = await connection.each(sizes, keyTypes, keys.map(keyValues));
+      return new Map(found.map(({ id, size }) => [String(id), Number(size)]));
+    },
     range: async (name, range) => {
       const { where, values } = stretch(range);
-      return read(tables[name], `${where} order by id ${range.descending ? "desc" : "asc"} limit ?`, [...values, range.limit]);
+      return read(tables[name], `${where} order by id ${range.descending ? "desc" : "asc"} limit ?`, [...values, range.limit], range);
     },
     logOf: (account: AccountId, messageId: MessageId) =>
       read(tables.log, `where account = ? and message_id = ? order by id`, [account, messageId]),

@@ -1,5 +1,6 @@
 import type { Key, TableName } from "../core/command.ts";
 import type { Dialect } from "./database.ts";
+import type { Bodies } from "./shelf.ts";
 import type { ColumnType, Shape, Value } from "./tables.ts";
 import { tables } from "./tables.ts";
 
@@ -12,11 +13,15 @@ export type Statements = {
   update: string;
   updateTypes: readonly ColumnType[];
   remove: string;
-  /** Rows by key, locked where several nodes may change them. */
-  take: string;
-  /** Rows by key, as they are. */
-  look: string;
+  whole: ByKey;
+  /** Without bodies. */
+  outline: ByKey;
+  /** Ids and sizes of bodies by key; only of tables that have bodies. */
+  sizes: string;
 };
+
+/** Rows by key: `take` locks them where several nodes may change them, `look` reads them as they are. */
+type ByKey = { take: string; look: string };
 
 const written = new WeakMap<Dialect, Partial<Record<TableName, Statements>>>();
 
@@ -32,7 +37,9 @@ function write(dialect: Dialect, table: Shape): Statements {
   const keyTypes = table.key.map((): ColumnType => "text");
   const byKey = dialect.given(keyTypes);
   const isGiven = table.key.map((column, index) => `${table.name}.${column} = ${byKey.column(index)}`).join(" and ");
-  const look = `select ${columnsOf(table)} from ${table.name}${byKey.also} where ${isGiven}`;
+  const select = (columns: string): string => `select ${columns} from ${table.name}${byKey.also} where ${isGiven}`;
+  const lock = table.unlocked ? "" : dialect.lockInOrder(table.name, table.key);
+  const both = (look: string): ByKey => ({ look, take: look + lock });
   return {
     types,
     keyTypes,
@@ -40,8 +47,9 @@ function write(dialect: Dialect, table: Shape): Statements {
     update: update(dialect, table),
     updateTypes: table.unlocked ? [...types, ...types] : types,
     remove: `delete from ${table.name}${byKey.using} where ${isGiven}`,
-    take: table.unlocked ? look : look + dialect.lockInOrder(table.name, table.key),
-    look,
+    whole: both(select(columnsOf(table))),
+    outline: both(select(columnsOf(table, { bodies: false }))),
+    sizes: select(`${table.name}.id, coalesce(length(${table.name}.body), 0) as size`),
   };
 }
 
@@ -59,8 +67,9 @@ function update(dialect: Dialect, table: Shape): string {
 }
 
 /** The columns of a table, as a select names them. */
-export const columnsOf = ({ name, columns }: Shape): string =>
+export const columnsOf = ({ name, columns }: Shape, { bodies }: Bodies = {}): string =>
   Object.keys(columns)
+    .filter((column) => bodies !== false || column !== "body")
     .map((column) => `${name}.${column}`)
     .join(", ");
 

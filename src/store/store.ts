@@ -23,7 +23,11 @@ export interface Store {
 }
 
 /** A node as its store sees it: the hands it has free now, and where its leased deliveries go. */
-export type Desk = { hands(): Hands; deliver(delivery: Delivery): void };
+export type Desk = {
+  hands(): Hands;
+  deliver(delivery: Delivery): void;
+  /** Something that cannot be, told to people. */ fault(what: string): void;
+};
 
 /** A command on its way: plain data. */
 export type Call = { name: CommandName; input: unknown };
@@ -31,7 +35,7 @@ export type Call = { name: CommandName; input: unknown };
 export type Reply = { answer: unknown } | { refused: { code: string; message: string } } | { failed: string };
 
 /** What came of a batch: an answer to each call, and what the node has to know. */
-export type BatchResult = { replies: Reply[]; deliveries: Delivery[]; dueAt: Millis | null };
+export type BatchResult = { replies: Reply[]; deliveries: Delivery[]; dueAt: Millis | null; faults: string[] };
 
 /**
  * Runs calls as one transaction. Rejects when the storage failed; then nothing of the batch happened, except with

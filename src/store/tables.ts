@@ -69,16 +69,16 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     name: "messages",
     columns: {
       ...{ account: "text", id: "text", state: "text", due_at: "bigint", attempts: "integer" },
-      ...{ lost: "integer", leased_by: "text", host: "text", tells: "integer" },
+      ...{ lost: "integer", leased_by: "text", host: "text", size: "integer", tells: "integer" },
     },
     key: ["account", "id"],
-    write: ({ account, id, state, dueAt, attempts, lost, leasedBy, host, tells }) => ({
-      ...{ account, id, state, due_at: dueAt, attempts, lost, leased_by: leasedBy, host, tells: tells ? 1 : 0 },
+    write: ({ account, id, state, dueAt, attempts, lost, leasedBy, host, size, tells }) => ({
+      ...{ account, id, state, due_at: dueAt, attempts, lost, leased_by: leasedBy, host, size, tells: tells ? 1 : 0 },
     }),
     read: (row) => ({
       ...{ account: text(row.account), id: text(row.id), state: text(row.state) as MessageState["state"], host: text(row.host) },
       ...{ dueAt: orNull(row.due_at, number), attempts: number(row.attempts), lost: number(row.lost) },
-      ...{ leasedBy: orNull(row.leased_by, text), tells: number(row.tells) === 1 },
+      ...{ leasedBy: orNull(row.leased_by, text), size: number(row.size), tells: number(row.tells) === 1 },
     }),
   },
   deduplications: {

@@ -61,7 +61,11 @@ function lift(name: Call["name"], input: unknown, packer: Packer): Lifted {
   if (typeof input !== "object" || input === null) return { name };
   if ("letters" in input && Array.isArray(input.letters)) {
     const { letters, ...rest } = input;
-    return { name, input: rest, letters: letters.map((letter: WithBody<Bytes>) => Object.assign({}, letter, { body: packer.leave(letter.body) })) };
+    return {
+      name,
+      input: rest,
+      letters: letters.map((letter: WithBody<Bytes>) => Object.assign({}, letter, { body: packer.leave(letter.body) })),
+    };
   }
   if ("body" in input && input.body instanceof Uint8Array) return { name, outcome: { ...input, body: packer.leave(input.body) } };
   return { name, input };
@@ -74,7 +78,8 @@ export function unpackBatch({ text, bytes }: Parcel): { calls: Call[]; hands: Ha
 }
 
 function lower({ name, input, letters, outcome }: Lifted, unpacker: Unpacker): Call {
-  if (letters) return { name, input: { ...input, letters: letters.map((letter) => Object.assign(letter, { body: unpacker.take(letter.body) })) } };
+  if (letters)
+    return { name, input: { ...input, letters: letters.map((letter) => Object.assign(letter, { body: unpacker.take(letter.body) })) } };
   if (outcome) return { name, input: { ...outcome, body: unpacker.take(outcome.body) } };
   return { name, input };
 }
@@ -122,15 +127,16 @@ function difference(message: Envelope, letter: Letter): Partial<Envelope> {
 export function unpackResult({ text, bytes }: Parcel, calls: readonly Call[]): BatchResult {
   const unpacker = new Unpacker(bytes);
   const { deliveries, ...rest } = JSON.parse(text) as LiftedResult;
-  const lowered = deliveries.map((delivery): Delivery => {
-    if (!("of" in delivery)) {
-      const message: unknown = Object.assign(delivery.message, { body: unpacker.take(delivery.message.body) });
-      return Object.assign(delivery, { message: message as Envelope });
-    }
-    const { of, message, ...own } = delivery;
-    const { delay: _, ...letter } = letterAt(calls, of);
-    // The text has whatever an envelope has and its letter has not.
-    return { ...own, message: { ...letter, ...message } as Envelope };
-  });
-  return { ...rest, deliveries: lowered };
+  return { ...rest, deliveries: deliveries.map((delivery) => lowerDelivery(delivery, calls, unpacker)) };
+}
+
+function lowerDelivery(delivery: LiftedDelivery, calls: readonly Call[], unpacker: Unpacker): Delivery {
+  if (!("of" in delivery)) {
+    const message: unknown = Object.assign(delivery.message, { body: unpacker.take(delivery.message.body) });
+    return Object.assign(delivery, { message: message as Envelope });
+  }
+  const { of, message, ...own } = delivery;
+  const { delay: _, ...letter } = letterAt(calls, of);
+  // The text has whatever an envelope has and its letter has not.
+  return { ...own, message: { ...letter, ...message } as Envelope };
 }

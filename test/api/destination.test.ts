@@ -59,6 +59,11 @@ describe("a destination in the path", () => {
 
   test.each([
     ["group-1", 404, 'destination: "group-1" is neither a URL with http:// or https:// nor a known URL group'],
+    [
+      "shop.example:4000/hook",
+      400,
+      'destination: "shop.example:4000/hook" is neither a URL with http:// or https:// nor a known URL group; did you mean http://shop.example:4000/hook?',
+    ],
     ["group%2D1", 404, 'destination: "group-1" is neither a URL with http:// or https:// nor a known URL group'],
     ["api/llm", 400, 'destination: "api/llm" is neither a URL with http:// or https:// nor a known URL group'],
     ["ftp://e.example", 400, 'destination: "ftp://e.example" is neither a URL with http:// or https:// nor a known URL group'],

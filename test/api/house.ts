@@ -45,8 +45,17 @@ export async function house(
   const store = memoryStore({ node: "nod_1", now: () => clock.now, random, newId: idMaker(random) });
   const deliveries: Delivery[] = [];
   store.attach({
-    hands: () => ({ free: 100_000, perHost: 100_000, behind: false, busy: new Map() }),
+    hands: () => ({
+      free: 100_000,
+      perHost: 100_000,
+      behind: false,
+      busy: new Map(),
+      bytes: { free: 2 ** 30, perBatch: 2 ** 25, busy: {} },
+    }),
     deliver: (delivery) => void deliveries.push(delivery),
+    fault: (what) => {
+      throw new Error(what);
+    },
   });
   await store.execute("createAccount", account("acc_1", token));
   await store.execute("createAccount", account("acc_2", otherToken));

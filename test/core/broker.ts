@@ -9,7 +9,7 @@ import { Memory, memoryParts } from "../../src/store/memory.ts";
 /** 1 January 2026, noon. */
 export const noon = Date.UTC(2026, 0, 1, 12);
 
-const plenty: Hands = { free: 1000, perHost: 1000, behind: false, busy: new Map() };
+const plenty: Hands = { free: 1000, perHost: 1000, behind: false, busy: new Map(), bytes: { free: 2 ** 30, perBatch: 2 ** 25, busy: {} } };
 export const none: Hands = { ...plenty, free: 0 };
 
 /** Runs one command after another at a time that the test sets, as a node with as many hands as it sets, and shows what came of it. */
@@ -20,6 +20,8 @@ export class Broker {
   readonly memory = new Memory();
   /** What the last command gave to be delivered. */
   deliveries: readonly Delivery[] = [];
+  /** What it told people of. */
+  faults: readonly string[] = [];
   readonly #partsAs: (node: string) => Parts;
 
   constructor() {
@@ -37,8 +39,9 @@ export class Broker {
 
   /** Throws what the command refuses or fails with. */
   async run<N extends CommandName>(name: N, input: InputOf<N>): Promise<AnswerOf<N>> {
-    const { replies, deliveries } = await this.#partsAs(this.node).runBatch([{ name, input }], this.hands);
+    const { replies, deliveries, faults } = await this.#partsAs(this.node).runBatch([{ name, input }], this.hands);
     this.deliveries = deliveries;
+    this.faults = faults;
     const [reply] = replies;
     if (reply && "answer" in reply) return reply.answer as AnswerOf<N>;
     throw new Error(JSON.stringify(reply));

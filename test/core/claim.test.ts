@@ -199,6 +199,42 @@ describe("a line", () => {
   });
 });
 
+describe("a message that has lost its envelope", () => {
+  test("is removed, which people are told, and does not stop the others", async () => {
+    const [broken, whole] = [await broker.publish({ delay: second }), await broker.publish({ delay: second })];
+    broker.memory.tables.envelopes.delete(`acme\n${broken}`);
+    broker.now += second;
+    expect(await claim()).toMatchObject({ more: false });
+    expect(idsOf()).toEqual([whole]);
+    expect(broker.state(broken)).toBeUndefined();
+    expect(broker.faults).toEqual([expect.stringContaining(broken)]);
+  });
+
+  test("so it is in a line", async () => {
+    const sent = await broker.publish();
+    broker.hands = none;
+    const [broken, whole] = [await broker.publish(), await broker.publish()];
+    await claim();
+    broker.memory.tables.envelopes.delete(`acme\n${broken}`);
+    broker.hands = plenty;
+    await broker.settle(sent, { status: 200 });
+    expect(idsOf()).toEqual([whole]);
+    expect(broker.state(broken)).toBeUndefined();
+    expect(broker.faults).toEqual([expect.stringContaining(broken)]);
+  });
+
+  test("so it is when its attempt failed, and when its last lease ran out", async () => {
+    const [failing, lost] = [await broker.publish(), await broker.publish()];
+    for (const id of [failing, lost]) broker.memory.tables.envelopes.delete(`acme\n${id}`);
+    expect(await broker.settle(failing, { status: 500 })).toBe("late");
+    expect(broker.faults).toEqual([expect.stringContaining(failing)]);
+    broker.now += lease;
+    await claim();
+    expect(broker.faults).toEqual([expect.stringContaining(lost)]);
+    expect(broker.memory.tables.messages.size).toBe(0);
+  });
+});
+
 describe("after a restart", () => {
   test("what others had leased is due now, and counts as lost", async () => {
     const id = await broker.publish();

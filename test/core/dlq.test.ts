@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { Broker, bytes, callbackTo, noon } from "./broker.ts";
+import { Broker, bytes, callbackTo, none, noon } from "./broker.ts";
 
 const hour = 3_600_000;
 const logRetention = 24 * hour;
@@ -32,6 +32,17 @@ describe("a dead letter that is sent again", () => {
     expect(fresh).toEqual({ ...envelope(id), id: again?.messageId, createdAt: broker.now, notBefore: broker.now, deduplication: null });
     expect(broker.deliveries).toMatchObject([{ message: { id: again?.messageId }, attempt: 0 }]);
     expect(broker.deadLetters).toEqual([]);
+  });
+
+  test("stands behind those that wait for its host", async () => {
+    const { hands } = broker;
+    broker.hands = none;
+    await broker.publish();
+    await broker.run("claim", { limit: 10 });
+    broker.hands = hands;
+    const [again] = await retry([dlqId]);
+    expect(broker.deliveries).toEqual([]);
+    expect(broker.state(again?.messageId ?? "")).toMatchObject({ state: "pending" });
   });
 
   test("takes what is set anew, and keeps the rest", async () => {

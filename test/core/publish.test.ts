@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
+import { laneOf } from "../../src/core/hands.ts";
 import { Broker, callbackTo, letterOf, none, noon } from "./broker.ts";
 
 const second = 1000;
@@ -21,6 +22,7 @@ describe("a message that is due", () => {
       dueAt: noon + 30 * second,
       attempts: 0,
       lost: 0,
+      size: 5,
       tells: false,
     });
     expect(broker.logRows(id)).toEqual([]);
@@ -33,9 +35,28 @@ describe("a message that is due", () => {
     expect(broker.state(id)).toMatchObject({ state: "pending", leasedBy: null, dueAt: noon });
   });
 
-  test("does not overtake those that wait for a claim", async () => {
-    broker.hands = { ...broker.hands, behind: true };
-    expect(broker.state(await broker.publish())).toMatchObject({ state: "pending", dueAt: noon });
+  describe("while others wait for a claim", () => {
+    const one = laneOf("acme", "shop.example");
+
+    test("does not overtake them if something is running to its host", async () => {
+      broker.hands = { ...broker.hands, behind: true, busy: new Map([[one, 1]]) };
+      expect(broker.state(await broker.publish())).toMatchObject({ state: "pending", dueAt: noon });
+    });
+
+    test("goes at once if nothing is, and the next one does not", async () => {
+      broker.hands = { ...broker.hands, behind: true };
+      expect(broker.state(await broker.publish())).toMatchObject({ state: "active" });
+      const results = await broker.run("publish", { account: "acme", letters: [letterOf(), letterOf()] });
+      const states = results.map((result) => "messageId" in result && broker.state(result.messageId)?.state);
+      expect(states).toEqual(["active", "pending"]);
+    });
+
+    test("does not take a hand that others will miss", async () => {
+      broker.hands = { ...broker.hands, free: 1, behind: true, busy: new Map([["acme other.example", 1]]) };
+      expect(broker.state(await broker.publish())).toMatchObject({ state: "pending" });
+      broker.hands = { ...broker.hands, free: 2 };
+      expect(broker.state(await broker.publish())).toMatchObject({ state: "active" });
+    });
   });
 });
 

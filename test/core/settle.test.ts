@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { Broker, bytes, callbackTo, letterOf, noon } from "./broker.ts";
+import { Broker, bytes, callbackTo, letterOf, none, noon } from "./broker.ts";
 
 const second = 1000;
 const minute = 60 * second;
@@ -192,6 +192,18 @@ describe("a callback", () => {
     const id = await broker.publish({ callback: { ...callbackTo("https://told.example"), headers: [["Content-Type", "text/x"]] } });
     await broker.settle(id, { status: 200 });
     expect(broker.tellersOf(id)).toMatchObject([{ headers: [["Content-Type", "text/x"]] }]);
+  });
+
+  test("stands behind those that wait for its host", async () => {
+    const id = await broker.publish({ callback: callbackTo("https://told.example") });
+    const { hands } = broker;
+    broker.hands = none;
+    await broker.publish({ url: "https://told.example" });
+    await broker.run("claim", { limit: 10 });
+    broker.hands = hands;
+    await broker.settle(id, { status: 200 });
+    expect(broker.deliveries).toEqual([]);
+    expect(broker.tellersOf(id).map(({ id }) => broker.state(id)?.state)).toEqual(["pending"]);
   });
 
   test("goes out from the same batch", async () => {

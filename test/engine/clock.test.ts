@@ -29,6 +29,18 @@ describe("sleep", () => {
     }
   });
 
+  test("takes as long as it should, though the clock of the machine is put back or forward meanwhile", async () => {
+    for (const by of [-day, day]) {
+      const sleep = systemClock.sleep(systemClock.now() + 10_000, never);
+      await vi.advanceTimersByTimeAsync(4_000);
+      vi.setSystemTime(Date.now() + by);
+      await vi.advanceTimersByTimeAsync(5_999);
+      expect(await hasEnded(sleep)).toBe(false);
+      await vi.advanceTimersByTimeAsync(1);
+      expect(await hasEnded(sleep)).toBe(true);
+    }
+  });
+
   test("ends when it is woken, and leaves no timer behind", async () => {
     const wake = new AbortController();
     const sleep = systemClock.sleep(Infinity, wake.signal);

@@ -66,7 +66,7 @@ describe("what cannot be started ends with code 2 and a word on what to do", () 
     const address = taken.address();
     const port = String(address && typeof address === "object" ? address.port : 0);
     const { code, err } = await runWaypost(["start", "--port", port, "--data", temporaryFolder()]).ended;
-    expect({ code, err }).toEqual({ code: 2, err: expect.stringMatching(/taken.*address already in use.*--port/) });
+    expect({ code, err }).toEqual({ code: 2, err: expect.stringMatching(/taken.*address already in use.*choose another one/) });
   });
 
   test("a folder that another server uses", async () => {
@@ -101,11 +101,15 @@ describe("what cannot be started ends with code 2 and a word on what to do", () 
     [["begin"], {}, "begin"],
     [["start", "--port", "http"], {}, "--port: must be"],
     [["start", "--log-retention", "soon"], {}, "--log-retention: must be a duration"],
+    [["start", "--database-url", "mysql://127.0.0.1/x"], {}, "--database-url: must begin with postgres://"],
+    [["start", "--port", "0", "--database-url", "postgres://127.0.0.1:1/x"], {}, "PostgreSQL cannot be reached"],
+    [["start", "--port", "0", "--data", "package.json"], {}, "it is a file, not a folder"],
     [["start"], { WAYPOST_EGRESS_ALLOW: "10.0.0.0/99" }, "WAYPOST_EGRESS_ALLOW"],
     [["start"], { WAYPOST_PROT: "1" }, "WAYPOST_PROT: there is no such setting"],
   ])("%j %j", async (args, environment, said) => {
     const { code, err } = await runWaypost(args, environment).ended;
     expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining(said) });
+    expect(err, "a stack trace helps nobody here").not.toMatch(/^ {4}at /m);
   });
 
   test("the help lists every setting", async () => {

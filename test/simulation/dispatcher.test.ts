@@ -24,14 +24,19 @@ let asked: Partial<Record<CommandName, number>>;
 let troubles: string[];
 /** Commands that fail. */
 let broken: Set<CommandName>;
-/** How long a destination takes. */
+/** How long the way to the disk and back takes. */
+let commit: number;
+/** How long a destination takes: all of them, or each its own time. */
 let takes: number;
+let answersAfter: (host: string) => number;
 
 beforeEach(async () => {
   world = new World(new Chance(1));
   start = world.now;
   clock = new NodeClock(world, "node");
   [calls, asked, troubles, broken, takes] = [[], {}, [], new Set(), 10];
+  answersAfter = () => takes;
+  commit = 1;
   const random = (): number => world.chance.next();
   const memory = memoryStore({ node: "node", now: () => world.now, random, newId: idMaker(random) });
   store = {
@@ -39,7 +44,7 @@ beforeEach(async () => {
     // On its way to the disk and back time passes.
     execute: async <N extends CommandName>(name: N, input: InputOf<N>): Promise<AnswerOf<N>> => {
       asked[name] = (asked[name] ?? 0) + 1;
-      await world.wait(1, { owner: "store", what: "disk" });
+      await world.wait(commit, { owner: "store", what: "disk" });
       if (broken.has(name)) throw new Error("no disk");
       return memory.execute(name, input);
     },
@@ -52,7 +57,7 @@ function dispatcher(total = 10): Dispatcher {
   const deliver = async (delivery: Delivery) => {
     const host = hostOf(delivery.message.url);
     calls.push({ at: world.now - start, host, delivery });
-    await world.wait(takes, { owner: "destination", what: "answer" });
+    await world.wait(answersAfter(host), { owner: "destination", what: "answer" });
     const { account, id: messageId } = delivery.message;
     return {
       account,
@@ -63,7 +68,7 @@ function dispatcher(total = 10): Dispatcher {
       headers: [],
       body: new Uint8Array(0),
       error: null,
-      took: takes,
+      took: answersAfter(host),
     };
   };
   const log = { attempt: () => undefined, trouble: (what: string) => troubles.push(what) };
@@ -171,4 +176,31 @@ test("an idle node does nothing", async () => {
   await runUntil(5 * minute);
   expect(calls).toHaveLength(1);
   expect(world.pending()).toEqual([]);
+});
+
+describe("a backlog of one host that hangs", () => {
+  test("does not hold up the others: each of their messages goes within a second", async () => {
+    answersAfter = (host) => (host === "dead.example" ? 15 * minute : 10);
+    // The messages of a node that was down: all due when the next one starts.
+    for (let count = 0; count < 40; count++) {
+      const letters = Array.from({ length: 500 }, () => letterOf({ url: "https://dead.example/" }));
+      void store.execute("publish", { account: "acme", letters });
+    }
+    await runUntil(100);
+    commit = 20;
+    dispatcher(60);
+    const published: number[] = [];
+    for (let at = 200; at < 10 * second; at += 75) {
+      world.after(at - 100, { owner: "client", what: "publish" }, () => {
+        published.push(world.now - start);
+        publish({ url: "https://healthy.example/" });
+      });
+    }
+    await runUntil(11 * second);
+    const sent = calls.filter(({ host }) => host === "healthy.example").map(({ at }) => at);
+    expect(sent).toHaveLength(published.length);
+    expect(Math.max(...sent.map((at, index) => at - (published[index] ?? 0)))).toBeLessThan(second);
+    expect(calls.filter(({ host }) => host === "dead.example")).toHaveLength(30);
+    expect(asked.claim).toBeLessThan(1_000);
+  });
 });

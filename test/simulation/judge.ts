@@ -10,6 +10,7 @@ import { isLease, isLost } from "./batch.ts";
 import { Keys } from "./keys.ts";
 import { Life } from "./life.ts";
 import { checkRemovals } from "./removals.ts";
+import type { NodeHands } from "./node.ts";
 import type { Change, Changes, Storage } from "./storage.ts";
 import type { World } from "./world.ts";
 
@@ -27,14 +28,16 @@ export class Judge {
   readonly #held = new Map<string, Set<string>>();
   /** Calls under way, by node and by lane. */
   readonly #calls = new Map<string, number>();
-  readonly #total: { total: number; perHost: number };
+  /** The bytes of their bodies. */
+  readonly #bytes = new Map<string, number>();
+  readonly #total: NodeHands;
   /** Claims of a node, one after another, that met a world in which nothing had changed, and changed nothing. */
   readonly #idleClaims = new Map<string, number>();
   claims = 0;
   /** The first broken promise. */
   broken: string | null = null;
 
-  constructor(of: { world: World; storage: Storage; retention: Retention; hands: { total: number; perHost: number } }) {
+  constructor(of: { world: World; storage: Storage; retention: Retention; hands: NodeHands }) {
     this.#world = of.world;
     this.#storage = of.storage;
     this.#retention = of.retention;
@@ -85,17 +88,28 @@ export class Judge {
     const { message, attempt } = delivery;
     const life = this.#lifeOf(message.account, message.id);
     life?.call(attempt, this.#world.now);
-    const { total, perHost } = this.#total;
+    const { total, perHost, bytes } = this.#total;
     this.demand(running <= total, `no more deliveries than hands: ${node} has ${running} of ${total}`);
-    const before = { all: this.#calls.get(node) ?? 0, lane: this.#calls.get(`${node} ${lane}`) ?? 0 };
-    const fair = hasHand({ free: total, perHost, behind: false, busy: new Map() }, before, lane);
-    this.demand(fair, `no host has more than its share: ${node} has ${before.all}, ${before.lane} of them to ${lane}`);
-    this.#count(node, lane, 1);
+    const of = (counts: Map<string, number>, name: string): number => counts.get(name) ?? 0;
+    const before = {
+      ...{ all: of(this.#calls, node), lane: of(this.#calls, `${node} ${lane}`) },
+      ...{ bytes: of(this.#bytes, node), laneBytes: of(this.#bytes, `${node} ${lane}`) },
+    };
+    const hands = {
+      free: total,
+      perHost,
+      behind: false,
+      busy: new Map(),
+      bytes: { free: bytes.total, perBatch: bytes.perBatch, busy: {} },
+    };
+    this.demand(hasHand(hands, before, lane), `no host has more than its share: ${node} calls ${lane}, and has ${JSON.stringify(before)}`);
+    this.#count(delivery, { node, lane, by: 1 });
     this.#world.note(`${node} calls ${message.id} #${attempt} ${message.url}`);
   }
 
-  answered(node: string, { message }: Delivery): void {
-    this.#count(node, laneOf(message.account, new URL(message.url).host), -1);
+  answered(node: string, delivery: Delivery): void {
+    const { account, url } = delivery.message;
+    this.#count(delivery, { node, lane: laneOf(account, new URL(url).host), by: -1 });
   }
 
   /** A node has ended gracefully. */
@@ -107,8 +121,11 @@ export class Judge {
     }
   }
 
-  #count(node: string, lane: string, by: number): void {
-    for (const name of [node, `${node} ${lane}`]) this.#calls.set(name, (this.#calls.get(name) ?? 0) + by);
+  #count({ message }: Delivery, { node, lane, by }: { node: string; lane: string; by: number }): void {
+    for (const name of [node, `${node} ${lane}`]) {
+      this.#calls.set(name, (this.#calls.get(name) ?? 0) + by);
+      this.#bytes.set(name, (this.#bytes.get(name) ?? 0) + by * message.body.byteLength);
+    }
   }
 
   #lifeOf(account: string, id: string): Life | null {
@@ -132,6 +149,9 @@ export class Judge {
     const born = new Set<Life>();
     const retried = new Set<string>();
     const letters = new Map<string, Letter>();
+    const changedLines = new Set(
+      changes.lines.flatMap(({ before, after }) => [before ?? [], after ?? []].flat()).map(({ account, host }) => `${account}\n${host}`),
+    );
     calls.forEach(({ name, input }, index) => {
       const reply = result.replies[index];
       if (!reply || !("answer" in reply)) return;
@@ -153,14 +173,14 @@ export class Judge {
     for (const { before, after } of changes.envelopes) {
       if (after) {
         this.demand(before === undefined, `an envelope is written once: ${after.id}`);
-        born.add(this.#birth(after, { letter: letters.get(after.id), retried: retried.has(after.id) }));
+        born.add(this.#birth(after, { letter: letters.get(after.id), retried: retried.has(after.id), changedLines }));
       }
     }
     for (const id of letters.keys()) this.demand(this.lives.has(id), `what is answered is kept: ${id}`);
     return born;
   }
 
-  #birth(envelope: Envelope, { letter, retried }: { letter: Letter | undefined; retried: boolean }): Life {
+  #birth(envelope: Envelope, { letter, retried, changedLines }: Birth): Life {
     const { now } = this.#world;
     const life = new Life({ envelope, notBefore: letter ? (letter.notBefore ?? now + (letter.delay ?? 0)) : now, demand: this.demand });
     this.lives.set(envelope.id, life);
@@ -168,6 +188,9 @@ export class Judge {
     this.demand(retried || letter !== undefined || tells !== null, `every message has a reason: ${envelope.id}`);
     const state = this.#storage.tables.messages.get(`${envelope.account}\n${envelope.id}`);
     this.demand(state !== undefined, `a new message is to be sent: ${envelope.id}`);
+    const lane = `${envelope.account}\n${new URL(envelope.url).host}`;
+    const overtakes = envelope.startedAtOnce && this.#storage.tables.lines.has(lane) && !changedLines.has(lane);
+    this.demand(!overtakes, `who comes later stands behind: ${envelope.id}`);
     if (tells && !retried) this.#lifeOf(envelope.account, tells.messageId)?.tell(tells);
     return life;
   }
@@ -222,7 +245,14 @@ export class Judge {
   }
 
   /** What was leased is delivered, by the node that leased it, and nothing else is. */
-  #checkDeliveries({ node, result, changes }: Case): void {
+  #checkDeliveries(of: Case): void {
+    const { node, result, changes } = of;
+    this.#checkBytes(of);
+    for (const { message } of result.deliveries) {
+      const { size } = this.#storage.tables.messages.get(`${message.account}\n${message.id}`) ?? {};
+      this.demand(size === message.body.byteLength, `the size is that of the body, which is sent whole: ${message.id}, ${size}`);
+    }
+    for (const what of result.faults) this.demand(false, what);
     const leased = changes.messages.flatMap(({ before, after }) => (isLease(before, after) && after ? [after] : []));
     for (const state of leased) {
       const delivered = result.deliveries.filter(({ message, attempt }) => message.id === state.id && attempt === state.attempts);
@@ -244,6 +274,20 @@ export class Judge {
         `what is sent is leased: ${message.id}`,
       );
     }
+  }
+
+  /** What waited is loaded to be sent up to a limit, and with its size known before. */
+  #checkBytes({ calls, result, changes }: Case): void {
+    const othersThanWaiting = new Set([
+      ...changes.messages.flatMap(({ before, after }) => (before ? [] : (after?.id ?? []))),
+      // The envelope of what is reported on is here for its callback.
+      ...calls.flatMap(({ name, input }) => (name === "settle" ? (input as { messageId: string }).messageId : [])),
+    ]);
+    const sizes = result.deliveries.flatMap(({ message }) => (othersThanWaiting.has(message.id) ? [] : message.body.byteLength));
+    const bytes = sizes.reduce((sum, size) => sum + size, 0);
+    // The first one may have been larger than all that is allowed.
+    const isBounded = bytes - Math.max(0, ...sizes) <= this.#total.bytes.perBatch;
+    this.demand(isBounded, `a batch loads no more than it may: ${bytes} bytes in ${sizes.length} messages`);
   }
 
   #checkDeadLetters({ changes }: Case): void {
@@ -282,5 +326,7 @@ export class Judge {
     for (const [name, rows] of Object.entries(tables)) this.demand(rows.size === 0, `history ends: ${rows.size} ${name} are left`);
   }
 }
+
+type Birth = { letter: Letter | undefined; retried: boolean; changedLines: ReadonlySet<string> };
 
 const endsReportedAttempt = (row: LogRow): boolean => (row.states[0] === "ERROR" || row.states[0] === "DELIVERED") && !isLost(row);

@@ -8,7 +8,7 @@ type Turn = { [T in TableName]?: (row: Rows[T], draft: Draft, moment: Moment) =>
 
 /** What a mutant does to the drafts of a decision. */
 type Bend = { put?: Turn; drop?: (table: TableName, draft: Draft, key: readonly (string | undefined)[]) => boolean } & Partial<
-  Pick<Draft, "takeHand" | "get">
+  Pick<Draft, "hasHand" | "takeHand" | "get">
 >;
 
 /** The commands with one decision that sees, or leaves behind, something else. */
@@ -135,7 +135,7 @@ export const mutants: Record<string, Commands> = {
     put: { messages: (row) => ({ ...row, attempts: row.attempts + 1 }) },
   })),
   "a lease is not given back": bent("giveBack", () => ({ put: never })),
-  "hands are not counted": bent("claim", () => ({ takeHand: () => true })),
+  "hands are not counted": bent("claim", () => ({ hasHand: () => true, takeHand: () => true })),
   "expired log takes unfinished messages along": bent("expire", (_, draft) => ({
     drop: (table, _, key) => {
       if (table === "log") draft.drop("messages", String(key[0]), draft.get("log", String(key[0]), String(key[1]))?.messageId ?? "");
@@ -158,7 +158,7 @@ export const mutants: Record<string, Commands> = {
   "a dead letter that is sent again stays": bent("retryDeadLetters", () => ({ drop: () => false })),
   "a dead letter is deleted with its envelope": bent("deleteDeadLetters", (_, draft) => ({
     drop: (table, _, key) => {
-      const letter = table === "deadLetters" ? draft.get("deadLetters", String(key[0]), String(key[1])) : undefined;
+      const letter = table === "deadLetters" ? draft.outline("deadLetters", String(key[0]), String(key[1])) : undefined;
       if (letter) draft.drop("envelopes", letter.account, letter.messageId);
       return true;
     },
@@ -170,5 +170,5 @@ export const mutants: Record<string, Commands> = {
 
 const stateOf = (envelope: Rows["envelopes"]): MessageState => ({
   ...{ account: envelope.account, id: envelope.id, state: "pending", dueAt: envelope.createdAt, attempts: 0, lost: 0 },
-  ...{ leasedBy: null, host: new URL(envelope.url).host, tells: true },
+  ...{ leasedBy: null, host: new URL(envelope.url).host, size: envelope.body.byteLength, tells: true },
 });

@@ -22,6 +22,8 @@ export type Faults = { refusedBatch: number; lostAnswer: number; lostReport: num
 
 export const noFaults: Faults = { refusedBatch: 0, lostAnswer: 0, lostReport: 0, doubledReport: 0, lateReport: 0 };
 
+export type NodeHands = { total: number; perHost: number; bytes: { total: number; perBatch: number } };
+
 /** What all nodes share. */
 export type Broker = {
   world: World;
@@ -30,7 +32,7 @@ export type Broker = {
   judge: Judge;
   retention: Retention;
   faults: Faults;
-  hands: { total: number; perHost: number };
+  hands: NodeHands;
   /** One batch at a time, whichever node it comes from. */
   turn: Promise<unknown>;
   /** Tells every node but this one what became due. */

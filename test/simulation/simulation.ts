@@ -51,7 +51,9 @@ class Simulation {
     const chance = new Chance(seed);
     const world = new World(chance);
     const retention = { log: chance.of([1, 3]) * hour, deadLetters: chance.of([1, 2, 6]) * hour };
-    const hands = { total: chance.between(2, 14), perHost: chance.between(2, 8) };
+    // Bodies have up to 20 bytes.
+    const bytes = { total: chance.of([100, 300, 1_000]), perBatch: chance.of([10, 30, 1_000]) };
+    const hands = { total: chance.between(2, 14), perHost: chance.between(2, 8), bytes };
     this.#world = world;
     this.#chance = chance;
     this.#judge = new Judge({ world, storage, retention, hands });
@@ -125,10 +127,7 @@ class Simulation {
     this.#judge.checkEmpty();
     this.#judge.demand(this.#judge.claims === claims, `an idle broker does nothing: ${this.#judge.claims - claims} claims`);
     const pending = this.#world.pending();
-    this.#judge.demand(
-      pending.length === this.#nodes.length && pending.every((what) => what === "sleep"),
-      `an idle broker sleeps: ${pending.join(", ")}`,
-    );
+    this.#judge.demand(pending.length === 0, `an idle broker sleeps: ${pending.join(", ")}`);
   }
 
   async #runFor(time: Millis): Promise<void> {

@@ -1,5 +1,6 @@
 import { describe } from "vitest";
 import { describeBatches } from "./contractBatches.ts";
+import { describeBytes } from "./contractBytes.ts";
 import { describeEnds } from "./contractEnds.ts";
 import { describeLines } from "./contractLines.ts";
 import { describePublish } from "./contractPublish.ts";
@@ -16,6 +17,7 @@ export function describeStore(name: string, open: OpenStore): void {
     describeEnds(open);
     describeLines(open);
     describeBatches(open);
+    describeBytes(open);
     describeReads(open);
     describeRetention(open);
   });

@@ -79,7 +79,9 @@ export function describePublish(open: OpenStore): void {
       await world.send();
       world.hands = { total: 10, perHost: 10 };
       world.behind = true;
-      await world.send();
+      const { message } = await world.sent({ url: "https://newcomer.example/" });
+      await world.send({ url: "https://newcomer.example/" });
+      await world.settle({ message, attempt: 0, signingKey: "" });
       expect(world.delivered()).toEqual([]);
       world.behind = false;
       expect(await world.claim()).toHaveLength(2);

@@ -33,6 +33,7 @@ const full: { [T in TableName]: Rows[T] } = {
       lost: 1,
       leasedBy: "nod_a",
       host: "one.example",
+      size: 5,
       tells: true,
     },
   },

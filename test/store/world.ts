@@ -76,6 +76,8 @@ export class World {
   /** Free hands, as they were at the beginning: what is out counts against them. */
   hands = { total: 100, perHost: 100 };
   behind = false;
+  bytes = { total: 2 ** 30, perBatch: 2 ** 25 };
+  readonly faults: string[] = [];
   readonly #delivered: Delivery[] = [];
   readonly #out = new Map<string, Delivery>();
 
@@ -86,6 +88,7 @@ export class World {
     store.onDue((at) => this.dues.push(at));
     store.attach({
       hands: () => this.#free(),
+      fault: (what) => this.faults.push(what),
       deliver: (delivery) => {
         this.#delivered.push(delivery);
         this.#out.set(delivery.message.id, delivery);
@@ -99,11 +102,16 @@ export class World {
 
   #free(): Hands {
     const busy = new Map<string, number>();
+    const busyBytes: Record<string, number> = {};
+    let { total } = this.bytes;
     for (const { message } of this.#out.values()) {
       const lane = laneOf(message.account, hostOf(message.url));
       busy.set(lane, (busy.get(lane) ?? 0) + 1);
+      busyBytes[lane] = (busyBytes[lane] ?? 0) + message.body.byteLength;
+      total -= message.body.byteLength;
     }
-    return { free: this.hands.total - this.#out.size, perHost: this.hands.perHost, behind: this.behind, busy };
+    const bytes = { free: total, perBatch: this.bytes.perBatch, busy: busyBytes };
+    return { free: this.hands.total - this.#out.size, perHost: this.hands.perHost, behind: this.behind, busy, bytes };
   }
 
   /** What was handed over since this was last asked. */

@@ -26,6 +26,7 @@ create table messages (
   lost integer not null,
   leased_by text,
   host text not null,
+  size integer not null,
   tells integer not null,
   primary key (account, id)
 ) /*sqlite: without rowid */ /*postgres: with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000) */;
