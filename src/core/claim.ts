@@ -1,6 +1,6 @@
 import type { Decision, Draft, Moment } from "./command.ts";
 import { logRow } from "./lease.ts";
-import { giveUp, headToSend, lineOf, sendNow, serveLine, standInLine } from "./line.ts";
+import { giveUp, lineOf, sendNow, serveLine, standInLine, withHand } from "./line.ts";
 import { maxLost } from "./limits.ts";
 import type { MessageState, Millis } from "./message.ts";
 import { noBytes } from "./message.ts";
@@ -26,7 +26,8 @@ export const claim: Decision<{ limit: number; lines?: number }, Claimed> = {
       lines: [...due.map(({ account, host }) => [account, host] as const), ...told],
       ...others,
       // Who waited in line has waited longer.
-      toSend: [...lines.flatMap((line) => headToSend(draft, line)), ...due.filter((state) => needsEnvelope(draft, state))],
+      toSendFrom: withHand(draft, lines),
+      toSend: due.filter((state) => needsEnvelope(draft, state)),
       // In all as many as there can be hands for.
       heads: lines.map(({ account, host }) => ({ account, host, limit: Math.ceil(mostLines / lines.length) })),
     };

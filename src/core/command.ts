@@ -48,6 +48,8 @@ export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
    * is left for the next turn. Loaded when all else is here, so that it can be asked for no more than is needed.
    */
   readonly toSend?: readonly MessageState[];
+  /** The same for the heads of lines, as far as they are here. They go before those of `toSend`. */
+  readonly toSendFrom?: readonly Pick<Line, "account" | "host">[];
   /** Messages and lines that are due, oldest first, at most so many. */
   readonly due?: { limit: number; lines: number };
   readonly heads?: readonly LineHead[];
@@ -66,8 +68,8 @@ export interface Draft {
   /** The due messages that were asked for, as far as they are still due. */
   due(): readonly MessageState[];
   dueLines(): readonly Line[];
-  /** The first ones of a line, as many as were asked for. */
-  head(account: AccountId, host: string): readonly MessageState[];
+  /** The first ones of a line that still stand in it, of as many as were asked for. Whoever needs one takes no more. */
+  head(account: AccountId, host: string): Iterable<MessageState>;
   /** False when others may stand behind those that `head` shows. */
   isWholeLine(account: AccountId, host: string): boolean;
   leasedByOthers(): readonly MessageState[];

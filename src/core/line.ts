@@ -3,8 +3,8 @@ import { lease, logRow } from "./lease.ts";
 import { spans } from "./limits.ts";
 import type { Line, MessageState } from "./message.ts";
 
-/** How many held messages are looked at when one delivery of their host has ended. */
-export const headLimit = 4;
+/** How many held messages are looked at when one delivery of their host has ended: it gave back one hand. */
+export const headLimit = 2;
 
 /** The line of a message's host, if there is one: then hands are short, and it has to stand behind the others. */
 export const lineOf = (draft: Draft, of: Pick<Line, "account" | "host">): Line | undefined => draft.get("lines", of.account, of.host);
@@ -29,12 +29,14 @@ export function serveLine(draft: Draft, moment: Moment, line: Line): void {
   draft.put("lines", { ...line, dueAt: moment.now + (isOutOfHands ? spans.lineCheck : 0) });
 }
 
-const firstNotServed = (draft: Draft, moment: Moment, line: Line): MessageState | undefined =>
-  draft.head(line.account, line.host).find((state) => !serveOne(draft, moment, state));
+function firstNotServed(draft: Draft, moment: Moment, line: Line): MessageState | null {
+  for (const state of draft.head(line.account, line.host)) if (!serveOne(draft, moment, state)) return state;
+  return null;
+}
 
-/** Those at the head of a line that there is a hand for, so that their envelopes are needed. */
-export const headToSend = (draft: Draft, { account, host }: Pick<Line, "account" | "host">): readonly MessageState[] =>
-  draft.hasHand(account, host) ? draft.head(account, host) : [];
+/** Lines that there is a hand for, so that the envelopes of their first ones are needed. */
+export const withHand = (draft: Draft, lines: readonly Line[]): readonly Line[] =>
+  lines.filter(({ account, host }) => draft.hasHand(account, host));
 
 /**
  * Leaves the line to the next claim, which serves lines in the order in which they came due. When hands are short, the

@@ -3,7 +3,7 @@ import type { Decision, Draft, Moment } from "./command.ts";
 import type { Held } from "./lease.ts";
 import { accept, fenced, linesTo, logRow } from "./lease.ts";
 import { logBodyBytes, spans } from "./limits.ts";
-import { giveUp, headLimit, headToSend, lineOf, lookSoon, serveLine } from "./line.ts";
+import { giveUp, headLimit, lineOf, lookSoon, serveLine, withHand } from "./line.ts";
 import type { Account, Answer, DeadLetter, Envelope, FailureCallbackInfo, MessageState, Outcome, Outline } from "./message.ts";
 import { verdictOf } from "./retry.ts";
 
@@ -29,7 +29,7 @@ export const settle: Decision<Outcome, Settled> = {
       // Only a callback tells of the body.
       envelopes: hasCallback ? [key] : [],
       ...(envelope ? needsOfConsequences([envelope]) : {}),
-      ...(line ? { heads: [{ account, host, limit: headLimit }], toSend: headToSend(draft, line) } : {}),
+      ...(line ? { heads: [{ account, host, limit: headLimit }], toSendFrom: withHand(draft, [line]) } : {}),
     };
   },
   decide: (outcome, draft, moment) => {

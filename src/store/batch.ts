@@ -60,6 +60,9 @@ function merge(all: readonly Needs[]): Needs {
     deadLetters: all.flatMap((needs) => needs.outlines?.deadLetters ?? []),
   };
   merged.toSend = all.flatMap((needs) => needs.toSend ?? []);
+  const lines = all.flatMap((needs) => needs.toSendFrom ?? []);
+  // Every outcome of one host names the same line.
+  merged.toSendFrom = [...new Map(lines.map((line) => [laneOf(line.account, line.host), line])).values()];
   merged.heads = mergeHeads(all);
   for (const { leasedByOthers } of all) if (leasedByOthers) merged.leasedByOthers = leasedByOthers;
   merged.expired = all.flatMap((needs) => needs.expired ?? []);

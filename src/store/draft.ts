@@ -58,6 +58,8 @@ export class WorkingSet implements Draft {
   #undo: (() => void)[] = [];
   #due: { at: Millis; messages: readonly MessageState[]; lines: readonly Line[] } = { at: 0, messages: [], lines: [] };
   readonly #heads = new Map<string, Head>();
+  /** Whom the running command has taken out of a line. */
+  #left: MessageState[] = [];
   #leasedByOthers: readonly MessageState[] = [];
   readonly #expired = new Map<AccountId, Expired>();
 
@@ -81,7 +83,7 @@ export class WorkingSet implements Draft {
       const missing = this.#missing(table, needs.outlines?.[table] ?? []).filter((key) => !this.#outlines[table].has(keyText(key)));
       if (missing.length > 0) loads.push(this.#loadOutlines(loader, table, missing));
     }
-    const toSend = loads.length === 0 ? this.#withinBytes(needs.toSend ?? []) : [];
+    const toSend = loads.length === 0 ? this.#withinBytes(this.#allToSend(needs)) : [];
     if (toSend.length > 0) loads.push(this.#loadRows(loader, "envelopes", toSend));
     await Promise.all(loads);
     return loads.length > 0;
@@ -107,6 +109,11 @@ export class WorkingSet implements Draft {
     this.#set(table, key, undefined);
   }
 
+  *#allToSend({ toSend = [], toSendFrom = [] }: Needs): Generator<MessageState> {
+    for (const { account, host } of toSendFrom) yield* this.head(account, host);
+    yield* toSend;
+  }
+
   due(): readonly MessageState[] {
     return this.#current(this.#due.messages).filter(({ dueAt }) => dueAt !== null && dueAt <= this.#due.at);
   }
@@ -116,9 +123,11 @@ export class WorkingSet implements Draft {
     return lines.filter(({ dueAt }) => dueAt <= this.#due.at);
   }
 
-  head(account: AccountId, host: string): readonly MessageState[] {
-    const ids = this.#heads.get(laneOf(account, host))?.ids ?? [];
-    return [...ids].flatMap((id) => this.get("messages", account, id) ?? []).filter((state) => state.state === "held");
+  *head(account: AccountId, host: string): Generator<MessageState> {
+    for (const id of this.#heads.get(laneOf(account, host))?.ids ?? []) {
+      const state = this.get("messages", account, id);
+      if (state?.state === "held") yield state;
+    }
   }
 
   isWholeLine(account: AccountId, host: string): boolean {
@@ -184,8 +193,14 @@ export class WorkingSet implements Draft {
   /** Runs one command's changes: all of them, or none when it throws. */
   attempt<Answer>(run: () => Answer): Answer {
     this.#undo = [];
+    this.#left = [];
     try {
-      return run();
+      const answer = run();
+      // A hundred outcomes of one host would else pass over each other's messages again and again.
+      for (const { account, host, id } of this.#left) {
+        if (this.get("messages", account, id)?.state !== "held") this.#heads.get(laneOf(account, host))?.ids.delete(id);
+      }
+      return answer;
     } catch (error) {
       for (const undo of this.#undo.reverse()) undo();
       throw error;
@@ -206,6 +221,7 @@ export class WorkingSet implements Draft {
     if (entry) {
       const { now } = entry;
       entry.now = row;
+      if (now && "state" in now && now.state === "held") this.#left.push(now);
       this.#undo.push(() => (entry.now = now));
     } else {
       rows.set(text, { key, loaded: false, before: undefined, now: row });
@@ -225,7 +241,7 @@ export class WorkingSet implements Draft {
   }
 
   /** Keys of the envelopes that are not here yet, until the bytes of the batch are used up. */
-  #withinBytes(states: readonly MessageState[]): Key[] {
+  #withinBytes(states: Iterable<MessageState>): Key[] {
     const keys = new Map<string, Key>();
     for (const { account, id, size } of states) {
       const text = keyText([account, id]);

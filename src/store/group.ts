@@ -1,6 +1,7 @@
 import type { CommandName } from "../core/commands.ts";
 import type { ErrorCode } from "../core/errors.ts";
 import { Refusal, errorCodes } from "../core/errors.ts";
+import type { Hands } from "../core/hands.ts";
 import { noHands } from "../core/hands.ts";
 import type { Bytes, Millis } from "../core/message.ts";
 import type { Queries } from "./queries.ts";
@@ -10,8 +11,10 @@ import { Unavailable } from "./store.ts";
 /** At most so many calls, and so many bytes of bodies, in one transaction. */
 const maxCalls = 512;
 const maxBytes = 16 * 1024 * 1024;
+/** So many calls must wait before they are sent ahead of the answer to the last batch. See docs/decisions/0009. */
+const aheadCalls = 64;
 
-type Waiting = Call & { bytes: number; resolve(answer: never): void; reject(error: Error): void };
+type Waiting = Call & { bytes: number; hands: number; resolve(answer: never): void; reject(error: Error): void };
 
 export type Parts = {
   runBatch: RunBatch;
@@ -19,8 +22,8 @@ export type Parts = {
   nextDueAt(): Promise<Millis | null>;
   /** Hears of what other nodes left due. */
   hearOthers?(listener: (at: Millis) => void): void;
-  /** What passes between one batch and the next, so that more can join; nothing, if it is not given. */
-  pause?(): Promise<void>;
+  /** Whether batches wait for each other where they are run, so that a second one may be sent ahead. */
+  runsInTurn?: boolean;
   close(): Promise<void>;
 };
 
@@ -28,32 +31,57 @@ export type Parts = {
  * Makes a store of something that can run a batch. Whoever waits while one batch is on its way to the disk shares the
  * next one, so the number of commits settles by itself: one for a lone caller, at once; one for hundreds under load.
  */
-export function groupCommit({ runBatch, read, nextDueAt, hearOthers, pause, close }: Parts): Store {
+export function groupCommit({ runBatch, read, nextDueAt, hearOthers, runsInTurn = false, close }: Parts): Store {
   const waiting: Waiting[] = [];
   const listeners = new Set<(at: Millis) => void>();
   let desk: Desk | null = null;
-  let running: Promise<void> | null = null;
+  /** Batches under way. */
+  const running = new Set<Waiting[]>();
+  let isPumping = false;
+  let emptied: () => void = () => undefined;
   let closed = false;
   let closing: Promise<void> | null = null;
   const tellDue = (at: Millis): void => listeners.forEach((listener) => listener(at));
   hearOthers?.(tellDue);
 
-  const runAll = async (): Promise<void> => {
-    // Whatever is asked in the same turn of the event loop goes along.
-    await Promise.resolve();
-    while (waiting.length > 0) {
-      await runOne(nextBatch(waiting));
-      await pause?.();
+  const pump = (): void => {
+    isPumping = false;
+    while (waiting.length > 0 && (running.size === 0 || (runsInTurn && running.size === 1 && waiting.length >= aheadCalls))) {
+      const batch = nextBatch(waiting);
+      const hands = handsBeside([...running].flat());
+      running.add(batch);
+      void runOne(batch, hands).then(() => {
+        running.delete(batch);
+        pump();
+        if (running.size === 0) emptied();
+      });
     }
-    running = null;
   };
 
-  const runOne = async (batch: Waiting[]): Promise<void> => {
+  /** Whatever is asked in the same turn of the event loop goes along. */
+  const pumpSoon = (): void => {
+    if (isPumping) return;
+    isPumping = true;
+    queueMicrotask(pump);
+  };
+
+  /** What a batch under way may take is not offered twice. */
+  const handsBeside = (others: readonly Waiting[]): Hands => {
+    const hands = desk?.hands() ?? noHands;
+    if (others.length === 0) return hands;
+    const taken = others.reduce((sum, { hands: most, bytes }) => ({ hands: sum.hands + most, bytes: sum.bytes + bytes }), {
+      hands: 0,
+      bytes: 0,
+    });
+    return { ...hands, free: hands.free - taken.hands, bytes: { ...hands.bytes, free: hands.bytes.free - taken.bytes } };
+  };
+
+  const runOne = async (batch: Waiting[], hands: Hands): Promise<void> => {
     let result: BatchResult;
     try {
       result = await runBatch(
         batch.map(({ name, input }) => ({ name, input })),
-        desk?.hands() ?? noHands,
+        hands,
       );
     } catch (error) {
       return runApart(batch, error instanceof Error ? error : new Error(String(error)));
@@ -71,15 +99,15 @@ export function groupCommit({ runBatch, read, nextDueAt, hearOthers, pause, clos
   const runApart = async (batch: Waiting[], error: Error): Promise<void> => {
     if (error instanceof Unavailable) return rejectAll(batch, unavailable(error, "whether this was stored is not known; ask again later"));
     if (batch.length === 1) return rejectAll(batch, error);
-    for (const call of batch) await runOne([call]);
+    for (const call of batch) await runOne([call], handsBeside(batch));
   };
 
   return {
     execute: (name: CommandName, input: unknown) =>
       new Promise((resolve, reject) => {
         if (closed) return reject(new Refusal("stopping", "the server is stopping; ask again"));
-        waiting.push({ name, input, bytes: weightOf(input), resolve, reject });
-        running ??= runAll();
+        waiting.push({ name, input, ...weightOf(input), resolve, reject });
+        pumpSoon();
       }),
     read,
     nextDueAt,
@@ -92,7 +120,11 @@ export function groupCommit({ runBatch, read, nextDueAt, hearOthers, pause, clos
     },
     close: () => {
       closed = true;
-      return (closing ??= Promise.resolve(running).then(close));
+      const empty = new Promise<void>((resolve) => {
+        emptied = resolve;
+        if (running.size === 0 && waiting.length === 0) resolve();
+      });
+      return (closing ??= empty.then(close));
     },
   };
 }
@@ -111,15 +143,6 @@ export function orUnavailable<T>(answer: Promise<T>): Promise<T> {
   });
 }
 
-/**
- * Two turns of the event loop: in the first, callers whose answer has just come send the next thing they want; in the
- * second it is here. Under load this doubles the size of a batch, and takes a fifth off the CPU per message; without
- * load it takes microseconds.
- */
-export async function twoTurns(): Promise<void> {
-  for (let turn = 0; turn < 2; turn++) await new Promise((resolve) => setImmediate(resolve));
-}
-
 function rejectAll(batch: readonly Waiting[], error: Error): void {
   for (const { reject } of batch) reject(error);
 }
@@ -135,13 +158,16 @@ function nextBatch(waiting: Waiting[]): Waiting[] {
   return waiting.splice(0, count);
 }
 
-/** Bytes of the bodies a command carries, as far as they count. */
-function weightOf(input: unknown): number {
-  if (typeof input !== "object" || input === null) return 0;
+/** Bytes of the bodies a command carries, as far as they count, and the hands it may take at most. */
+function weightOf(input: unknown): { bytes: number; hands: number } {
+  if (typeof input !== "object" || input === null) return { bytes: 0, hands: 0 };
   if ("letters" in input && Array.isArray(input.letters)) {
-    return input.letters.reduce<number>((sum, letter: { body: Bytes }) => sum + letter.body.byteLength, 0);
+    const bytes = input.letters.reduce<number>((sum, letter: { body: Bytes }) => sum + letter.body.byteLength, 0);
+    return { bytes, hands: input.letters.length };
   }
-  return "body" in input && input.body instanceof Uint8Array ? input.body.byteLength : 0;
+  if ("limit" in input && typeof input.limit === "number") return { bytes: 0, hands: input.limit };
+  // An outcome: a callback or two, and those that waited for its hand.
+  return { bytes: "body" in input && input.body instanceof Uint8Array ? input.body.byteLength : 0, hands: 2 };
 }
 
 function answer({ name, resolve, reject }: Waiting, reply: Reply | undefined): void {

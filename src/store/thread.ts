@@ -1,7 +1,7 @@
 import { Worker } from "node:worker_threads";
 import { Refusal } from "../core/errors.ts";
 import type { NodeId } from "../core/message.ts";
-import { codeOf, groupCommit, orUnavailable, twoTurns } from "./group.ts";
+import { codeOf, groupCommit, orUnavailable } from "./group.ts";
 import type { Queries } from "./queries.ts";
 import type { Store } from "./store.ts";
 import { StorageRefused, Unavailable } from "./store.ts";
@@ -27,7 +27,7 @@ export async function threadStore({ path, node, entry }: { path: string; node: N
   let reader: Thread | null = null;
   const readerOnce = (): Thread => (reader ??= thread(entry, { role: "reader", path, node }));
   return groupCommit({
-    pause: twoTurns,
+    runsInTurn: true,
     runBatch: async (calls, hands) => unpackResult(await writer.ask<Parcel>({ kind: "batch", parcel: packBatch(calls, hands) }), calls),
     read: readsThrough((query, args) => orUnavailable(readerOnce().ask({ kind: "read", query, args }))),
     nextDueAt: () => orUnavailable(writer.ask({ kind: "nextDueAt" })),

@@ -191,10 +191,10 @@ describe("a line", () => {
     await claim(100);
     broker.hands = plenty;
     await broker.settle(sent, { status: 200 });
-    expect(broker.deliveries).toHaveLength(4);
+    expect(broker.deliveries).toHaveLength(2);
     expect([...broker.memory.tables.lines.values()]).toMatchObject([{ dueAt: broker.now }]);
     await claim(100);
-    expect(broker.deliveries).toHaveLength(6);
+    expect(broker.deliveries).toHaveLength(8);
     expect(broker.memory.tables.lines.size).toBe(0);
   });
 });
