@@ -1,11 +1,11 @@
-import type { CommandName } from "../core/commands.ts";
+import type { AnswerOf, CommandName, InputOf } from "../core/commands.ts";
 import type { ErrorCode } from "../core/errors.ts";
 import { Refusal, errorCodes } from "../core/errors.ts";
 import type { Hands } from "../core/hands.ts";
 import { noHands } from "../core/hands.ts";
 import type { Bytes, Millis } from "../core/message.ts";
 import type { Queries } from "./queries.ts";
-import type { BatchResult, Call, Desk, Reply, RunBatch, Store } from "./store.ts";
+import type { BatchResult, Call, Desk, Reply, RunBatch, Store, Unsubscribe } from "./store.ts";
 import { Unavailable } from "./store.ts";
 
 /** At most so many calls, and so many bytes of bodies, in one transaction. */
@@ -27,106 +27,122 @@ export type Parts = {
   close(): Promise<void>;
 };
 
-/**
- * Makes a store of something that can run a batch. Whoever waits while one batch is on its way to the disk shares the
- * next one, so the number of commits settles by itself: one for a lone caller, at once; one for hundreds under load.
- */
-export function groupCommit({ runBatch, read, nextDueAt, hearOthers, runsInTurn = false, close }: Parts): Store {
-  const waiting: Waiting[] = [];
-  const listeners = new Set<(at: Millis) => void>();
-  let desk: Desk | null = null;
-  /** Batches under way. */
-  const running = new Set<Waiting[]>();
-  let isPumping = false;
-  let emptied: () => void = () => undefined;
-  let closed = false;
-  let closing: Promise<void> | null = null;
-  const tellDue = (at: Millis): void => listeners.forEach((listener) => listener(at));
-  hearOthers?.(tellDue);
+/** Makes a store of something that can run a batch. */
+export function groupCommit(parts: Parts): Store {
+  const group = new GroupCommit(parts);
+  return {
+    execute: (name, input) => group.execute(name, input),
+    read: parts.read,
+    nextDueAt: () => parts.nextDueAt(),
+    onDue: (listener) => group.onDue(listener),
+    attach: (desk) => group.attach(desk),
+    close: () => group.close(),
+  };
+}
 
-  const pump = (): void => {
-    isPumping = false;
-    while (waiting.length > 0 && (running.size === 0 || (runsInTurn && running.size === 1 && waiting.length >= aheadCalls))) {
-      const batch = nextBatch(waiting);
-      const hands = handsBeside([...running].flat());
-      running.add(batch);
-      void runOne(batch, hands).then(() => {
-        running.delete(batch);
-        pump();
-        if (running.size === 0) emptied();
+/**
+ * Whoever waits while one batch is on its way to the disk shares the next one, so the number of commits settles by
+ * itself: one for a lone caller, at once; one for hundreds under load.
+ */
+class GroupCommit {
+  readonly #parts: Parts;
+  readonly #waiting: Waiting[] = [];
+  /** Batches under way. */
+  readonly #running = new Set<Waiting[]>();
+  readonly #listeners = new Set<(at: Millis) => void>();
+  #desk: Desk | null = null;
+  #isPumping = false;
+  #closing: Promise<void> | null = null;
+  #emptied: () => void = () => undefined;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+    parts.hearOthers?.((at) => this.#tellDue(at));
+  }
+
+  execute<N extends CommandName>(name: N, input: InputOf<N>): Promise<AnswerOf<N>> {
+    return new Promise((resolve, reject) => {
+      if (this.#closing) return reject(new Refusal("stopping", "the server is stopping; ask again"));
+      this.#waiting.push({ name, input, ...weightOf(input), resolve, reject });
+      // Whatever is asked in the same turn of the event loop goes along.
+      if (!this.#isPumping) queueMicrotask(() => this.#pump());
+      this.#isPumping = true;
+    });
+  }
+
+  onDue(listener: (at: Millis) => void): Unsubscribe {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  attach(desk: Desk): void {
+    this.#desk = desk;
+  }
+
+  close(): Promise<void> {
+    const empty = new Promise<void>((resolve) => {
+      this.#emptied = resolve;
+      if (this.#running.size === 0 && this.#waiting.length === 0) resolve();
+    });
+    return (this.#closing ??= empty.then(() => this.#parts.close()));
+  }
+
+  #pump(): void {
+    this.#isPumping = false;
+    while (this.#mayBegin()) {
+      const batch = nextBatch(this.#waiting);
+      const hands = this.#handsBeside([...this.#running].flat());
+      this.#running.add(batch);
+      void this.#run(batch, hands).then(() => {
+        this.#running.delete(batch);
+        this.#pump();
+        if (this.#running.size === 0) this.#emptied();
       });
     }
-  };
+  }
 
-  /** Whatever is asked in the same turn of the event loop goes along. */
-  const pumpSoon = (): void => {
-    if (isPumping) return;
-    isPumping = true;
-    queueMicrotask(pump);
-  };
+  #mayBegin(): boolean {
+    if (this.#waiting.length === 0) return false;
+    const isAhead = this.#parts.runsInTurn === true && this.#running.size === 1 && this.#waiting.length >= aheadCalls;
+    return this.#running.size === 0 || isAhead;
+  }
 
   /** What a batch under way may take is not offered twice. */
-  const handsBeside = (others: readonly Waiting[]): Hands => {
-    const hands = desk?.hands() ?? noHands;
+  #handsBeside(others: readonly Waiting[]): Hands {
+    const hands = this.#desk?.hands() ?? noHands;
     if (others.length === 0) return hands;
-    const taken = others.reduce((sum, { hands: most, bytes }) => ({ hands: sum.hands + most, bytes: sum.bytes + bytes }), {
-      hands: 0,
-      bytes: 0,
-    });
-    return { ...hands, free: hands.free - taken.hands, bytes: { ...hands.bytes, free: hands.bytes.free - taken.bytes } };
-  };
+    const taken = others.reduce((sum, call) => sum + call.hands, 0);
+    const bytes = others.reduce((sum, call) => sum + call.bytes, 0);
+    return { ...hands, free: hands.free - taken, bytes: { ...hands.bytes, free: hands.bytes.free - bytes } };
+  }
 
-  const runOne = async (batch: Waiting[], hands: Hands): Promise<void> => {
+  async #run(batch: Waiting[], hands: Hands): Promise<void> {
     let result: BatchResult;
     try {
-      result = await runBatch(
-        batch.map(({ name, input }) => ({ name, input })),
-        hands,
-      );
+      const calls = batch.map(({ name, input }) => ({ name, input }));
+      result = await this.#parts.runBatch(calls, hands);
     } catch (error) {
-      return runApart(batch, error instanceof Error ? error : new Error(String(error)));
+      return this.#runApart(batch, error instanceof Error ? error : new Error(String(error)));
     }
     batch.forEach((call, index) => answer(call, result.replies[index]));
-    for (const what of result.faults) desk?.fault(what);
-    for (const delivery of result.deliveries) desk?.deliver(delivery);
-    if (result.dueAt !== null) tellDue(result.dueAt);
-  };
+    for (const what of result.faults) this.#desk?.fault(what);
+    for (const delivery of result.deliveries) this.#desk?.deliver(delivery);
+    if (result.dueAt !== null) this.#tellDue(result.dueAt);
+  }
 
   /**
    * What cannot be stored together may be the fault of one: each gets its own transaction, and its own error. Not when
    * it may have been stored all the same: whoever asked must know, and ask again if a second time does no harm.
    */
-  const runApart = async (batch: Waiting[], error: Error): Promise<void> => {
+  async #runApart(batch: Waiting[], error: Error): Promise<void> {
     if (error instanceof Unavailable) return rejectAll(batch, unavailable(error, "whether this was stored is not known; ask again later"));
     if (batch.length === 1) return rejectAll(batch, error);
-    for (const call of batch) await runOne([call], handsBeside(batch));
-  };
+    for (const call of batch) await this.#run([call], this.#handsBeside(batch));
+  }
 
-  return {
-    execute: (name: CommandName, input: unknown) =>
-      new Promise((resolve, reject) => {
-        if (closed) return reject(new Refusal("stopping", "the server is stopping; ask again"));
-        waiting.push({ name, input, ...weightOf(input), resolve, reject });
-        pumpSoon();
-      }),
-    read,
-    nextDueAt,
-    onDue: (listener) => {
-      listeners.add(listener);
-      return () => listeners.delete(listener);
-    },
-    attach: (newDesk) => {
-      desk = newDesk;
-    },
-    close: () => {
-      closed = true;
-      const empty = new Promise<void>((resolve) => {
-        emptied = resolve;
-        if (running.size === 0 && waiting.length === 0) resolve();
-      });
-      return (closing ??= empty.then(close));
-    },
-  };
+  #tellDue(at: Millis): void {
+    for (const listener of this.#listeners) listener(at);
+  }
 }
 
 /** What a caller is told while the storage cannot be reached. The cause is for our own eyes. */
