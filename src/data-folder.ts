@@ -16,6 +16,8 @@ export const hasStore = (folder: string): boolean => existsSync(storePath(folder
  * system's, so it is gone the moment the process is, however that ends. Returns what gives it back.
  */
 export function takeDataFolder(folder: string): () => void {
+  // Whatever is made from here on is for this user alone, also in a folder that was there before: it holds tokens and keys.
+  process.umask(0o077);
   try {
     if (!existsSync(folder)) {
       mkdirSync(folder, { recursive: true });

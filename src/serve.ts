@@ -1,10 +1,11 @@
+import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
 import type { RequestLine } from "./api/requestLog.ts";
 import { createApi } from "./api/server.ts";
 import type { Settings } from "./config.ts";
 import type { NewAccount } from "./credentials.ts";
 import { storePath, takeDataFolder } from "./data-folder.ts";
-import type { Account, Delivery, NodeId, Outcome } from "./core/message.ts";
+import type { Account, Delivery, Millis, NodeId, Outcome } from "./core/message.ts";
 import { idMaker } from "./core/ids.ts";
 import type { Settled } from "./core/settle.ts";
 import { systemClock, systemRandom } from "./engine/clock.ts";
@@ -100,13 +101,22 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened: { st
     created,
     stop: async () => {
       stopping = true;
-      await api.close();
+      await closeWithin(api, settings.grace);
       await dispatcher.stop(settings.grace);
       await timers.stop();
       await out.close();
       await close();
     },
   };
+}
+
+/** Lets requests that are under way end, but not for ever: one that never ends must not keep the server from stopping. */
+async function closeWithin(api: FastifyInstance, grace: Millis): Promise<void> {
+  const closed = new AbortController();
+  const closing = api.close().finally(() => closed.abort());
+  await systemClock.sleep(systemClock.now() + grace, closed.signal);
+  api.server.closeAllConnections();
+  await closing;
 }
 
 function urlOf(host: string, address: { port: number } | string | null): string {
@@ -130,7 +140,7 @@ function attemptLog(log: Logger): DispatcherLog["attempt"] {
 /** One line per request: our own faults always, all others when asked for. */
 function requestLog(log: Logger): (status: number, line: () => RequestLine) => void {
   return (status, line) => {
-    const level = status >= 500 && status !== 503 ? "error" : "debug";
+    const level = status < 500 ? "debug" : status === 503 ? "warn" : "error";
     if (log.isLevelEnabled(level)) log[level](line(), "request");
   };
 }

@@ -18,7 +18,8 @@ export function callbackLetter({ to, envelope, retried, outcome, tells }: Told):
     notBefore: null,
     deduplication: null,
     labels: [],
-    redaction: envelope.redaction,
+    // The body tells of the original's headers and body, so whatever is hidden there is hidden here with all of it.
+    redaction: envelope.redaction && { body: true, headers: false },
     callerIp: envelope.callerIp,
     tells,
   };

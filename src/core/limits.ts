@@ -14,7 +14,7 @@ export const limits = {
   nameLength: 512,
   urlLength: 16 * 1024,
   /** Callbacks of callbacks. */
-  callbackDepth: 3,
+  callbackDepth: 2,
 } as const;
 
 /** What holds when a request does not say. */

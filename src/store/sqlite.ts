@@ -7,7 +7,7 @@ import { groupCommit } from "./group.ts";
 import { queriesOf } from "./queries.ts";
 import { nextDueAt, runSqlBatch, sqlShelf } from "./sql.ts";
 import type { Source, Store } from "./store.ts";
-import { Unavailable } from "./store.ts";
+import { StorageRefused, Unavailable } from "./store.ts";
 import type { Columns } from "./tables.ts";
 
 /** SQLite takes its rows one by one: a prepared statement run in a loop costs less than any list of values. */
@@ -57,22 +57,22 @@ export type SqliteDatabase = Database & { connection: Connection; migrate(): Pro
  * write-ahead log is folded back every 8,000 pages (32 MiB) and cut to 64 MiB after a burst.
  */
 export function openSqlite(path: string, { readOnly = false } = {}): SqliteDatabase {
-  const db = new DatabaseSync(path, { readOnly });
-  db.exec(`pragma busy_timeout = 5000`);
+  const db = knowing(path, () => new DatabaseSync(path, { readOnly }));
+  knowing(path, () => db.exec(`pragma busy_timeout = 5000; select count(*) from sqlite_schema`));
   if (!readOnly) {
     db.exec(`pragma journal_mode = wal; pragma synchronous = full; pragma wal_autocheckpoint = 8000; pragma journal_size_limit = 67108864`);
   }
   db.exec(`pragma cache_size = -32768; pragma temp_store = memory; pragma mmap_size = 0`);
   const connection = connectionOf(db);
   const transaction: Database["transaction"] = async (run) => {
-    begin(db);
+    begin(db, path);
     try {
       const result = await run(connection);
       db.exec("commit");
       return result;
     } catch (error) {
       if (db.isTransaction) db.exec("rollback");
-      throw error;
+      throw known(path, error);
     }
   };
   return {
@@ -85,16 +85,37 @@ export function openSqlite(path: string, { readOnly = false } = {}): SqliteDatab
 }
 
 const busy = 5;
+/** Read-only, input/output error, disk full, cannot open: the disk's fault, and perhaps better soon. */
+const cannotWrite: ReadonlySet<number> = new Set([8, 10, 13, 14]);
+/** Damaged, or no database at all. */
+const damaged: ReadonlySet<number> = new Set([11, 26]);
 
-/** There is one writer, and it waits some seconds for others, such as tools that somebody let loose on the file. */
-function begin(db: DatabaseSync): void {
+/** The primary result code of SQLite, or zero. */
+const codeOf = (error: unknown): number =>
+  error instanceof Error && "errcode" in error && typeof error.errcode === "number" ? error.errcode & 0xff : 0;
+
+const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** Says of a file that cannot be used, or written, what it is, and what to do. */
+function known(path: string, error: unknown): unknown {
+  if (codeOf(error) === busy) return new Unavailable("another process keeps the database file locked", { cause: error });
+  if (cannotWrite.has(codeOf(error))) return new Unavailable(`the disk does not take it: ${textOf(error)}`, { cause: error });
+  if (!damaged.has(codeOf(error))) return error;
+  return new StorageRefused(
+    `${path}: damaged, or not a store of waypost (${textOf(error)}); restore it from a backup, or choose another folder`,
+  );
+}
+
+function knowing<T>(path: string, run: () => T): T {
   try {
-    db.exec("begin immediate");
+    return run();
   } catch (error) {
-    const isBusy = error instanceof Error && "errcode" in error && error.errcode === busy;
-    throw isBusy ? new Unavailable("another process keeps the database file locked", { cause: error }) : error;
+    throw known(path, error);
   }
 }
+
+/** There is one writer, and it waits some seconds for others, such as tools that somebody let loose on the file. */
+const begin = (db: DatabaseSync, path: string): void => knowing(path, () => db.exec("begin immediate"));
 
 function connectionOf(db: DatabaseSync): Connection {
   const statements = new Map<string, StatementSync>();

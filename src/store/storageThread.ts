@@ -2,11 +2,11 @@ import { parentPort, workerData } from "node:worker_threads";
 import { Refusal } from "../core/errors.ts";
 import { queriesOf } from "./queries.ts";
 import { nextDueAt, runSqlBatch, sqlShelf } from "./sql.ts";
+import type { SqliteDatabase } from "./sqlite.ts";
 import { openSqlite } from "./sqlite.ts";
 import type { Source } from "./store.ts";
 import { StorageRefused, Unavailable } from "./store.ts";
 import type { ThreadReply, ThreadRequest, ThreadRole } from "./thread.ts";
-import type { Parcel } from "./wire.ts";
 import { packResult, unpackBatch } from "./wire.ts";
 
 /** Serves SQLite, and the whole of core with it, to the thread that started this one: see `store/thread.ts`. */
@@ -14,27 +14,8 @@ export function serveStorage(given: Omit<Source, "node">): void {
   const { role, path, node } = workerData as ThreadRole;
   const port = parentPort;
   if (!port) throw new Error("storage is served from a thread: store/thread.ts starts it");
-  const database = openSqlite(path, { readOnly: role === "reader" });
   const source: Source = { ...given, node };
-  const queries = queriesOf(sqlShelf(database.connection));
-
-  const runParcel = async (parcel: Parcel): Promise<Parcel> => {
-    const { calls, hands } = unpackBatch(parcel);
-    return packResult(await runSqlBatch(database, source, calls, hands), calls);
-  };
-
-  const serve = async (request: ThreadRequest): Promise<unknown> => {
-    switch (request.kind) {
-      case "batch":
-        return runParcel(request.parcel);
-      case "nextDueAt":
-        return nextDueAt(database.connection);
-      case "read":
-        return (queries[request.query] as (...args: readonly unknown[]) => Promise<unknown>)(...request.args);
-      case "close":
-        return database.close();
-    }
-  };
+  let serve: (request: ThreadRequest) => Promise<unknown> = async () => Promise.reject(new Error("the storage could not be opened"));
 
   const reply = async (id: number, run: () => Promise<unknown>): Promise<void> => {
     const answer = await run().then(
@@ -44,11 +25,35 @@ export function serveStorage(given: Omit<Source, "node">): void {
     port.postMessage(answer);
   };
 
+  const open = async (): Promise<void> => {
+    const database = openSqlite(path, { readOnly: role === "reader" });
+    if (role === "writer") await database.migrate();
+    serve = serving(database, source);
+  };
+
   // One after another: a batch must be on the disk before the next begins.
-  let turn = reply(0, async () => (role === "writer" ? database.migrate() : undefined));
+  let turn = reply(0, open);
   port.on("message", (request: ThreadRequest) => {
     turn = turn.then(() => reply(request.id, () => serve(request)));
   });
+}
+
+function serving(database: SqliteDatabase, source: Source): (request: ThreadRequest) => Promise<unknown> {
+  const queries = queriesOf(sqlShelf(database.connection));
+  return async (request) => {
+    switch (request.kind) {
+      case "batch": {
+        const { calls, hands } = unpackBatch(request.parcel);
+        return packResult(await runSqlBatch(database, source, calls, hands), calls);
+      }
+      case "nextDueAt":
+        return nextDueAt(database.connection);
+      case "read":
+        return (queries[request.query] as (...args: readonly unknown[]) => Promise<unknown>)(...request.args);
+      case "close":
+        return database.close();
+    }
+  };
 }
 
 function failure(id: number, error: unknown): ThreadReply {

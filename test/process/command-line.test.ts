@@ -1,7 +1,8 @@
 import { createServer } from "node:http";
 import { once } from "node:events";
 import { DatabaseSync } from "node:sqlite";
-import { chmodSync, writeFileSync } from "node:fs";
+import { chmodSync, readdirSync, statSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { request } from "undici";
 import { describe, expect, onTestFinished, test } from "vitest";
@@ -167,5 +168,33 @@ describe("waypost listen", () => {
     const stray = await request(`${url}/stray`);
     expect(stray.statusCode).toBe(202);
     while (!listening.out().includes("no signature")) await new Promise((resolve) => setTimeout(resolve, 5));
+  });
+});
+
+describe("a store that is damaged, or has no room", () => {
+  test("a file that is no database is refused with a word on what to do", async () => {
+    const data = temporaryFolder();
+    writeFileSync(join(data, "waypost.db"), "this is not a database, and never was one, however long it is looked at".repeat(100));
+    const { code, err } = await runWaypost(["dev", "--port", "0", "--data", data]).ended;
+    expect({ code, err }).toEqual({ code: 2, err: expect.stringContaining("damaged, or not a store of waypost") });
+  });
+
+  test("what a folder that was there before comes to hold is for this user alone", async () => {
+    const data = temporaryFolder();
+    chmodSync(data, 0o755);
+    await startWaypost(["start", "--port", "0", "--data", data]);
+    for (const name of readdirSync(data)) expect(statSync(join(data, name)).mode & 0o077, name).toBe(0);
+  });
+});
+
+describe("SIGTERM while a request never ends", () => {
+  test("the server stops all the same", async () => {
+    const server = await startWaypost(["dev", "--port", "0", "--grace", "1s"]);
+    const socket = connect(Number(new URL(server.url).port), "127.0.0.1");
+    onTestFinished(() => void socket.destroy());
+    await once(socket, "connect");
+    socket.write("POST /v2/publish/http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\n");
+    server.kill("SIGTERM");
+    expect((await server.ended).code).toBe(0);
   });
 });
