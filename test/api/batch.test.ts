@@ -99,6 +99,50 @@ describe("a batch", () => {
   });
 });
 
+describe("what an item of a batch brings", () => {
+  const errorOf = async (headers: Record<string, string>, destination = url) =>
+    (await post([{ destination: url }, { destination, headers }])).reply.body[1].error;
+
+  test("in forwarded headers is 64 KiB at most, names, values and those of its callbacks together", async () => {
+    const most = 64 * 1024;
+    const tooMany = (bytes: number) => `headers: ${bytes} bytes of forwarded headers, the limit is ${most}`;
+    expect(await errorOf({ "svc-forward-x": "a".repeat(69_999) })).toBe(tooMany(70_000));
+    expect(await errorOf({ "content-type": "a".repeat(most) })).toBe(tooMany(most + 12));
+    const shared = (last: number) => ({
+      "svc-forward-x": "a".repeat(9_999),
+      "svc-callback": "https://c.example",
+      "svc-callback-forward-x": "b".repeat(9_999),
+      "svc-callback-failure-callback": "https://f.example",
+      "svc-callback-failure-callback-forward-x": "c".repeat(last - 1),
+    });
+    expect(await errorOf(shared(most - 20_000))).toBeUndefined();
+    expect(await errorOf(shared(most - 20_000 + 1))).toBe(tooMany(most + 1));
+  });
+
+  test.each([
+    ["label", ",".repeat(70_000), /^svc-label: 70000 characters, the limit is 65536/],
+    ["label", "a".repeat(513), /longer than 512 characters/],
+    ["deduplication-id", "a".repeat(513), /longer than 512 characters/],
+    ["redact-fields", `${"body,".repeat(20_000)}body`, /^svc-redact-fields: 100004 characters, the limit is 65536/],
+    ["retry-delay", `1${"+1".repeat(200)}`, /^svc-retry-delay: /],
+    ["method", "A".repeat(70_000), /^svc-method: 70000 characters/],
+    ["delay", "1".repeat(100), /^svc-delay: /],
+    ["callback", `https://c.example/${"a".repeat(16_384)}`, /^svc-callback: .* the limit is 16384$/],
+    ["callback-callback", `https://c.example/${"a".repeat(16_384)}`, /^svc-callback-callback: .* the limit is 16384$/],
+    ["x".repeat(2_000), "1", /^svc-x{100,}: the name is longer than 1024 characters$/],
+    ["callback-".repeat(2_000_000), "1", /the name is longer than 1024 characters$/],
+    [`forward-${"x".repeat(513)}`, "1", /longer than 512 characters/],
+  ])("as %.20s is bounded", async (name, value, error) => {
+    const message = await errorOf({ [`svc-${name}`]: value });
+    expect(message).toMatch(error);
+    expect(message.length).toBeLessThan(1_000);
+  });
+
+  test("as destination is bounded", async () => {
+    expect(await errorOf({}, `https://e.example/${"a".repeat(16_384)}`)).toMatch(/^destination: .* the limit is 16384$/);
+  });
+});
+
 describe("the body of a batch", () => {
   test.each([
     ["", "body: missing; give a JSON list of messages"],

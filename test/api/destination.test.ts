@@ -250,6 +250,31 @@ describe("headers that are delivered", () => {
   });
 });
 
+describe("our own token", () => {
+  const encoded = encodeURIComponent(token);
+  const byQuery = `?svc_token=${encoded}&svc-header-forward=true`;
+
+  test.each([
+    [`Authorization: ${token}`],
+    [`Authorization: Bearer ${token}, x`],
+    [`Referer: https://console.example/?svc_token=${encoded}`],
+    [`Referer: https://console.example/?svc_token=${encoded.replaceAll("%3D", "%3d")}&%`],
+    [`Cookie: token=${token}; a=1`],
+    [`X-Token: ${token}`],
+  ])("does not go along in %s", async (line) => {
+    const { reply, message } = await bare([line, "X-A: 1"], byQuery);
+    expect(reply.status).toBe(200);
+    expect(message?.headers).toEqual([["X-A", "1"]]);
+  });
+
+  test("does not go along in a second line, or elsewhere, when it came in the header", async () => {
+    const { message } = await bare([authorization, "Svc-Header-Forward: true", authorization, `Referer: https://c.example/?t=${encoded}`, "X-A: 1"]);
+    expect(message?.headers).toEqual([["X-A", "1"]]);
+    const second = await bare(["Authorization: Bearer theirs", authorization], byQuery);
+    expect(second.message?.headers).toEqual([["Authorization", "Bearer theirs"]]);
+  });
+});
+
 describe("the brand of a message", () => {
   test.each([
     ["svc", [], ""],

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Outcome } from "../../src/core/message.ts";
+import type { Store } from "../../src/store/store.ts";
 import { house, otherToken } from "./house.ts";
 import type { House } from "./house.ts";
 
@@ -317,6 +318,24 @@ describe("sending dead letters again", () => {
     expect((await home.ask("POST", `/v2/dlq/retry?cursor=${body.cursor}`)).body).toEqual({ cursor: "", responses: [one] });
     expect(home.deliveries.length).toBe(3);
     expect(await listed(home)).toEqual({ messages: [] });
+  });
+
+  test("takes at most four at a time, since each can be large", async () => {
+    const sizes: number[] = [];
+    const counted = (store: Store): Store => ({
+      ...store,
+      execute: (name, input) => {
+        if (name === "retryDeadLetters" && "dlqIds" in input) sizes.push(input.dlqIds.length);
+        return store.execute(name, input);
+      },
+    });
+    const home = await house({ wrap: counted });
+    const old: string[] = [];
+    for (let number = 0; number < 9; number++) old.push(await fail(home, "https://e.example", { body: String(number) }));
+    const { body } = await home.ask("POST", "/v2/dlq/retry");
+    expect(sizes).toEqual([4, 4, 1]);
+    expect(home.deliveries.map(({ message }) => Buffer.from(message.body).toString())).toEqual([..."012345678"]);
+    expect(body).toEqual({ cursor: "", responses: home.deliveries.map(({ message }) => ({ messageId: message.id })) });
   });
 
   test.each(["?labeel=x", "?dlqIds=", "?svc-retrys=1"])("with %s is refused", async (query) => {

@@ -149,6 +149,18 @@ describe("tokens", () => {
     expect(JSON.stringify([lines, refused.body])).not.toMatch(/secret|eyJ/);
   });
 
+  test.each([
+    ["http://user:p@ss:word@host/x", "http://host"],
+    ["http://user:p@ss@host:80", "http://host"],
+    ["http://host/a@b", "http://host"],
+    ["http://host#a@b", "http://host"],
+    ["http:/user:secret@host/a", "http://host"],
+  ])("and passwords in %s never appear in a log line", async (url, shown) => {
+    const { ask, lines } = await house();
+    await ask("POST", `/v2/publish/${url}`);
+    expect(lines).toMatchObject([{ path: `/v2/publish/${shown}` }]);
+  });
+
   test("of an account are remembered for seconds only, wrong ones not at all", async () => {
     let asked = 0;
     const counted = (store: Store): Store => ({
@@ -259,6 +271,40 @@ describe("over the wire", () => {
     const statuses = [...received.join("").matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => status);
     expect(statuses).toEqual(["200", "503"]);
     expect(received.join("")).toContain('{"error":"the server is stopping; ask again"}');
+  });
+});
+
+test("HEAD runs no handler", async () => {
+  const { ask } = await house();
+  const before = (await ask("GET", "/v2/keys")).body;
+  for (const { path } of routes) {
+    const { status } = await ask("HEAD", path.replace("{destination}", "https://e.example").replaceAll(/[{}]/g, ""));
+    expect([path, status]).toEqual([path, 405]);
+  }
+  expect((await ask("GET", "/v2/keys")).body).toEqual(before);
+});
+
+describe("a body that waits for 100 Continue", () => {
+  const head = "POST /v2/publish/https://e.example HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n";
+
+  test("is asked for once the token is known to be good", async () => {
+    const home = await house();
+    const socket = connect(await listen(home), "127.0.0.1");
+    socket.write(`${head}${authorization}\r\n\r\n`);
+    const [first] = await once(socket, "data");
+    expect(String(first)).toBe("HTTP/1.1 100 Continue\r\n\r\n");
+    socket.write("abc");
+    const [second] = await once(socket, "data");
+    expect(String(second)).toMatch(/^HTTP\/1.1 200 /);
+    socket.destroy();
+    expect(Buffer.from(home.delivery().message.body).toString()).toBe("abc");
+  });
+
+  test("is not asked for when the request is refused", async () => {
+    const port = await listen(await house());
+    expect(replyIn(await send(port, `${head}Authorization: Bearer wrong\r\n\r\n`)).status).toBe(401);
+    const large = head.replace("Length: 3", "Length: 99999999");
+    expect(replyIn(await send(port, `${large}${authorization}\r\n\r\n`)).status).toBe(413);
   });
 });
 

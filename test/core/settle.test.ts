@@ -194,6 +194,13 @@ describe("a callback", () => {
     expect(broker.tellersOf(id)).toMatchObject([{ headers: [["Content-Type", "text/x"]] }]);
   });
 
+  test("hides its body where anything of the original is hidden, since it tells of all of it", async () => {
+    const redaction = { body: false, headers: ["Authorization"] };
+    const id = await broker.publish({ redaction, callback: callbackTo("https://told.example") });
+    await broker.settle(id, { status: 200 });
+    expect(broker.tellersOf(id)).toMatchObject([{ redaction: { body: true, headers: false } }]);
+  });
+
   test("stands behind those that wait for its host", async () => {
     const id = await broker.publish({ callback: callbackTo("https://told.example") });
     const { hands } = broker;

@@ -3,9 +3,10 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setEnvironmentData } from "node:worker_threads";
 import { expect, test } from "vitest";
+import type { Connection } from "../../src/store/database.ts";
 import { openSqlite, sqliteStore } from "../../src/store/sqlite.ts";
 import type { Store } from "../../src/store/store.ts";
-import { StorageRefused } from "../../src/store/store.ts";
+import { StorageRefused, Unavailable } from "../../src/store/store.ts";
 import { threadStore } from "../../src/store/thread.ts";
 import { bytes, closedAfterwards, freshFolder, letterTo, sourceOf, TestClock, testTime, World } from "./world.ts";
 
@@ -57,6 +58,22 @@ test("a batch that cannot be stored leaves nothing, and spoils only the command 
   expect(all.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
   expect(rival.prepare("select count(*) as count from messages").get()).toEqual({ count: 2 });
   rival.close();
+});
+
+test("a full disk is said to be one, nothing is half stored, and all is well when there is room again", async () => {
+  const database = openSqlite(join(freshFolder(), "store.db"));
+  await database.migrate();
+  const fill = (connection: Connection) =>
+    connection.query(`insert into log (account, id, message_id, time, states, body) values ('a', '1', 'm', 1, 'ERROR', ?)`, [
+      bytes("x".repeat(500_000)),
+    ]);
+  await database.connection.query(`pragma max_page_count = 50`, []);
+  await expect(database.transaction(fill)).rejects.toBeInstanceOf(Unavailable);
+  expect(await database.connection.query(`select id from log`, [])).toEqual([]);
+  await database.connection.query(`pragma max_page_count = 100000`, []);
+  await database.transaction(fill);
+  expect(await database.connection.query(`select id from log`, [])).toHaveLength(1);
+  database.close();
 });
 
 test("two at one file do not lose each other's updates", async () => {
