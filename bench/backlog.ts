@@ -38,7 +38,6 @@ export const backlog = question({
     const figures = {
       filled: given.backlog,
       filledPerSecond,
-      pending: await full.server.pending(),
       whileFilling,
       empty: { restarts: empty.restarts, idle: empty.idle, loaded: memory(empty.server.pid), turns: turns[0] ?? [] },
       full: { restarts: full.restarts, idle: full.idle, loaded: memory(full.server.pid), turns: turns[1] ?? [] },
@@ -52,7 +51,6 @@ type Figures = {
   filled: number;
   filledPerSecond: number;
   whileFilling: ReturnType<typeof memory>;
-  pending: number | null;
   empty: Side;
   full: Side;
 };
@@ -135,7 +133,7 @@ async function deliverOne(field: Field, server: Waypost): Promise<number> {
   return lastAt;
 }
 
-function report({ filled, filledPerSecond, whileFilling, pending, empty, full }: Figures): string {
+function report({ filled, filledPerSecond, whileFilling, empty, full }: Figures): string {
   const rate = (side: Side): number[] => side.turns.map((turn) => turn.perSecond);
   const cpu = (side: Side): number[] => side.turns.map((turn) => turn.cpuPerMessage);
   const compared = (name: string, of: (side: Side) => number[], digits: number): string[] => [
@@ -158,6 +156,6 @@ function report({ filled, filledPerSecond, whileFilling, pending, empty, full }:
     sizes("memory after load, MiB", (side) => side.loaded.resident),
     sizes("memory at most, MiB", (side) => side.loaded.peak),
   ]);
-  const filling = `Filled with ${filled} at ${filledPerSecond.toFixed(0)} messages/s with at most ${mebibytes(whileFilling.peak)} MiB; ${pending ?? "unknown how many"} pending at the end.`;
+  const filling = `Filled with ${filled} at ${filledPerSecond.toFixed(0)} messages/s with at most ${mebibytes(whileFilling.peak)} MiB.`;
   return `${rows}\n\n${filling}`;
 }

@@ -39,7 +39,7 @@ export async function startPassThrough(stage: Stage, connections: number): Promi
     pid: part.process.pid ?? Number.NaN,
     port,
     token: "none",
-    pending: async () => null,
+    unsettled: async () => null,
     stop: () => end(part.process, "SIGTERM"),
   };
 }
@@ -51,7 +51,7 @@ export const destination = (field: Field): string => `http://127.0.0.1:${field.s
 export async function takeTurn(field: Field, server: Server, drive: Drive): Promise<Turn> {
   const { patience = 60_000, ...loop } = drive;
   const round = ++field.rounds;
-  const before = await server.pending();
+  const before = await server.unsettled();
   const cpuBefore = cpuTime(server.pid);
   await field.sink.ask("begin", { id: round, capacity: drive.messages });
   const run = { ...loop, port: server.port, path: `/v2/publish/${destination(field)}`, token: server.token, round };
@@ -78,14 +78,14 @@ function loadLimit({ messages, rate, seconds }: Drive): number {
   return 30_000 + Math.max((seconds ?? 0) * 2e3, (messages * 1e3) / Math.min(rate ?? 100, 100));
 }
 
-/** When the server had no more pending than before the turn. */
+/** When the server had no more to settle than before the turn. */
 async function settled(server: Server, before: number, patience: number): Promise<number> {
   const deadline = performance.now() + patience;
   for (;;) {
     const askedAt = microseconds();
-    const pending = (await server.pending()) ?? 0;
-    if (pending <= before) return askedAt;
-    if (performance.now() > deadline) throw new Error(`${server.name} still has ${pending} messages pending, ${before} before the turn.`);
+    const left = (await server.unsettled()) ?? 0;
+    if (left <= before) return askedAt;
+    if (performance.now() > deadline) throw new Error(`${server.name} still has ${left} deliveries to settle, ${before} before the turn.`);
     await pause(2);
   }
 }

@@ -11,7 +11,7 @@ const options = {
   rounds: { default: 5, help: "throughput turns of each server" },
   messages: { default: 30_000, help: "messages of a throughput turn" },
   seconds: { default: 0, help: "end a throughput turn after so many seconds, if --messages are not sent before (0: no limit)" },
-  "warm-up": { default: 20_000, help: "messages of the warm-up of each server" },
+  "warm-up": { default: 60_000, help: "messages of the warm-up of each server" },
   "latency-rounds": { default: 3, help: "turns of each server at each rate (0: leave latency out)" },
   "latency-seconds": { default: 5, help: "seconds of a latency turn" },
 } as const;

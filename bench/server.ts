@@ -7,7 +7,7 @@ export type Server = {
   port: number;
   token: string;
   /** Messages accepted and not settled; null when the server keeps no such figure, as when it stores nothing. */
-  pending(): Promise<number | null>;
+  unsettled(): Promise<number | null>;
   stop(): Promise<void>;
 };
 

@@ -38,19 +38,19 @@ export async function startWaypost(stage: Stage, { folder, name = "waypost" }: {
     port,
     token: devToken,
     readyAfter: performance.now() - startedAt,
-    pending: () => pending(port),
+    unsettled: () => unsettled(port),
     stop: () => end(child, "SIGTERM"),
     kill: () => end(child, "SIGKILL"),
   };
 }
 
 /** The figure of the server's own health report, wherever in it it is. */
-async function pending(port: number): Promise<number | null> {
+async function unsettled(port: number): Promise<number | null> {
   const headers = { authorization: `Bearer ${devToken}` };
   const { statusCode, body } = await request(`http://127.0.0.1:${port}/v2/health`, { headers });
   const text = await body.text();
   if (statusCode !== 200) return null;
-  const figure = /"pending":\s*(\d+)/.exec(text)?.[1];
+  const figure = /"unsettled":\s*(\d+)/.exec(text)?.[1];
   return figure === undefined ? null : Number(figure);
 }
 

@@ -90,7 +90,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened: { st
     trustProxy,
     log: requestLog(log),
     ready: () => !stopping,
-    health: () => ({ delivering: dispatcher.running }),
+    health: () => ({ unsettled: dispatcher.unsettled }),
   });
   await api.listen({ port: settings.port, host: settings.host });
   dispatcher.start();

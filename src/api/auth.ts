@@ -3,8 +3,8 @@ import { Refusal } from "../core/errors.ts";
 import type { Account, Millis } from "../core/message.ts";
 import type { Store } from "../store/store.ts";
 
-/** Who asks, and where the token was: a header that carried it is ours, and is not forwarded. */
-export type Proof = { account: Account; by: "header" | "query" };
+/** Who asks, and with what: a header that carries the token is ours, and is not forwarded. The token is never logged. */
+export type Proof = { account: Account; by: "header" | "query"; token: string };
 
 /** Where a token can be: the Authorization header as it came, and the value of the token parameter. */
 export type Tokens = { authorization: string | undefined; parameter: string | null };
@@ -21,9 +21,9 @@ export function authenticator({ store, now }: { store: Store; now(): Millis }): 
   const remembered = new RememberedAccounts(store, now);
   const lookUp = async (bearer: string | undefined, parameter: string | null): Promise<Proof> => {
     const byHeader = bearer === undefined ? null : await remembered.find(bearer);
-    if (byHeader) return { account: byHeader, by: "header" };
+    if (byHeader && bearer !== undefined) return { account: byHeader, by: "header", token: bearer };
     const byQuery = parameter === null ? null : await remembered.find(parameter);
-    if (byQuery) return { account: byQuery, by: "query" };
+    if (byQuery && parameter !== null) return { account: byQuery, by: "query", token: parameter };
     throw new Refusal(
       "unauthorized",
       bearer === undefined && parameter === null ? howTo : "token: unknown; it may have been replaced by a new one",
@@ -32,7 +32,7 @@ export function authenticator({ store, now }: { store: Store; now(): Millis }): 
   return ({ authorization, parameter }) => {
     const bearer = authorization === undefined ? undefined : /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
     const known = bearer === undefined ? null : remembered.get(hashOf(bearer));
-    return known ? { account: known, by: "header" } : lookUp(bearer, parameter);
+    return known && bearer !== undefined ? { account: known, by: "header", token: bearer } : lookUp(bearer, parameter);
   };
 }
 

@@ -3,6 +3,7 @@ import { Refusal } from "../core/errors.ts";
 import { limits } from "../core/limits.ts";
 import type { HeaderList } from "../core/message.ts";
 import { canonicalName } from "../core/message.ts";
+import type { Proof } from "./auth.ts";
 import { brandedName } from "./brand.ts";
 
 /** Belongs to one connection, or is made anew for each delivery. Never forwarded, however it was given. */
@@ -38,19 +39,29 @@ export function forwardedHeader(field: string, name: string, value: string): rea
 }
 
 /**
- * The headers of a request that go along with `header-forward`: the sender's own. `Authorization` does unless it carried
- * our token. `Cookie` does: the sender addresses it to the destination, and this service sets and reads none.
+ * The headers of a request that go along with `header-forward`: the sender's own. None that has our token in it does, nor
+ * `Authorization` where that is how the request was let in. `Cookie` does: the sender addresses it to the destination, and this service sets and reads none.
  */
-export function sendersHeaders(rawHeaders: readonly string[], { withAuthorization }: { withAuthorization: boolean }): HeaderList {
+export function sendersHeaders(rawHeaders: readonly string[], proof: Pick<Proof, "by" | "token"> | null): HeaderList {
   const headers: [string, string][] = [];
   const named = namedByConnection(rawHeaders);
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const name = (rawHeaders[at] ?? "").toLowerCase();
     if (never.has(name) || named.has(name) || brandedName(name) || ofProxies.test(name)) continue;
-    if (name === "authorization" && !withAuthorization) continue;
-    headers.push([canonicalName(name), rawHeaders[at + 1] ?? ""]);
+    if (name === "authorization" && proof?.by !== "query") continue;
+    const value = rawHeaders[at + 1] ?? "";
+    if (!proof || !tells(value, proof.token)) headers.push([canonicalName(name), value]);
   }
   return headers;
+}
+
+/** Whether a text has the token in it, as it is or percent-encoded, as in a URL. */
+function tells(value: string, token: string): boolean {
+  if (value.includes(token)) return true;
+  return (
+    value.includes("%") &&
+    value.replaceAll(/%([0-9a-f]{2})/gi, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16))).includes(token)
+  );
 }
 
 /** Headers that the Connection header declares to be of one connection only (RFC 9110, 7.6.1). */

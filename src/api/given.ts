@@ -74,6 +74,7 @@ function chosen(byHeaders: readonly Given[], byQuery: readonly Given[]): readonl
 function once(all: readonly Given[]): Given[] {
   const seen = new Map<string, Given>();
   return all.filter((given) => {
+    if (given.name.length > longestName) throw new Refusal("invalid", `${shown(given)}: the name is longer than ${longestName} characters`);
     if (isForward(given.name) || swallowed.test(given.name)) return true;
     const other = seen.get(given.name);
     if (other && other.value !== given.value) {
@@ -84,6 +85,9 @@ function once(all: readonly Given[]): Given[] {
     return !other;
   });
 }
+
+/** Of a setting, with room for the longest name of a header behind its prefixes. */
+const longestName = 2 * limits.nameLength;
 
 const isForward = (name: string): boolean => /^((failure-)?callback-)*forward-/.test(name);
 
@@ -133,6 +137,8 @@ function refuseOrIgnore(given: Given, name: string): boolean {
 }
 
 function set<N extends SettingName>({ values, written }: Settings, name: N, given: Given): void {
+  if (given.value.length > limits.headerBytes)
+    throw new Refusal("invalid", `${shown(given)}: ${given.value.length} characters, the limit is ${limits.headerBytes}`);
   try {
     values[name] = settingRows[name].read(readable(given.value));
     written[name] = given.written;

@@ -2,6 +2,7 @@ import { createHash, hash } from "node:crypto";
 import { Refusal } from "../core/errors.ts";
 import type { Brand, Bytes, CallbackSettings, HeaderList, Letter, SendSettings } from "../core/message.ts";
 import type { Overrides } from "../core/dlq.ts";
+import { limits } from "../core/limits.ts";
 import { joinHeaders } from "./forward.ts";
 import type { Settings } from "./given.ts";
 import type { SettingName } from "./settings.ts";
@@ -18,11 +19,12 @@ export type Post = {
   settings: Settings;
 };
 
-/** Makes a letter of what was posted. */
+/** Makes a letter of what was posted. Throws `Refusal` when its headers are too large. */
 export function letterOf({ brand, destination, body, content, senders, callerIp, settings }: Post): Letter {
   const { values } = settings;
   const alongside = values["header-forward"] ? joinHeaders(content, named(senders(), content)) : content;
   const sending = sendSettings(settings, joinHeaders(alongside, settings.headers));
+  checkHeaderBytes(sending);
   return {
     ...sending,
     brand,
@@ -57,6 +59,20 @@ function callbackOf(url: string | undefined, settings: Settings | null): Callbac
   if (url === undefined) return null;
   if (settings) return { url, ...sendSettings(settings, settings.headers) };
   return { url, method: "POST", headers: [], retries: null, retryDelay: null, timeout: null, callback: null, failureCallback: null };
+}
+
+/** The HTTP server bounds the headers of a request; those in a body, as in a batch, are bounded here. */
+function checkHeaderBytes(sending: SendSettings): void {
+  const bytes = headerBytesOf(sending);
+  if (bytes > limits.headerBytes)
+    throw new Refusal("invalid", `headers: ${bytes} bytes of forwarded headers, the limit is ${limits.headerBytes}`);
+}
+
+/** Header values are latin 1, so a character is a byte. */
+function headerBytesOf({ headers, callback, failureCallback }: SendSettings): number {
+  let bytes = (callback ? headerBytesOf(callback) : 0) + (failureCallback ? headerBytesOf(failureCallback) : 0);
+  for (const [name, value] of headers) bytes += name.length + value.length;
+  return bytes;
 }
 
 type Content = { destination: string; body: Bytes; headers: HeaderList };

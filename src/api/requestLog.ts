@@ -10,6 +10,6 @@ const mostShown = 200;
 export function shownPath({ path }: Target): string {
   const before = "/v2/publish/";
   if (!path.startsWith(before)) return path.slice(0, mostShown);
-  const [, scheme, host] = /^(https?):\/{1,2}(?:[^/@]*@)?([^/@:?#]*)/i.exec(path.slice(before.length)) ?? [];
+  const [, scheme, host] = /^(https?):\/{1,2}(?:[^/?#]*@)?([^/@:?#]*)/i.exec(path.slice(before.length)) ?? [];
   return scheme === undefined ? `${before}…` : `${before}${scheme}://${host ?? ""}`.slice(0, mostShown);
 }

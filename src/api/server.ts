@@ -10,7 +10,7 @@ import { noBytes } from "../core/message.ts";
 import type { Proof } from "./auth.ts";
 import { authenticator } from "./auth.ts";
 import type { Problem } from "./refusals.ts";
-import { Intake } from "./intake.ts";
+import { Intake, bytesAtOnce } from "./intake.ts";
 import { problemOf, problemOfBytes } from "./refusals.ts";
 import type { RequestLine } from "./requestLog.ts";
 import { shownPath } from "./requestLog.ts";
@@ -43,6 +43,8 @@ export function createApi(parts: ApiParts): FastifyInstance {
     ...{ http: serverOptions, ...timing, bodyLimit: limits.messageBytes, trustProxy: parts.trustProxy },
     // Refused by a hook below instead, in the words of this interface.
     return503OnClosing: false,
+    // What a GET does, a HEAD would do too.
+    exposeHeadRoutes: false,
     rewriteUrl: ({ url }) => routedPath(splitTarget(url ?? "/").path),
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: serverOptions.maxHeaderSize, querystringParser: () => ({}) },
     frameworkErrors: (error, request, reply) =>
@@ -88,6 +90,8 @@ const routerPath = (path: string): string => path.replace("/{destination}", "").
 /** What Node would refuse by itself, or drop without a word. */
 function takeEveryRequest({ server }: FastifyInstance): void {
   server.maxHeadersCount = 0;
+  // Nobody is told to go on before it is known who asks: see `receive`.
+  server.on("checkContinue", (request, response) => server.emit("request", request, response));
   // An expectation that is not known may be ignored (RFC 9110, 10.1.1).
   server.on("checkExpectation", (request, response) => server.emit("request", request, response));
   server.on("connect", (_request: IncomingMessage, socket: Duplex) =>
@@ -107,6 +111,7 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
   let closing = false;
   for (const name of ["target", "split", "proof", "fault"] as const) api.decorateRequest<unknown>(name, null);
   const intake = new Intake(parts.intakeBytes);
+  receive(api, intake);
   api.addHook("preClose", async () => {
     closing = true;
   });
@@ -118,18 +123,11 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
     request.split = splitQuery(request.target.query);
     if (request.is404) refuseUnknown(request, reply);
   };
-  const takeRoom = (request: FastifyRequest, { raw }: FastifyReply): void => {
-    const { "content-length": declared, "transfer-encoding": encoding } = request.headers;
-    const most = request.routeOptions.bodyLimit ?? limits.messageBytes;
-    const taken = intake.take({ declared, chunked: encoding !== undefined, most });
-    // However it ends: answered, or broken off.
-    if (taken > 0) raw.once("close", () => intake.give(taken));
-  };
   // No async function: almost every token is remembered, and each promise here would cost every publish a microsecond.
   api.addHook("onRequest", (request, reply, proceed) => {
     const letIn = (proof: Proof): void => {
       request.proof = proof;
-      takeRoom(request, reply);
+      takeRoom(intake, request, reply);
       proceed();
     };
     const refuse = (error: unknown): void => proceed(error instanceof Error ? error : new Error(String(error)));
@@ -142,6 +140,30 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
     } catch (error) {
       refuse(error);
     }
+  });
+}
+
+function takeRoom(intake: Intake, { headers }: FastifyRequest, { raw }: FastifyReply): void {
+  const bytes = bytesAtOnce(headers);
+  if (bytes === null || bytes === 0) return;
+  intake.take(bytes);
+  // However it ends: answered, or broken off.
+  raw.once("close", () => intake.give(bytes));
+}
+
+/** Once it is known who asks: bids those who wait send their body, and has large ones counted. */
+function receive(api: FastifyInstance, intake: Intake): void {
+  api.addHook("preParsing", (request, reply, payload, proceed) => {
+    const { headers, method } = request.raw;
+    if (headers.expect !== undefined && /^100-continue$/i.test(headers.expect)) reply.raw.writeContinue();
+    // The body of a GET is never read.
+    if (method === "GET" || bytesAtOnce(headers) !== null) return proceed(null, payload);
+    let taken = 0;
+    reply.raw.once("close", () => intake.give(taken));
+    proceed(
+      null,
+      intake.counted(payload, (bytes) => (taken += bytes)),
+    );
   });
 }
 

@@ -13,6 +13,8 @@ export const limits = {
   /** Longest label, deduplication id and other names, in characters. */
   nameLength: 512,
   urlLength: 16 * 1024,
+  /** Of the headers that go out for one message, names and values, those of its callbacks included. No setting is longer, either. */
+  headerBytes: 64 * 1024,
   /** Callbacks of callbacks. */
   callbackDepth: 2,
 } as const;

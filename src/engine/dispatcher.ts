@@ -111,6 +111,11 @@ export class Dispatcher {
     return this.#running.size;
   }
 
+  /** How many deliveries are running, or have ended and are not settled yet. */
+  get unsettled(): number {
+    return this.#running.size + this.#reports;
+  }
+
   /** One turn: claims what is due, as far as hands are free, and notes when to look again. */
   async tick(): Promise<void> {
     const { store, clock } = this.#parts;

@@ -268,7 +268,13 @@ describe("our own token", () => {
   });
 
   test("does not go along in a second line, or elsewhere, when it came in the header", async () => {
-    const { message } = await bare([authorization, "Svc-Header-Forward: true", authorization, `Referer: https://c.example/?t=${encoded}`, "X-A: 1"]);
+    const { message } = await bare([
+      authorization,
+      "Svc-Header-Forward: true",
+      authorization,
+      `Referer: https://c.example/?t=${encoded}`,
+      "X-A: 1",
+    ]);
     expect(message?.headers).toEqual([["X-A", "1"]]);
     const second = await bare(["Authorization: Bearer theirs", authorization], byQuery);
     expect(second.message?.headers).toEqual([["Authorization", "Bearer theirs"]]);

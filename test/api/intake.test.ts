@@ -3,6 +3,7 @@ import { connect } from "node:net";
 import type { Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { house, token } from "./house.ts";
+import { listen } from "./wire.ts";
 
 /** A publish whose body is announced, and begun, but never ends. */
 async function unfinished(port: number, length: number): Promise<Socket> {
@@ -21,11 +22,9 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 const refused = { status: 503, body: { error: expect.stringContaining("ask again") } };
 
 test("bodies that find no room are refused with 503 and Retry-After, and there is room again when others end or break off", async () => {
-  const { api, ask } = await house({ intakeBytes: 1000 });
-  await api.listen({ port: 0, host: "127.0.0.1" });
-  onTestFinished(() => api.close());
-  const address = api.server.address();
-  const port = address && typeof address === "object" ? address.port : 0;
+  const home = await house({ intakeBytes: 1000 });
+  const { ask } = home;
+  const port = await listen(home);
   const publish = (bytes: number) => ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
 
   expect((await publish(900)).status).toBe(200);
@@ -40,8 +39,34 @@ test("bodies that find no room are refused with 503 and Retry-After, and there i
   while ((await publish(900)).status !== 200) await turn();
 });
 
-test("a body of unknown length counts as the largest it may be", async () => {
+test("large bodies that are announced take no room before they arrive", async () => {
+  const home = await house({ intakeBytes: 100_000 });
+  const port = await listen(home);
+  const waiting = await Promise.all([1, 2, 3, 4, 5, 6].map(() => unfinished(port, 8 * 1024 * 1024)));
+  for (let turns = 0; turns < 20; turns++) await turn();
+  expect((await home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(90_000) })).status).toBe(200);
+  expect(waiting.every((socket) => !socket.destroyed)).toBe(true);
+});
+
+test("large bodies are refused in the middle when there is no more room, and give back what they took", async () => {
+  const home = await house({ intakeBytes: 100_000 });
+  const publish = (bytes: number) => home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
+  const slow = await unfinished(await listen(home), 8 * 1024 * 1024);
+  slow.write(Buffer.alloc(90_000));
+  while ((await publish(20_000)).status === 200) await turn();
+  expect(await publish(20_000)).toMatchObject(refused);
+  slow.write(Buffer.alloc(20_000));
+  const [answer] = await once(slow, "data");
+  expect(String(answer)).toMatch(/^HTTP\/1.1 503 [^]*retry-after: 1[^]*ask again/);
+  slow.destroy();
+  while ((await publish(60_000)).status !== 200) await turn();
+});
+
+test("a body of unknown length takes as much room as has arrived", async () => {
   const { ask } = await house({ intakeBytes: 1000 });
-  const headers = { "transfer-encoding": "chunked" };
-  expect(await ask("POST", "/v2/publish/https://example.com", { headers, body: "x" })).toMatchObject(refused);
+  const chunked = (bytes: number) =>
+    ask("POST", "/v2/publish/https://example.com", { headers: { "transfer-encoding": "chunked" }, body: Buffer.alloc(bytes) });
+  expect((await chunked(900)).status).toBe(200);
+  expect(await chunked(1001)).toMatchObject(refused);
+  expect((await chunked(900)).status).toBe(200);
 });

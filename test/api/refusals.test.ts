@@ -277,10 +277,7 @@ describe("over the wire", () => {
 test("HEAD runs no handler", async () => {
   const { ask } = await house();
   const before = (await ask("GET", "/v2/keys")).body;
-  for (const { path } of routes) {
-    const { status } = await ask("HEAD", path.replace("{destination}", "https://e.example").replaceAll(/[{}]/g, ""));
-    expect([path, status]).toEqual([path, 405]);
-  }
+  for (const { url } of rows) expect([url, (await ask("HEAD", url)).status]).toEqual([url, 405]);
   expect((await ask("GET", "/v2/keys")).body).toEqual(before);
 });
 

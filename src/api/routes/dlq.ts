@@ -14,8 +14,6 @@ import { deadLetter } from "../shapes.ts";
 const byId = z.object({ dlqId: z.string() });
 const portion = count({ most: 100, normally: 100 });
 const nextPage = z.string().optional().describe("Where to go on. Absent at the end.");
-/** Pages end early rather than become larger than this. */
-const mostPageBytes = 32 * 1024 * 1024;
 
 const ofRuns = ["workflowRunId", "workflowUrl", "workflowCreatedAt", "failureFunctionState", "failureCallbackState"] as const;
 const text = one().optional().describe("Only with source=workflow.");
@@ -40,18 +38,10 @@ const list = route({
     if (source === "workflow") return { status: 200, body: { messages: [] } };
     const stranger = ofRuns.find((name) => query[name] !== undefined);
     if (stranger) throw new Refusal("invalid", `${stranger}: there is no such parameter, except with source=workflow`);
-    const page = withinBytes(await pageOf(parts, account, { ...query, order }));
+    const page = await pageOf(parts, account, { ...query, order });
     return { status: 200, body: { messages: page.entries.map(deadLetterJson), ...(page.cursor === null ? {} : { cursor: page.cursor }) } };
   },
 });
-
-function withinBytes(page: DeadLetterPage): DeadLetterPage {
-  let bytes = 0;
-  const most = page.entries.findIndex(({ letter, envelope }) => (bytes += letter.body.length + envelope.body.length) > mostPageBytes);
-  // The first entry goes out however large it is.
-  const entries = most < 0 ? page.entries : page.entries.slice(0, Math.max(1, most));
-  return entries.length === page.entries.length ? page : { entries, cursor: entries.at(-1)?.letter.id ?? null };
-}
 
 const get = route({
   method: "GET",
@@ -172,10 +162,20 @@ type Retry = { account: Account; incoming: Incoming; dlqIds: readonly string[] }
 
 async function retryAll({ store, retention }: Parts, { account, incoming, dlqIds }: Retry) {
   const { settings, ignored } = readSettings(givenByHeaders(incoming.rawHeaders), givenByQuery(incoming.query.settings));
-  const input = { account: account.id, dlqIds: [...new Set(dlqIds)], logRetention: retention.log, overrides: overridesOf(settings) };
-  const made = await store.execute("retryDeadLetters", input);
-  return { responses: made.map(({ messageId }) => ({ messageId })), ignored };
+  const overrides = overridesOf(settings);
+  const responses: z.output<typeof retried>[] = [];
+  for (const portion of portionsOf([...new Set(dlqIds)])) {
+    const input = { account: account.id, dlqIds: portion, logRetention: retention.log, overrides };
+    for (const { messageId } of await store.execute("retryDeadLetters", input)) responses.push({ messageId });
+  }
+  return { responses, ignored };
 }
+
+/** The bodies of dead letters that are retried together are in memory together. */
+const mostTogether = 4;
+
+const portionsOf = (ids: readonly string[]): string[][] =>
+  Array.from({ length: Math.ceil(ids.length / mostTogether) }, (_, at) => ids.slice(at * mostTogether, (at + 1) * mostTogether));
 
 const missing = (id: string): Refusal => new Refusal("not-found", `dlqId: there is no dead letter ${JSON.stringify(id.slice(0, 200))}`);
 

@@ -49,7 +49,7 @@ function read(incoming: Incoming) {
     destination,
     body,
     content: contentHeaders(rawHeaders),
-    senders: () => sendersHeaders(rawHeaders, { withAuthorization: proof?.by === "query" }),
+    senders: () => sendersHeaders(rawHeaders, proof),
     callerIp,
     settings,
   });
