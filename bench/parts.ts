@@ -17,7 +17,7 @@ export const parts = question({
       pid: field.sink.process.pid ?? Number.NaN,
       port: field.sinkPort,
       token: "none",
-      pending: async () => null,
+      unsettled: async () => null,
       stop: async () => undefined,
     };
     const drive: Drive = { connections: given.connections, messages: given.messages, seconds: null, rate: null };

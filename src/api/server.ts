@@ -145,7 +145,8 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
 
 function takeRoom(intake: Intake, { headers }: FastifyRequest, { raw }: FastifyReply): void {
   const bytes = bytesAtOnce(headers);
-  if (bytes === null || bytes === 0) return;
+  // Whoever has gone while its token was looked up would never give it back.
+  if (bytes === null || bytes === 0 || raw.destroyed) return;
   intake.take(bytes);
   // However it ends: answered, or broken off.
   raw.once("close", () => intake.give(bytes));
@@ -155,7 +156,7 @@ function takeRoom(intake: Intake, { headers }: FastifyRequest, { raw }: FastifyR
 function receive(api: FastifyInstance, intake: Intake): void {
   api.addHook("preParsing", (request, reply, payload, proceed) => {
     const { headers, method } = request.raw;
-    if (headers.expect !== undefined && /^100-continue$/i.test(headers.expect)) reply.raw.writeContinue();
+    if (headers.expect !== undefined && isAwaited(request)) reply.raw.writeContinue();
     // The body of a GET is never read.
     if (method === "GET" || bytesAtOnce(headers) !== null) return proceed(null, payload);
     let taken = 0;
@@ -165,6 +166,14 @@ function receive(api: FastifyInstance, intake: Intake): void {
       intake.counted(payload, (bytes) => (taken += bytes)),
     );
   });
+}
+
+/** Whether the sender waits to be told to go on, and what it would send is not too large anyway. */
+function isAwaited({ raw, routeOptions }: FastifyRequest): boolean {
+  const { expect = "", "content-length": declared = "0" } = raw.headers;
+  return (
+    raw.httpVersion !== "1.0" && /\b100-continue\b/i.test(expect) && Number(declared) <= (routeOptions.bodyLimit ?? limits.messageBytes)
+  );
 }
 
 declare module "fastify" {

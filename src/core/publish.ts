@@ -67,6 +67,8 @@ function callbackBrokenBy(callback: CallbackSettings | null): { refused: ErrorCo
 function settingsBrokenBy(settings: SendSettings): { refused: ErrorCode; message: string } | null {
   const { retries, timeout } = settings;
   if ((retries ?? defaults.retries) > limits.retries) return over("retries", retries ?? 0, limits.retries, "");
+  const headerBytes = settings.headers.reduce((sum, [name, value]) => sum + name.length + value.length, 0);
+  if (headerBytes > limits.headerBytes) return over("headers", headerBytes, limits.headerBytes, "bytes");
   if ((timeout ?? defaults.timeout) > limits.timeout) return over("timeout", (timeout ?? 0) / 1000, limits.timeout / 1000, "seconds");
   return null;
 }

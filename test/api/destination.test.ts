@@ -135,9 +135,9 @@ describe("a publish over the wire", () => {
   });
 });
 
-describe("headers that are delivered", () => {
-  const bare = (headers: readonly string[], query = "") => publish(`https://e.example/${query}`, headers);
+const bare = (headers: readonly string[], query = "") => publish(`https://e.example/${query}`, headers);
 
+describe("headers that are delivered", () => {
   test("are those with the prefix, under either brand, as often as they came, with the bytes they came with", async () => {
     const { message } = await bare([
       authorization,

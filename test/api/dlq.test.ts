@@ -325,7 +325,7 @@ describe("sending dead letters again", () => {
     const counted = (store: Store): Store => ({
       ...store,
       execute: (name, input) => {
-        if (name === "retryDeadLetters" && "dlqIds" in input) sizes.push(input.dlqIds.length);
+        if (name === "retryDeadLetters") sizes.push((input as unknown as { dlqIds: string[] }).dlqIds.length);
         return store.execute(name, input);
       },
     });

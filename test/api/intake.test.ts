@@ -2,8 +2,9 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
+import type { Store } from "../../src/store/store.ts";
 import { house, token } from "./house.ts";
-import { listen } from "./wire.ts";
+import { listen, replyIn, send } from "./wire.ts";
 
 /** A publish whose body is announced, and begun, but never ends. */
 async function unfinished(port: number, length: number): Promise<Socket> {
@@ -19,6 +20,7 @@ async function unfinished(port: number, length: number): Promise<Socket> {
 /** Lets the sockets have their say; what is injected never passes through the event loop. */
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
+const mebi = 1024 * 1024;
 const refused = { status: 503, body: { error: expect.stringContaining("ask again") } };
 
 test("bodies that find no room are refused with 503 and Retry-After, and there is room again when others end or break off", async () => {
@@ -40,18 +42,17 @@ test("bodies that find no room are refused with 503 and Retry-After, and there i
 });
 
 test("large bodies that are announced take no room before they arrive", async () => {
-  const home = await house({ intakeBytes: 100_000 });
+  const home = await house({ intakeBytes: 20 * mebi });
   const port = await listen(home);
-  const waiting = await Promise.all([1, 2, 3, 4, 5, 6].map(() => unfinished(port, 8 * 1024 * 1024)));
+  for (let number = 0; number < 6; number++) await unfinished(port, 8 * mebi);
   for (let turns = 0; turns < 20; turns++) await turn();
-  expect((await home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(90_000) })).status).toBe(200);
-  expect(waiting.every((socket) => !socket.destroyed)).toBe(true);
+  expect((await home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(7 * mebi) })).status).toBe(200);
 });
 
 test("large bodies are refused in the middle when there is no more room, and give back what they took", async () => {
   const home = await house({ intakeBytes: 100_000 });
   const publish = (bytes: number) => home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
-  const slow = await unfinished(await listen(home), 8 * 1024 * 1024);
+  const slow = await unfinished(await listen(home), 8 * mebi);
   slow.write(Buffer.alloc(90_000));
   while ((await publish(20_000)).status === 200) await turn();
   expect(await publish(20_000)).toMatchObject(refused);
@@ -69,4 +70,48 @@ test("a body of unknown length takes as much room as has arrived", async () => {
   expect((await chunked(900)).status).toBe(200);
   expect(await chunked(1001)).toMatchObject(refused);
   expect((await chunked(900)).status).toBe(200);
+});
+
+test("large bodies that break off, or turn out too large, give back what they took", async () => {
+  const home = await house({ intakeBytes: 10 * mebi });
+  const port = await listen(home);
+  const publish = (bytes: number) => home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
+  const broken = await unfinished(port, 8 * mebi);
+  broken.write(Buffer.alloc(5 * mebi));
+  while ((await publish(6 * mebi)).status === 200) await turn();
+  broken.destroy();
+  while ((await publish(8 * mebi)).status !== 200) await turn();
+
+  const chunk = `100000\r\n${"x".repeat(mebi)}\r\n`;
+  const head = `POST /v2/publish/https://example.com HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nTransfer-Encoding: chunked\r\n\r\n`;
+  expect(replyIn(await send(port, head + chunk.repeat(9))).status).toBe(413);
+  while ((await publish(8 * mebi)).status !== 200) await turn();
+});
+
+test("who breaks off while its token is looked up takes nothing", async () => {
+  const asked = Promise.withResolvers<void>();
+  const held = Promise.withResolvers<void>();
+  const slow = (store: Store): Store => ({
+    ...store,
+    read: {
+      ...store.read,
+      accountByToken: async (tokenHash) => {
+        asked.resolve();
+        await held.promise;
+        return store.read.accountByToken(tokenHash);
+      },
+    },
+  });
+  const home = await house({ intakeBytes: 1000, wrap: slow });
+  const port = await listen(home);
+  const arrived = once(home.api.server, "request");
+  const socket = await unfinished(port, 900);
+  const [, response] = await arrived;
+  await asked.promise;
+  const closed = once(response, "close");
+  socket.destroy();
+  await closed;
+  held.resolve();
+  await turn();
+  expect((await home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(900) })).status).toBe(200);
 });

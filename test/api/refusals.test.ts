@@ -9,6 +9,7 @@ import { listen, replyIn, request, send } from "./wire.ts";
 const urlOf = (path: string): string => path.replace("{destination}", "https://e.example/x").replace(/\{\w+\}/g, "1800000000000-0");
 const rows = routes.map((row) => ({ row, name: `${row.method} ${row.path}`, url: urlOf(row.path) }));
 const bodyFor = (path: string): { body?: string } => (path === "/v2/batch" ? { body: '[{"destination":"https://e.example"}]' } : {});
+const authorization = `Authorization: Bearer ${token}`;
 const guarded = rows.filter(({ row }) => row.access === "token");
 
 describe.each(guarded)("$name", ({ row, url }) => {
@@ -111,7 +112,6 @@ test.each(["/", "/v2", "/v1/publish/https://e.example", "/v2/publisher", "/v2/me
 test("each request has one line in the log, however it ended", async () => {
   const home = await house();
   const port = await listen(home);
-  const authorization = `Authorization: Bearer ${token}`;
   const questions: [line: string, status: number][] = [
     ["GET /v2/keys HTTP/1.1", 200],
     ["GET /v2/messages/%zz HTTP/1.1", 400],
@@ -198,7 +198,6 @@ describe("the caller's address", () => {
 });
 
 describe("over the wire", () => {
-  const authorization = `Authorization: Bearer ${token}`;
   const head = `POST /v2/publish/https://e.example HTTP/1.1\r\nHost: x\r\n${authorization}\r\n`;
 
   test.each([
