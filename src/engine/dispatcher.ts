@@ -26,7 +26,7 @@ export type DispatcherParts = {
 /** Bytes of bodies: of all that are running, and of what one batch loads to be sent. */
 type DispatcherBytes = { total: number; perBatch: number };
 
-type Running = { delivery: Delivery; lane: string; abort: AbortController };
+type Running = { delivery: Delivery; lane: string };
 
 /** One claim looks at so many messages at most, and, however few hands are free, at so many at least: the others go in line. */
 const claimLimit = 256;
@@ -56,6 +56,8 @@ export class Dispatcher {
   #stopping = false;
   #renewing = false;
   #alarm = new AbortController();
+  /** Cuts off what is running when the time to stop is over. */
+  readonly #cut = new AbortController();
   #loop: Promise<void> | null = null;
   #unsubscribe: Unsubscribe = () => undefined;
   #emptied: () => void = () => undefined;
@@ -89,7 +91,7 @@ export class Dispatcher {
     patienceEnds.abort();
     const left = [...this.#running.values()];
     this.#running.clear();
-    for (const { abort } of left) abort.abort();
+    this.#cut.abort();
     if (left.length === 0) return;
     await store
       .execute("giveBack", { held: left.map(({ delivery }) => heldOf(delivery)) })
@@ -167,7 +169,7 @@ export class Dispatcher {
   #send(delivery: Delivery): void {
     const host = hostOf(delivery.message.url);
     const lane = laneOf(delivery.message.account, host);
-    const running: Running = { delivery, lane, abort: new AbortController() };
+    const running: Running = { delivery, lane };
     this.#running.set(delivery, running);
     this.#count(running, 1);
     if (!this.#renewing) void this.#renew();
@@ -188,7 +190,7 @@ export class Dispatcher {
   async #sendAndSettle(running: Running): Promise<void> {
     const { deliver, log } = this.#parts;
     const { delivery } = running;
-    const outcome = await deliver(delivery, running.abort.signal);
+    const outcome = await deliver(delivery, this.#cut.signal);
     this.#count(running, -1);
     // Not running any more: given back while the server stops.
     if (!this.#running.delete(delivery)) return;

@@ -120,6 +120,7 @@ test.each([
   [{ body: new Uint8Array(8 * 1024 * 1024 + 1) }, "too-large"],
   [{ delay: 366 * 24 * 60 * minute + second }, "limit-exceeded"],
   [{ timeout: 12 * 60 * minute + second }, "limit-exceeded"],
+  [{ headers: [["X-Long", "x".repeat(64 * 1024)] as const] }, "limit-exceeded"],
 ])("of %# the limit is told", async (letter, refused) => {
   expect(await broker.run("publish", { account: "acme", letters: [letterOf(letter)] })).toMatchObject([{ refused }]);
 });
