@@ -93,12 +93,12 @@ program
       keys: [key("CURRENT_SIGNING_KEY", development?.signingKeys.current), key("NEXT_SIGNING_KEY", development?.signingKeys.next)],
       print,
     });
-    const bound = server.address();
-    print(`listening on http://${options.host}:${bound && typeof bound === "object" ? bound.port : port} (Ctrl-C ends it)`);
     onSignal(async () => {
       server.closeAllConnections();
       server.close();
     });
+    const bound = server.address();
+    print(`listening on http://${options.host}:${bound && typeof bound === "object" ? bound.port : port} (Ctrl-C ends it)`);
   });
 
 type Flags = Partial<Record<SettingName, string>>;
@@ -126,17 +126,17 @@ type Run = { firstAccounts: () => readonly NewAccount[]; heading: string; log: L
 /** Serves until a signal comes. */
 async function run(settings: Settings, { firstAccounts, heading, log }: Run): Promise<void> {
   await checkPort(settings);
-  const served = await serve(settings, { log, firstAccounts });
-  if (served.created.length > 0) {
-    const [first] = served.created;
-    if (first) print(`# ${heading}\n${environmentLines(first, served.url)}\n`);
-  }
-  print(`running at ${served.url}`);
+  const serving = serve(settings, { log, firstAccounts });
+  // Before it is told that the server runs: whoever hears that may stop it at once.
   onSignal(async (signal) => {
-    log.info({ signal }, "stopping");
-    await served.stop();
+    log.info({ signal, grace: settings.grace }, "stopping; running deliveries may take as long as the grace, in milliseconds");
+    await (await serving).stop();
     log.info("stopped");
   });
+  const served = await serving;
+  const [first] = served.created;
+  if (first) print(`# ${heading}\n${environmentLines(first, served.url)}\n`);
+  print(`running at ${served.url}`);
 }
 
 /** Before anything is made: a taken port must not leave a new store behind. */

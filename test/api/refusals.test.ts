@@ -46,9 +46,11 @@ describe.each(guarded)("$name", ({ row, url }) => {
     expect(status).not.toBe(405);
   });
 
-  test.runIf(!row.path.endsWith("{destination}"))("refuses what it does not know", async () => {
+  test("refuses what it does not know", async () => {
     const { ask } = await house();
-    for (const name of ["surprise", "svc-retrys", "__proto__", "a%00"]) {
+    // What is no setting belongs to the destination.
+    const names = row.path.endsWith("{destination}") ? ["svc-retrys", "svc-__proto__"] : ["surprise", "svc-retrys", "__proto__", "a%00"];
+    for (const name of names) {
       const reply = await ask(row.method, `${url}?${name}=1`, bodyFor(row.path));
       const expected = decodeURIComponent(name);
       expect(reply).toMatchObject({ status: 400, body: { error: expect.stringContaining(`${expected}: `) } });
