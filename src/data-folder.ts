@@ -1,5 +1,6 @@
 import { DatabaseSync } from "node:sqlite";
-import { accessSync, chmodSync, constants, existsSync, mkdirSync, statSync } from "node:fs";
+import { accessSync, chmodSync, constants, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 /** The data folder cannot be used; the text says why, and what to do. */
@@ -10,6 +11,26 @@ export const storePath = (folder: string): string => join(folder, "waypost.db");
 
 /** Whether there is a store in the folder. */
 export const hasStore = (folder: string): boolean => existsSync(storePath(folder));
+
+const temporaryPrefix = "waypost-dev-";
+/** A folder that was made so lately may be about to be taken by its server. */
+const justMade = 60_000;
+
+/** A new folder for a server that keeps nothing. Those of servers that were killed, and could not clean up, go now. */
+export function temporaryDataFolder(now: number): string {
+  for (const name of readdirSync(tmpdir()).filter((entry) => entry.startsWith(temporaryPrefix))) removeAbandoned(join(tmpdir(), name), now);
+  return mkdtempSync(join(tmpdir(), temporaryPrefix));
+}
+
+function removeAbandoned(folder: string, now: number): void {
+  try {
+    if (now - statSync(folder).mtimeMs < justMade) return;
+    takeDataFolder(folder)();
+    rmSync(folder, { recursive: true, force: true });
+  } catch {
+    // Somebody is using it, or it is not ours.
+  }
+}
 
 /**
  * Makes the folder if need be, readable by nobody else, and takes it for this process. The lock is the operating

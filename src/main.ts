@@ -1,8 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { once } from "node:events";
 import { Command, CommanderError } from "commander";
 import { pino } from "pino";
@@ -11,7 +9,7 @@ import type { Settings, SettingName } from "./config.ts";
 import { flagOf, readSettings, settingNames, settingRows, SettingsRefused, variableOf } from "./config.ts";
 import type { NewAccount } from "./credentials.ts";
 import { developmentAccounts, environmentLines, firstAccount } from "./credentials.ts";
-import { DataFolderRefused, hasStore, storePath } from "./data-folder.ts";
+import { DataFolderRefused, hasStore, storePath, temporaryDataFolder } from "./data-folder.ts";
 import { idMaker } from "./core/ids.ts";
 import { systemClock, systemRandom } from "./engine/clock.ts";
 import { listen } from "./listen.ts";
@@ -54,7 +52,7 @@ withSettings(
     WAYPOST_EGRESS_ALLOW: [process.env.WAYPOST_EGRESS_ALLOW, "127.0.0.0/8,::1/128"].filter(Boolean).join(","),
   };
   const keeps = flags.data !== undefined || flags.databaseUrl !== undefined;
-  const folder = keeps ? null : mkdtempSync(join(tmpdir(), "waypost-dev-"));
+  const folder = keeps ? null : temporaryDataFolder(systemClock.now());
   const settings = readSettings(folder === null ? flags : { ...flags, data: folder }, environment);
   if (folder !== null) process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
   await run(settings, {

@@ -1,7 +1,7 @@
 import { createServer } from "node:http";
 import { once } from "node:events";
 import { DatabaseSync } from "node:sqlite";
-import { chmodSync, readdirSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, readdirSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { request } from "undici";
@@ -198,5 +198,29 @@ describe("SIGTERM while a request never ends", () => {
     socket.write("POST /v2/publish/http://127.0.0.1:9/ HTTP/1.1\r\nHost: x\r\n");
     server.kill("SIGTERM");
     expect((await server.ended).code).toBe(0);
+  });
+});
+
+describe("waypost dev without --data", () => {
+  test("keeps nothing after it stops, not even after it was killed", async () => {
+    const folder = temporaryFolder();
+    const environment = { TMPDIR: folder };
+    const killed = await startWaypost(["dev", "--port", "0"], environment);
+    const running = await startWaypost(["dev", "--port", "0"], environment);
+    killed.kill("SIGKILL");
+    await killed.ended;
+    // An hour later.
+    const left = readdirSync(folder);
+    for (const name of left) utimesSync(join(folder, name), Date.now() / 1000 - 3600, Date.now() / 1000 - 3600);
+    expect(left).toHaveLength(2);
+    const next = await startWaypost(["dev", "--port", "0"], environment);
+    expect(readdirSync(folder)).toHaveLength(2);
+    const health = await request(`${running.url}/v2/health/ready`);
+    expect(health.statusCode, "the one that is running has kept its folder").toBe(200);
+    for (const server of [running, next]) {
+      server.kill("SIGTERM");
+      expect((await server.ended).code).toBe(0);
+    }
+    expect(readdirSync(folder)).toEqual([]);
   });
 });
