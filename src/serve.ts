@@ -47,7 +47,7 @@ async function openStore({ databaseUrl, data }: Settings, node: NodeId): Promise
   }
   const release = takeDataFolder(data);
   try {
-    const store = await threadStore({ path: storePath(data), node, entry: new URL("./store-thread.ts", import.meta.url) });
+    const store = await threadStore({ path: storePath(data), node, entry: new URL("./store-thread.ts", import.meta.url), linger });
     const close = async (): Promise<void> => {
       await store.close();
       release();
@@ -61,6 +61,11 @@ async function openStore({ databaseUrl, data }: Settings, node: NodeId): Promise
 }
 
 const reclaimLimit = 1000;
+
+/** Outcomes wait so long for the next publish, whose commit they can share. */
+const lingerTime: Millis = 5;
+const linger = (): Promise<void> => systemClock.sleep(systemClock.now() + lingerTime, never);
+const never = new AbortController().signal;
 
 type Rest = { log: Logger; firstAccounts: () => readonly NewAccount[]; opened: Opened };
 

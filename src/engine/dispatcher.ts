@@ -31,6 +31,8 @@ type Running = { delivery: Delivery; lane: string };
 /** One claim looks at so many messages at most, and, however few hands are free, at so many at least: the others go in line. */
 const claimLimit = 256;
 const fewestClaimed = 64;
+/** With fewer deliveries running, no destination can have a line of waiting messages, and outcomes need no haste. */
+const quietBelow = 32;
 const atOnce: Millis = 0;
 /** After a fault of the storage: how long until the next try. */
 const patience = 1000;
@@ -211,13 +213,18 @@ export class Dispatcher {
     const until = clock.now() + spans.lease;
     for (;;) {
       try {
-        return await store.execute("settle", outcome);
+        return await store.execute("settle", outcome, { canWait: this.#isQuiet() });
       } catch (error) {
         log.trouble(`storing the outcome of ${outcome.messageId} failed`, error);
         if (clock.now() >= until) return null;
         await clock.sleep(clock.now() + patience, new AbortController().signal);
       }
     }
+  }
+
+  /** Nothing waits for the outcomes of this node: no hand, no backlog. */
+  #isQuiet(): boolean {
+    return !this.#behind && !this.#starved && !this.#stopping && this.#running.size < quietBelow;
   }
 
   /** Keeps the leases of deliveries that take long. Sleeps only while there are any. */

@@ -5,7 +5,7 @@ import type { Hands } from "../core/hands.ts";
 import { noHands } from "../core/hands.ts";
 import type { Bytes, Millis } from "../core/message.ts";
 import type { Queries } from "./queries.ts";
-import type { BatchResult, Call, Desk, Reply, RunBatch, Store, Unsubscribe } from "./store.ts";
+import type { BatchResult, Call, Desk, Haste, Reply, RunBatch, Store, Unsubscribe } from "./store.ts";
 import { Unavailable } from "./store.ts";
 
 /** At most so many calls, and so many bytes of bodies, in one transaction. */
@@ -14,7 +14,7 @@ const maxBytes = 16 * 1024 * 1024;
 /** So many calls must wait before they are sent ahead of the answer to the last batch. See docs/decisions/0009. */
 const aheadCalls = 64;
 
-type Waiting = Call & { bytes: number; hands: number; resolve(answer: never): void; reject(error: Error): void };
+type Waiting = Call & { bytes: number; hands: number; canWait: boolean; resolve(answer: never): void; reject(error: Error): void };
 
 export type Parts = {
   runBatch: RunBatch;
@@ -24,6 +24,8 @@ export type Parts = {
   hearOthers?(listener: (at: Millis) => void): void;
   /** Whether batches wait for each other where they are run, so that a second one may be sent ahead. */
   runsInTurn?: boolean;
+  /** For so long calls that can wait do, for the company of others; not at all where this is not given. */
+  linger?: () => Promise<void>;
   close(): Promise<void>;
 };
 
@@ -31,7 +33,7 @@ export type Parts = {
 export function groupCommit(parts: Parts): Store {
   const group = new GroupCommit(parts);
   return {
-    execute: (name, input) => group.execute(name, input),
+    execute: (name, input, how) => group.execute(name, input, how),
     read: parts.read,
     nextDueAt: () => parts.nextDueAt(),
     onDue: (listener) => group.onDue(listener),
@@ -52,6 +54,7 @@ class GroupCommit {
   readonly #listeners = new Set<(at: Millis) => void>();
   #desk: Desk | null = null;
   #isPumping = false;
+  #isLingering = false;
   #closing: Promise<void> | null = null;
   #emptied: () => void = () => undefined;
 
@@ -60,14 +63,24 @@ class GroupCommit {
     parts.hearOthers?.((at) => this.#tellDue(at));
   }
 
-  execute<N extends CommandName>(name: N, input: InputOf<N>): Promise<AnswerOf<N>> {
+  execute<N extends CommandName>(name: N, input: InputOf<N>, { canWait = false }: Haste = {}): Promise<AnswerOf<N>> {
     return new Promise((resolve, reject) => {
       if (this.#closing) return reject(new Refusal("stopping", "the server is stopping; ask again"));
-      this.#waiting.push({ name, input, ...weightOf(input), resolve, reject });
+      this.#waiting.push({ name, input, ...weightOf(input), canWait, resolve, reject });
+      if (canWait && this.#parts.linger !== undefined) return void this.#linger(this.#parts.linger);
       // Whatever is asked in the same turn of the event loop goes along.
       if (!this.#isPumping) queueMicrotask(() => this.#pump());
       this.#isPumping = true;
     });
+  }
+
+  /** Half the commits of a quiet server are saved when outcomes ride along with what is published next. */
+  async #linger(pause: () => Promise<void>): Promise<void> {
+    if (this.#isLingering) return;
+    this.#isLingering = true;
+    await pause();
+    this.#isLingering = false;
+    this.#pump();
   }
 
   onDue(listener: (at: Millis) => void): Unsubscribe {
@@ -84,6 +97,7 @@ class GroupCommit {
       this.#emptied = resolve;
       if (this.#running.size === 0 && this.#waiting.length === 0) resolve();
     });
+    queueMicrotask(() => this.#pump());
     return (this.#closing ??= empty.then(() => this.#parts.close()));
   }
 
@@ -103,6 +117,7 @@ class GroupCommit {
 
   #mayBegin(): boolean {
     if (this.#waiting.length === 0) return false;
+    if (this.#isLingering && !this.#closing && this.#waiting.every(({ canWait }) => canWait)) return false;
     const isAhead = this.#parts.runsInTurn === true && this.#running.size === 1 && this.#waiting.length >= aheadCalls;
     return this.#running.size === 0 || isAhead;
   }

@@ -4,12 +4,15 @@ import type { Hands } from "../core/hands.ts";
 import type { Delivery, IdKind, Millis, NodeId } from "../core/message.ts";
 import type { Queries } from "./queries.ts";
 
+/** A call that nobody waits for may be stored a few milliseconds later, together with others. */
+export type Haste = { canWait?: boolean };
+
 export type Unsubscribe = () => void;
 
 /** Where everything is kept. One interface; memory, SQLite and PostgreSQL behind it. */
 export interface Store {
   /** Loads what the command needs, decides, writes the changes: one transaction, on the disk when it answers. */
-  execute<N extends CommandName>(name: N, input: InputOf<N>): Promise<AnswerOf<N>>;
+  execute<N extends CommandName>(name: N, input: InputOf<N>, haste?: Haste): Promise<AnswerOf<N>>;
   /** Lists, single rows, figures. Never locks, never decides. */
   read: Queries;
   /** When the next message or line falls due, if any. May be in the past. */

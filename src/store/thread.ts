@@ -17,17 +17,21 @@ export type ThreadRequest =
 export type ThreadReply = { id: number; value: unknown } | { id: number; error: string; refusedCode?: string };
 export type ThreadRole = { role: "writer" | "reader"; path: string; node: NodeId };
 
+/** `entry`: the file that a thread runs. `linger`: see `Parts` in `store/group.ts`. */
+type ThreadOptions = { path: string; node: NodeId; entry: URL; linger?: () => Promise<void> };
+
 /**
  * SQLite on threads of its own: one that writes, so that a commit, which waits for the disk, never stops HTTP, and one
- * that reads, so that a long list never holds up a commit. `entry` is the file that a thread runs.
+ * that reads, so that a long list never holds up a commit.
  */
-export async function threadStore({ path, node, entry }: { path: string; node: NodeId; entry: URL }): Promise<Store> {
+export async function threadStore({ path, node, entry, linger }: ThreadOptions): Promise<Store> {
   const writer = thread(entry, { role: "writer", path, node });
   await writer.ready;
   let reader: Thread | null = null;
   const readerOnce = (): Thread => (reader ??= thread(entry, { role: "reader", path, node }));
   return groupCommit({
     runsInTurn: true,
+    ...(linger && { linger }),
     runBatch: async (calls, hands) => unpackResult(await writer.ask<Parcel>({ kind: "batch", parcel: packBatch(calls, hands) }), calls),
     read: readsThrough((query, args) => orUnavailable(readerOnce().ask({ kind: "read", query, args }))),
     nextDueAt: () => orUnavailable(writer.ask({ kind: "nextDueAt" })),
