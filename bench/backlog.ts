@@ -34,7 +34,8 @@ export const backlog = question({
     const started = await startWaypost(stage, { folder: emptyFolder });
     const empty = await killAndRestart(stage, field, { server: started, folder: emptyFolder, times: given.restarts, name: "empty" });
     const drive: Drive = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
-    const turns = await takeTurns(field, [empty.server, full.server], { warmUp: drive, rounds: given.rounds, drive });
+    const contestants = [empty.server, full.server].map((server) => ({ server, warmUp: drive, drive }));
+    const turns = await takeTurns(field, contestants, given.rounds);
     const figures = {
       filled: given.backlog,
       filledPerSecond,
@@ -119,7 +120,7 @@ async function killAndRestart(
 /** Publishes one message; answers when the sink saw it, in microseconds. */
 async function deliverOne(field: Field, server: Waypost): Promise<number> {
   const round = ++field.rounds;
-  await field.sink.ask("begin", { id: round, capacity: 1 });
+  await field.sink.ask("begin", { id: round, messages: 1, copies: 1 });
   const response = await request(`http://127.0.0.1:${server.port}/v2/publish/${destination(field)}`, {
     method: "POST",
     headers: { authorization: `Bearer ${server.token}`, "content-type": "application/json" },

@@ -1,8 +1,9 @@
 /** The parts around the servers, and one turn of one server: from the first publish until the last delivery is settled. */
 import { microseconds } from "./clock.ts";
-import { type LoadAnswers, type LoadReport, type LoadRun } from "./load.ts";
+import type { LoadAnswers, LoadReport, LoadRun } from "./load.ts";
 import type { Part } from "./part.ts";
 import type { PassThroughAnswers } from "./pass-through.ts";
+import { type Aim, sinkUrl } from "./payload.ts";
 import { cpuTime } from "./process-figures.ts";
 import { pause, quiet, type Server } from "./server.ts";
 import type { SinkAnswers, SinkReport } from "./sink.ts";
@@ -10,10 +11,14 @@ import { end, type Stage } from "./stage.ts";
 
 export type Field = { load: Part<LoadAnswers>; sink: Part<SinkAnswers>; sinkPort: number; rounds: number };
 
-/** How a turn is driven. Milliseconds for patience: how long after the last publish everything must be settled. */
-export type Drive = Pick<LoadRun, "connections" | "messages" | "seconds" | "rate"> & { patience?: number };
+/**
+ * How a turn is driven. Without an aim, messages are published to the sink as they are. `copies`: so many deliveries come of
+ * each publish. Milliseconds for patience: how long after the last publish everything must be settled.
+ */
+export type Drive = Pick<LoadRun, "connections" | "messages" | "seconds" | "rate"> & { aim?: Aim; copies?: number; patience?: number };
 
 export type Turn = {
+  /** Deliveries; as many as publishes, unless these come in copies. */
   messages: number;
   perSecond: number;
   /** CPU of the server, microseconds per message, with what it did after the last delivery. */
@@ -45,32 +50,44 @@ export async function startPassThrough(stage: Stage, connections: number): Promi
 }
 
 /** Where the messages of the bench go. */
-export const destination = (field: Field): string => `http://127.0.0.1:${field.sinkPort}/sink`;
+export const destination = (field: Field): string => sinkUrl(field.sinkPort);
+
+/** A publish to the sink with these headers. */
+export function publishWith(field: Field, headers: readonly string[], names = 1): Aim {
+  return { path: `/v2/publish/${destination(field)}`, headers, names };
+}
 
 /** Throws when a publish was refused, or a delivery is missing at the end. */
 export async function takeTurn(field: Field, server: Server, drive: Drive): Promise<Turn> {
-  const { patience = 60_000, ...loop } = drive;
+  const { patience = 60_000, copies = 1 } = drive;
   const round = ++field.rounds;
   const before = await server.unsettled();
   const cpuBefore = cpuTime(server.pid);
-  await field.sink.ask("begin", { id: round, capacity: drive.messages });
-  const run = { ...loop, port: server.port, path: `/v2/publish/${destination(field)}`, token: server.token, round };
-  const load = await field.load.ask("run", run, loadLimit(drive));
-  if (load.refused > 0)
-    throw new Error(`${server.name} refused ${load.refused} of ${load.sent} publishes, the first with ${load.firstRefusal}`);
-  const sink = await field.sink.ask("finish", { expected: load.sent, patience }, patience + 10_000);
-  if (sink.received < load.sent) throw new Error(`${server.name} delivered ${sink.received} of ${load.sent} messages.`);
+  await field.sink.ask("begin", { id: round, messages: drive.messages, copies });
+  const load = await sendLoad(field, server, { ...drive, round });
+  const messages = load.sent * copies;
+  const sink = await field.sink.ask("finish", { expected: messages, patience }, patience + 10_000);
+  if (sink.received < messages) throw new Error(`${server.name} delivered ${sink.received} of ${messages} messages.`);
   const settledAt = before === null ? null : await settled(server, before, patience);
   await quiet(server.pid);
   const endedAt = Math.max(settledAt ?? 0, sink.lastAt, load.lastAnsweredAt);
   return {
-    messages: load.sent,
-    perSecond: (load.sent * 1e6) / (endedAt - load.firstSentAt),
-    cpuPerMessage: (cpuTime(server.pid) - cpuBefore) / load.sent,
+    messages,
+    perSecond: (messages * 1e6) / (endedAt - load.firstSentAt),
+    cpuPerMessage: (cpuTime(server.pid) - cpuBefore) / messages,
     settledBy: settledAt === null ? "sink" : "server",
     load,
     sink,
   };
+}
+
+/** The requests of a turn by themselves, whatever comes of them. Throws when one was refused. */
+export async function sendLoad(field: Field, server: Server, drive: Drive & { round: number }): Promise<LoadReport> {
+  const { connections, messages, seconds, rate, round, aim = publishWith(field, []) } = drive;
+  const run: LoadRun = { connections, messages, seconds, rate, round, aim, port: server.port, token: server.token };
+  const load = await field.load.ask("run", run, loadLimit(drive));
+  if (load.refused === 0) return load;
+  throw new Error(`${server.name} refused ${load.refused} of ${load.sent} requests, the first with ${load.firstRefusal}`);
 }
 
 /** Milliseconds after which the load must have come to its end: generous, for it is only there to end a bench that hangs. */
@@ -90,20 +107,34 @@ async function settled(server: Server, before: number, patience: number): Promis
   }
 }
 
-/** Servers take turns, A B A B …, after a warm-up of each; answers the turns of each server. */
-export async function takeTurns(
-  field: Field,
-  servers: readonly Server[],
-  plan: { warmUp: Drive; rounds: number; drive: Drive },
-): Promise<Turn[][]> {
-  for (const server of servers) await takeTurn(field, server, plan.warmUp);
-  const turns: Turn[][] = servers.map(() => []);
-  for (let round = 1; round <= plan.rounds; round += 1) {
-    for (const [index, server] of servers.entries()) {
-      const turn = await takeTurn(field, server, plan.drive);
+/** One of those that take turns: a server, or one way to drive it. Its name stands for it wherever figures or faults are told. */
+export type Contestant = { server: Server; warmUp: Drive; drive: Drive };
+
+/** Contestants take turns, A B A B …, after a warm-up of each; answers the turns of each. */
+export async function takeTurns(field: Field, contestants: readonly Contestant[], rounds: number): Promise<Turn[][]> {
+  for (const { server, warmUp } of contestants) await takeTurn(field, server, warmUp);
+  return takeRounds(field, contestants, rounds);
+}
+
+/** The same of those that are warm already. */
+export async function takeRounds(field: Field, contestants: readonly Omit<Contestant, "warmUp">[], rounds: number): Promise<Turn[][]> {
+  const turns: Turn[][] = contestants.map(() => []);
+  for (let round = 1; round <= rounds; round += 1) {
+    for (const [index, { server, drive }] of contestants.entries()) {
+      const turn = await takeTurn(field, server, drive);
       turns[index]?.push(turn);
       console.error(`round ${round}  ${server.name}: ${turn.perSecond.toFixed(0)} messages/s, ${turn.cpuPerMessage.toFixed(1)} µs each`);
     }
   }
   return turns;
+}
+
+/**
+ * How near the bench itself came to its limit: figures of turns in which load or sink took a whole core tell of the bench, not
+ * of the server. And how many deliveries came twice, which nothing in these turns is a reason for.
+ */
+export function footnote(turns: readonly Turn[]): string {
+  const most = (side: "load" | "sink"): string => Math.max(...turns.map((turn) => turn[side].cpu)).toFixed(2);
+  const repeated = turns.reduce((sum, { sink }) => sum + sink.repeated, 0);
+  return `Shares of a core in the busiest turns: load ${most("load")}, sink ${most("sink")}. Deliveries that came twice: ${repeated}.`;
 }

@@ -1,12 +1,12 @@
 /** What does the server do when there is nothing to do? Wake-ups and CPU time of each thread, fresh and after work. */
 import { type Field, openField, startPassThrough, takeTurn } from "./field.ts";
 import { table } from "./figures.ts";
-import { threads } from "./process-figures.ts";
 import { question } from "./question.ts";
-import { pause, quiet, type Server } from "./server.ts";
+import { restCells, restHeads, type ThreadRest, watchRest } from "./rest.ts";
+import type { Server } from "./server.ts";
 import { startWaypost } from "./waypost.ts";
 
-type Rest = { server: string; when: "fresh" | "after work"; threads: { name: string; wakeUpsPerSecond: number; cpuPerSecond: number }[] };
+type Rest = { server: string; when: "fresh" | "after work"; threads: ThreadRest[] };
 
 export const idle = question({
   asks: "wake-ups and CPU time without work, beside those of a bare Node server",
@@ -31,31 +31,12 @@ async function work(field: Field, server: Server, { messages, connections }: { m
   await takeTurn(field, server, { connections, messages, seconds: null, rate: null });
 }
 
-/** All are watched at the same time: they have nothing to do that could disturb another. */
-async function watch(servers: Server[], when: Rest["when"], { settle, seconds }: { settle: number; seconds: number }): Promise<Rest[]> {
-  for (const server of servers) await quiet(server.pid);
-  await pause(settle * 1e3);
-  const before = servers.map(({ pid }) => threads(pid));
-  await pause(seconds * 1e3);
-  return servers.map(({ name, pid }, index) => {
-    const earlier = new Map(before[index]?.map((thread) => [thread.id, thread]));
-    const found = threads(pid).map((thread) => ({
-      name: thread.name,
-      wakeUpsPerSecond: (thread.switches - (earlier.get(thread.id)?.switches ?? 0)) / seconds,
-      cpuPerSecond: (thread.cpu - (earlier.get(thread.id)?.cpu ?? 0)) / seconds,
-    }));
-    return { server: name, when, threads: found };
-  });
+async function watch(servers: Server[], when: Rest["when"], given: { settle: number; seconds: number }): Promise<Rest[]> {
+  const rests = await watchRest(servers, given);
+  return servers.map(({ name }, index) => ({ server: name, when, threads: rests[index] ?? [] }));
 }
 
 function report(rests: Rest[]): string {
-  const row = ({ server, when, threads: all }: Rest): string[] => {
-    const sum = (of: (thread: Rest["threads"][number]) => number): string =>
-      all.reduce((total, thread) => total + of(thread), 0).toFixed(1);
-    const awake = all
-      .filter((thread) => thread.wakeUpsPerSecond >= 0.1)
-      .map((thread) => `${thread.name} ${thread.wakeUpsPerSecond.toFixed(1)}`);
-    return [`${server}, ${when}`, sum((thread) => thread.wakeUpsPerSecond), sum((thread) => thread.cpuPerSecond), awake.join(", ")];
-  };
-  return table([["", "wake-ups/s", "CPU µs/s", "threads that wake, and how often"], ...rests.map(row)]);
+  const row = ({ server, when, threads }: Rest): string[] => [`${server}, ${when}`, ...restCells(threads)];
+  return table([["", ...restHeads], ...rests.map(row)]);
 }

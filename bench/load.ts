@@ -4,13 +4,13 @@ import { Worker } from "node:worker_threads";
 import { microseconds } from "./clock.ts";
 import { type Spread, spread } from "./figures.ts";
 import { Frames } from "./frames.ts";
+import { dueAt, type Pace } from "./pace.ts";
 import { answerDriver } from "./part.ts";
-import { PublishRequest } from "./payload.ts";
-import { dueAt, type Schedule } from "./schedule.ts";
+import { type Aim, PublishRequest } from "./payload.ts";
 
 export type LoadRun = {
   port: number;
-  path: string;
+  aim: Aim;
   token: string;
   round: number;
   connections: number;
@@ -83,7 +83,7 @@ class Run {
   }
 
   /** What the ticker needs to know. */
-  schedule(rate: number): Schedule {
+  pace(rate: number): Pace {
     return { rate, messages: this.#options.messages, startAt: this.#startedAt };
   }
 
@@ -99,7 +99,7 @@ class Run {
   #nextAt(now: number): number | null {
     const { messages, seconds, rate } = this.#options;
     if (this.#sent >= messages) return null;
-    if (rate !== null) return dueAt(this.schedule(rate), this.#sent);
+    if (rate !== null) return dueAt(this.pace(rate), this.#sent);
     return seconds !== null && now - this.#startedAt > seconds * 1e6 ? null : now;
   }
 
@@ -173,7 +173,7 @@ const answers = {
       run.free(connection);
     }
     ticker?.on("message", () => run.tick());
-    if (options.rate !== null) ticker?.postMessage(run.schedule(options.rate));
+    if (options.rate !== null) ticker?.postMessage(run.pace(options.rate));
     try {
       await run.done.promise;
       return run.report();

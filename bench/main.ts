@@ -2,15 +2,18 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { backlog } from "./backlog.ts";
+import { fanout } from "./fanout.ts";
+import { flow } from "./flow.ts";
 import { idle } from "./idle.ts";
 import { describeMachine, requireDisk } from "./machine.ts";
 import { messages } from "./messages.ts";
 import { describeOptions, readOptions } from "./options.ts";
 import { parts } from "./parts.ts";
 import type { Question } from "./question.ts";
+import { schedules } from "./schedules.ts";
 import { root, Stage } from "./stage.ts";
 
-const questions: Record<string, Question> = { messages, backlog, idle, parts };
+const questions: Record<string, Question> = { messages, backlog, idle, flow, fanout, schedules, parts };
 
 async function answer(name: string, asked: Question, args: readonly string[]): Promise<void> {
   const given = readOptions(asked.options, args);

@@ -44,12 +44,9 @@ export const messages = question({
 
 async function measureThroughput(field: Field, competitors: Competitor[], given: Given<typeof options & typeof common>): Promise<void> {
   const drive: Drive = { connections: given.connections, messages: given.messages, seconds: given.seconds || null, rate: null };
-  const plan = { warmUp: { ...drive, messages: given["warm-up"] }, rounds: given.rounds, drive };
-  const turns = await takeTurns(
-    field,
-    competitors.map(({ server }) => server),
-    plan,
-  );
+  const warmUp = { ...drive, messages: given["warm-up"] };
+  const contestants = competitors.map(({ server }) => ({ server, warmUp, drive }));
+  const turns = await takeTurns(field, contestants, given.rounds);
   for (const [index, competitor] of competitors.entries()) competitor.turns = turns[index] ?? [];
 }
 

@@ -21,7 +21,7 @@ export const parts = question({
       stop: async () => undefined,
     };
     const drive: Drive = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
-    const [turns = []] = await takeTurns(field, [sink], { warmUp: drive, rounds: given.rounds, drive });
+    const [turns = []] = await takeTurns(field, [{ server: sink, warmUp: drive, drive }], given.rounds);
     const rows = [
       ["median (lowest to highest)", ""],
       ["messages/s", showMiddle(middle(turns.map((turn) => turn.perSecond)), 0)],

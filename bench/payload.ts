@@ -26,26 +26,52 @@ export function readStamp(text: string): Stamp {
   };
 }
 
+/** Where the sink is. With a number, where copies of that number go: they have the body in common, and differ in their path. */
+export function sinkUrl(port: number, copy?: number): string {
+  return `http://127.0.0.1:${port}/sink${copy === undefined ? "" : `/${copy}`}`;
+}
+
+const copyAt = "POST /sink/".length;
+
+/** The number in the path of such a request; NaN when there is none. */
+export function readCopy(head: string): number {
+  return Number.parseInt(head.slice(copyAt, copyAt + 8), 10);
+}
+
+/**
+ * What each message asks of the server. Where path and headers say `nameSlot`, a number of eight digits is put for each
+ * message, which goes round from 0 to `names` − 1: so many queues or keys share the messages.
+ */
+export type Aim = { path: string; headers: readonly string[]; names: number };
+
+export const nameSlot = "########";
+
 /** The bytes of one publish, written once and restamped for each message. */
 export class PublishRequest {
   readonly bytes: Buffer;
   readonly #bodyAt: number;
+  readonly #names: number;
+  readonly #namesAt: readonly number[];
 
-  constructor({ port, path, token, round }: { port: number; path: string; token: string; round: number }) {
+  constructor({ port, aim, token, round }: { port: number; aim: Aim; token: string; round: number }) {
     const head = [
-      `POST ${path} HTTP/1.1`,
+      `POST ${aim.path} HTTP/1.1`,
       `Host: 127.0.0.1:${port}`,
       `Authorization: Bearer ${token}`,
       "Content-Type: application/json",
       `Content-Length: ${bodyBytes}`,
+      ...aim.headers,
     ].join("\r\n");
     this.bytes = Buffer.from(`${head}\r\n\r\n${body({ round, number: 0, at: 0 })}`, "latin1");
     this.#bodyAt = this.bytes.length - bodyBytes;
+    this.#names = aim.names;
+    this.#namesAt = [...head.matchAll(new RegExp(nameSlot, "g"))].map(({ index }) => index);
   }
 
   stamp(number: number, at: number): void {
     this.bytes.write(digits(number, numberDigits), this.#bodyAt + numberAt, "latin1");
     this.bytes.write(digits(at, timeDigits), this.#bodyAt + timeAt, "latin1");
+    for (const place of this.#namesAt) this.bytes.write(digits(number % this.#names, nameSlot.length), place, "latin1");
   }
 }
 

@@ -5,7 +5,7 @@ import { microseconds } from "./clock.ts";
 import { type Spread, spread } from "./figures.ts";
 import { Frames } from "./frames.ts";
 import { answerDriver } from "./part.ts";
-import { readStamp } from "./payload.ts";
+import { readCopy, readStamp } from "./payload.ts";
 
 export type SinkReport = {
   received: number;
@@ -24,9 +24,10 @@ export type SinkAnswers = typeof answers;
 
 const ok = Buffer.from("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "latin1");
 
-/** Arrivals of one round. Messages of other rounds are answered and not counted. */
+/** Arrivals of one round, where each message comes in so many copies. Messages of other rounds are answered and not counted. */
 class Round {
   readonly id: number;
+  readonly copies: number;
   received = 0;
   repeated = 0;
   firstAt = 0;
@@ -38,10 +39,11 @@ class Round {
   readonly #cpuAtStart = process.cpuUsage();
   readonly #startedAt = microseconds();
 
-  constructor(id: number, capacity: number) {
+  constructor({ id, messages, copies }: { id: number; messages: number; copies: number }) {
     this.id = id;
-    this.#seen = new Uint8Array(capacity);
-    this.#latencies = new Float64Array(capacity);
+    this.copies = copies;
+    this.#seen = new Uint8Array(messages * copies);
+    this.#latencies = new Float64Array(messages * copies);
   }
 
   arrived(number: number, sentAt: number): void {
@@ -65,7 +67,7 @@ class Round {
   }
 }
 
-let round = new Round(0, 0);
+let round = new Round({ id: 0, messages: 0, copies: 1 });
 
 const answers = {
   listen: async (): Promise<{ port: number }> => {
@@ -73,8 +75,8 @@ const answers = {
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", 4096, resolve));
     return { port: (server.address() as AddressInfo).port };
   },
-  begin: ({ id, capacity }: { id: number; capacity: number }): void => {
-    round = new Round(id, capacity);
+  begin: (of: { id: number; messages: number; copies: number }): void => {
+    round = new Round(of);
   },
   /** Answers when `expected` messages are in, or after `patience` milliseconds with what came. */
   finish: async ({ expected, patience }: { expected: number; patience: number }): Promise<SinkReport> => {
@@ -91,9 +93,9 @@ const answers = {
 };
 
 function accept(socket: Socket): void {
-  const frames = new Frames((_head, body) => {
+  const frames = new Frames((head, body) => {
     const { round: id, number, at } = readStamp(body);
-    if (id === round.id) round.arrived(number, at);
+    if (id === round.id) round.arrived(round.copies === 1 ? number : number * round.copies + readCopy(head), at);
     socket.write(ok);
   });
   socket.on("data", (chunk) => frames.push(chunk.toString("latin1")));

@@ -4,13 +4,13 @@
  */
 import { parentPort } from "node:worker_threads";
 import { microseconds } from "./clock.ts";
-import { dueAt, type Schedule } from "./schedule.ts";
+import { dueAt, type Pace } from "./pace.ts";
 
 const never = new Int32Array(new SharedArrayBuffer(4));
 
-parentPort?.once("message", (schedule: Schedule) => {
-  for (let number = 0; number < schedule.messages; number += 1) {
-    sleepUntil(dueAt(schedule, number));
+parentPort?.once("message", (pace: Pace) => {
+  for (let number = 0; number < pace.messages; number += 1) {
+    sleepUntil(dueAt(pace, number));
     parentPort?.postMessage(null);
   }
 });

@@ -68,6 +68,15 @@ export const settingRows = {
   dlqRetention: { takes: duration(60_000), default: "7d", value: "<duration>", help: "how long dead letters are kept" },
   grace: { takes: duration(0), default: "10s", value: "<duration>", help: "how long running deliveries may take when the server stops" },
   region: { takes: text, default: "US-EAST-1", value: "<name>", help: "what deliveries name as their region" },
+  publicUrl: {
+    takes: z
+      .string()
+      .regex(/^$|^https?:\/\/[^/?#\s]+(\/[^?#\s]*)?$/, "must be a URL with http:// or https://, without a query")
+      .transform((url) => url.replace(/\/+$/, "")),
+    default: "",
+    value: "<url>",
+    help: "where others reach this server; without it, wherever a request was addressed to",
+  },
   trustProxy: { takes: list, default: "", value: "<networks>", help: "reverse proxies whose X-Forwarded-For is believed" },
   logLevel: {
     takes: z.enum(["trace", "debug", "info", "warn", "error", "silent"], { error: "must be trace, debug, info, warn, error or silent" }),

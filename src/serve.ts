@@ -93,6 +93,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened: { st
     now: () => clock.now(),
     retention,
     trustProxy,
+    publicUrl: settings.publicUrl,
     log: requestLog(log),
     ready: () => !stopping,
     health: () => ({ unsettled: dispatcher.unsettled }),

@@ -1,9 +1,9 @@
 import { z } from "zod";
+import { Refusal } from "../core/errors.ts";
 import type { Filter } from "../core/filter.ts";
 import type { LogState } from "../core/message.ts";
 import { choice, moment, one, several, severalNumbers } from "./parameters.ts";
 
-/** Names of things this version does not have are accepted, and nothing passes them. */
 const ofTheMessage = {
   url: several("https?://").optional().describe("The destination, exactly as it was given."),
   topicName: several().optional().describe("The URL group it was published to."),
@@ -72,8 +72,11 @@ type OfDeadLetters = Omit<z.output<typeof deadLetterFilters>, "messageId">;
 type OfLog = Omit<z.output<typeof logFilters>, "messageId">;
 type Asked = OfMessages & OfDeadLetters & OfLog & { messageId?: string | string[] | undefined };
 
-/** The filter of the house, of what was asked. */
+/** The filter of the house, of what was asked. Throws `Refusal` when the dates are the wrong way round. */
 export function filterOf(given: Asked): Filter {
+  if ((given.fromDate ?? 0) > (given.toDate ?? Infinity)) {
+    throw new Refusal("invalid", "fromDate: is later than toDate, so that nothing can pass");
+  }
   const { messageIds = [], messageId = [], dlqIds, state } = given;
   const ids = [messageIds, messageId].flat();
   const ips = [...(given.callerIp ?? []), ...(given.callerIP ?? [])];

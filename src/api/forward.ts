@@ -14,9 +14,10 @@ const ofTheConnection = [
 
 /** What only the service may say of a delivery, under either brand. */
 const ofTheService = Object.values(brandNames).flatMap(({ prefix }) =>
-  ["signature", "message-id", "retried", "region", "caller-ip", "workflow-runid", "workflow-createdat"].map(
-    (name) => `${prefix.toLowerCase()}-${name}`,
-  ),
+  [
+    ...["signature", "message-id", "retried", "region", "caller-ip", "topic-name", "schedule-id"],
+    ...["workflow-runid", "workflow-createdat"],
+  ].map((name) => `${prefix.toLowerCase()}-${name}`),
 );
 
 const never: ReadonlySet<string> = new Set([...ofTheConnection, ...ofTheService]);
@@ -48,7 +49,7 @@ export function sendersHeaders(rawHeaders: readonly string[], proof: Pick<Proof,
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const name = (rawHeaders[at] ?? "").toLowerCase();
     if (never.has(name) || named.has(name) || brandedName(name) || ofProxies.test(name)) continue;
-    if (name === "authorization" && proof?.by !== "query") continue;
+    if (name === "authorization" && proof?.by === "header") continue;
     const value = rawHeaders[at + 1] ?? "";
     if (!proof || !tells(value, proof.token)) headers.push([canonicalName(name), value]);
   }
@@ -56,7 +57,7 @@ export function sendersHeaders(rawHeaders: readonly string[], proof: Pick<Proof,
 }
 
 /** Whether a text has the token in it, as it is or percent-encoded, as in a URL. */
-function tells(value: string, token: string): boolean {
+export function tells(value: string, token: string): boolean {
   if (value.includes(token)) return true;
   return (
     value.includes("%") &&

@@ -24,7 +24,7 @@ export type Settings = {
   firstWritten: string;
 };
 
-export type Read = { settings: Settings; brands: Brand[]; ignored: string[] };
+export type Read = { settings: Settings; ignored: string[] };
 
 /** The settings among the names and values of headers, in turn. */
 export function givenByHeaders(rawHeaders: readonly string[]): Given[] {
@@ -47,29 +47,48 @@ export const givenByQuery = (parameters: readonly Parameter[]): Given[] =>
   });
 
 /**
- * Reads settings. A header wins over a query parameter. Throws `Refusal` for one that is unknown, malformed, not
- * available, or given twice with different values. Unknown ones of the other brand are left out and named in `ignored`.
+ * Reads settings. What is given in an earlier layer wins over later ones, name by name: a header over a query parameter.
+ * Throws `Refusal` for one that is unknown, malformed, not available, or given twice in a layer with different values.
+ * Unknown ones of the other brand are left out and named in `ignored`.
  */
-export function readSettings(byHeaders: readonly Given[], byQuery: readonly Given[]): Read {
+export function readSettings(...layers: readonly (readonly Given[])[]): Read {
   const settings = noSettings("");
   const ignored: string[] = [];
-  for (const given of chosen(byHeaders, byQuery)) if (!place(settings, given)) ignored.push(given.written.toLowerCase());
+  for (const given of chosen(layers)) if (!place(settings, given)) ignored.push(given.written.toLowerCase());
   checkCallbacks(settings);
-  return { settings, ignored, brands: [...new Set([...byHeaders, ...byQuery].map(({ brand }) => brand))] };
+  return { settings, ignored };
 }
+
+/** Throws `Refusal` for a setting that only schedules have. */
+export function refuseOfSchedules({ values, written }: Settings): void {
+  for (const name of ofSchedules) {
+    const why = values[name] === undefined ? undefined : settingRows[name].onlyForSchedules;
+    if (why !== undefined) throw new Refusal("invalid", `${(written[name] ?? name).slice(0, 200)}: ${why}`);
+  }
+}
+
+const ofSchedules = (Object.keys(settingRows) as SettingName[]).filter((name) => settingRows[name].onlyForSchedules !== undefined);
 
 const noSettings = (firstWritten: string): Settings => ({
   ...{ values: {}, written: {}, headers: [], callback: null, failureCallback: null, firstWritten },
 });
 
-/** Each setting once, the header before the parameter. Forwarded headers may come repeatedly. */
-function chosen(byHeaders: readonly Given[], byQuery: readonly Given[]): readonly Given[] {
-  if (byHeaders.length === 0 && byQuery.length === 0) return byHeaders;
-  const headers = once(byHeaders);
-  if (byQuery.length === 0) return headers;
-  const names = new Set(headers.map(({ name }) => name));
-  return [...headers, ...once(byQuery).filter(({ name }) => !names.has(name))];
+/** Each setting once, from the first layer that has it. Forwarded headers may come repeatedly. */
+function chosen(layers: readonly (readonly Given[])[]): readonly Given[] {
+  const [first = [], ...others] = layers.filter((layer) => layer.length > 0);
+  const all = once(first);
+  const taken = new Set<string>();
+  let above = all;
+  for (const layer of others) {
+    for (const { name } of above) taken.add(name).add(outdone[name] ?? name);
+    above = once(layer).filter(({ name }) => !taken.has(name));
+    all.push(...above);
+  }
+  return all;
 }
+
+/** What settles the same question by another name: a delay that is asked for holds, whatever a later layer has for all. */
+const outdone: Readonly<Partial<Record<string, string>>> = { delay: "not-before", "content-based-deduplication": "deduplication-id" };
 
 function once(all: readonly Given[]): Given[] {
   const seen = new Map<string, Given>();
@@ -144,7 +163,7 @@ function set<N extends SettingName>({ values, written }: Settings, name: N, give
     written[name] = given.written;
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    throw new Refusal(error.code, `${shown(given)}: ${error.message.replace(/^(retry delay|redact fields)?: /, "")}`);
+    throw new Refusal(error.code, `${shown(given)}: ${error.message.replace(/^(retry delay|redact fields|cron)?: /, "")}`);
   }
 }
 

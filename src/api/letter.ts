@@ -1,17 +1,20 @@
 import { createHash, hash } from "node:crypto";
 import { Refusal } from "../core/errors.ts";
-import type { Brand, Bytes, CallbackSettings, HeaderList, Letter, SendSettings } from "../core/message.ts";
+import type { Brand, Bytes, CallbackSettings, FlowControl, HeaderList, Letter, SendSettings } from "../core/message.ts";
 import type { Overrides } from "../core/dlq.ts";
 import { limits } from "../core/limits.ts";
 import { joinHeaders } from "./forward.ts";
 import type { Settings } from "./given.ts";
 import type { SettingName } from "./settings.ts";
+import { isUrl } from "./target.ts";
 import { settingRows } from "./settings.ts";
 
 /** All that a publish brought, taken apart. `content`: what describes the body. `senders`: what `header-forward` is to send along. */
 export type Post = {
   brand: Brand;
+  /** A URL, or the name of a URL group. */
   destination: string;
+  queue?: string | null;
   body: Bytes;
   content: HeaderList;
   senders(): HeaderList;
@@ -20,7 +23,7 @@ export type Post = {
 };
 
 /** Makes a letter of what was posted. Throws `Refusal` when its headers are too large. */
-export function letterOf({ brand, destination, body, content, senders, callerIp, settings }: Post): Letter {
+export function letterOf({ brand, destination, queue, body, content, senders, callerIp, settings }: Post): Letter {
   const { values } = settings;
   const alongside = values["header-forward"] ? joinHeaders(content, named(senders(), content)) : content;
   const sending = sendSettings(settings, joinHeaders(alongside, settings.headers));
@@ -28,7 +31,9 @@ export function letterOf({ brand, destination, body, content, senders, callerIp,
   return {
     ...sending,
     brand,
-    url: destination,
+    url: isUrl(destination) ? destination : "",
+    group: isUrl(destination) ? null : destination,
+    ...{ endpoint: null, queue: queue ?? null, scheduleId: null },
     body,
     delay: values.delay ?? null,
     notBefore: values["not-before"] ?? null,
@@ -43,22 +48,44 @@ export function letterOf({ brand, destination, body, content, senders, callerIp,
 const named = (senders: HeaderList, content: HeaderList): HeaderList =>
   senders.filter(([name]) => !content.some(([other]) => other === name));
 
-function sendSettings({ values, callback, failureCallback }: Settings, headers: HeaderList): SendSettings {
+function sendSettings(settings: Settings, headers: HeaderList): SendSettings {
+  const { values, callback, failureCallback } = settings;
   return {
     method: values.method ?? "POST",
     headers,
     retries: values.retries ?? null,
     retryDelay: values["retry-delay"] ?? null,
     timeout: values.timeout ?? null,
+    flowControl: flowControlOf(settings),
     callback: callbackOf(values.callback, callback),
     failureCallback: callbackOf(values["failure-callback"], failureCallback),
   };
 }
 
+/** A key is nothing without its limits, nor are they without a key. */
+function flowControlOf({ values, written }: Settings): FlowControl | null {
+  const [key, limits] = [values["flow-control-key"], values["flow-control-value"]];
+  if (key === undefined && limits === undefined) return null;
+  if (limits === undefined)
+    throw new Refusal("invalid", `${written["flow-control-key"]}: has no Flow-Control-Value beside it; give one such as parallelism=10`);
+  if (key === undefined) throw new Refusal("invalid", `${written["flow-control-value"]}: has no Flow-Control-Key beside it`);
+  return { key, ...limits };
+}
+
 function callbackOf(url: string | undefined, settings: Settings | null): CallbackSettings | null {
   if (url === undefined) return null;
   if (settings) return { url, ...sendSettings(settings, settings.headers) };
-  return { url, method: "POST", headers: [], retries: null, retryDelay: null, timeout: null, callback: null, failureCallback: null };
+  return {
+    url,
+    method: "POST",
+    headers: [],
+    retries: null,
+    retryDelay: null,
+    timeout: null,
+    flowControl: null,
+    callback: null,
+    failureCallback: null,
+  };
 }
 
 /** The HTTP server bounds the headers of a request; those in a body, as in a batch, are bounded here. */

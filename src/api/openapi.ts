@@ -63,7 +63,7 @@ function operationOf(row: Route): Json {
     tags: [row.tag],
     summary: row.summary,
     ...(row.about === undefined ? {} : { description: row.about }),
-    security: row.access === "open" ? [] : [{ bearer: [] }, { svcToken: [] }, { upstashToken: [] }],
+    security: row.access !== "token" ? [] : [{ bearer: [] }, { svcToken: [] }, { upstashToken: [] }],
     parameters: [...pathParameters(row), ...queryParameters(row), ...settingReferences(row)],
     ...(row.body === undefined ? {} : { requestBody: requestBody(row.body) }),
     ...(row.fieldsInBody ? { requestBody: fieldsBody(row) } : {}),
@@ -95,6 +95,11 @@ const aboutNames: Readonly<Record<string, string>> = {
   destination: "A URL with http:// or https://, not encoded: what follows in the request target, query included, is taken as it is.",
   messageId: "The id of a message.",
   dlqId: "The id of an entry.",
+  sourceId: "The id of a source.",
+  secret: "The secret that its URL was given.",
+  key: "A flow control key, percent-encoded.",
+  name: "The name of a queue or a URL group.",
+  queue: "The name of a queue.",
 };
 
 /** Lists are repeated parameters. */
@@ -154,7 +159,7 @@ const aboutFamily: Record<(typeof families)[number], string> = {
 const requestBody = ({ about, contentType, schema, required }: NonNullable<Route["body"]>): Json => ({
   description: about,
   required,
-  content: { [contentType]: { schema: schemaOf(schema) } },
+  content: { [contentType]: { schema: schemaOf(schema, { io: "input" }) } },
 });
 
 const fieldsBody = ({ query }: Route): Json => ({
@@ -183,10 +188,10 @@ function refusalsOf({ access, refusals, body }: Route): Json {
   return Object.fromEntries(sorted.map((code) => [errorCodes[code].status, { $ref: `#/components/responses/${code}` }]));
 }
 
-/** JSON Schema of what a schema gives. Shapes with a name are referred to by it, wherever they stand. */
-function schemaOf(root: z.core.$ZodType, { inline = false } = {}): Json {
+/** JSON Schema of what a schema gives, or of what it takes. Shapes with a name are referred to by it, wherever they stand. */
+function schemaOf(root: z.core.$ZodType, { inline = false, io = "output" }: { inline?: boolean; io?: "input" | "output" } = {}): Json {
   const { $schema: _dialect, ...rest } = z.toJSONSchema(root, {
-    io: "output",
+    io,
     unrepresentable: "any",
     override: ({ zodSchema, jsonSchema, path }) => {
       const named = inline && path.length === 0 ? undefined : Object.entries(shapes).find(([, shape]) => shape === zodSchema);

@@ -36,6 +36,9 @@ export const choice = <const T extends readonly string[]>(words: T) =>
 export const count = ({ most, normally }: { most: number; normally: number }) =>
   once(digits.pipe(z.int().min(1, "must be at least 1").max(most, `must be at most ${most}`))).default(normally);
 
+/** A whole number of 1 or more. */
+export const positive = () => once(digits.pipe(z.int().min(1, "must be at least 1")));
+
 /** A moment in unix milliseconds. */
 export const moment = () => once(digits.pipe(z.int().min(0).max(8_640_000_000_000_000)));
 

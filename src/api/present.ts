@@ -1,18 +1,18 @@
 import { hash } from "node:crypto";
 import { headerMap } from "../core/callback.ts";
-import type { Bytes, CallbackSettings, Envelope, FailureCallbackInfo, HeaderList } from "../core/message.ts";
+import type { Bytes, CallbackSettings, Envelope, FailureCallbackInfo, FlowControl, HeaderList } from "../core/message.ts";
 import type { Hash } from "../core/redaction.ts";
 import { redactBody, redactHeaders } from "../core/redaction.ts";
-import { logBodyBytes } from "../core/limits.ts";
+import { defaults, logBodyBytes } from "../core/limits.ts";
 import type { LogEvent } from "../store/logQuery.ts";
 import type { DeadLetterEntry } from "../store/queries.ts";
 
-const sha256: Hash = (value) => hash("sha256", value, "hex");
+export const sha256: Hash = (value) => hash("sha256", value, "hex");
 
 const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** A body as text where it is UTF-8, in base64 where it is not; nothing where it is empty. */
-function bodyFields(body: Bytes): { text?: string; base64?: string } {
+export function bodyFields(body: Bytes): { text?: string; base64?: string } {
   if (body.length === 0) return {};
   try {
     return { text: strict.decode(body) };
@@ -30,6 +30,7 @@ export function messageJson(envelope: Envelope): Record<string, unknown> {
   return present({
     messageId: envelope.id,
     url: envelope.url,
+    ...cameBy(envelope),
     method: envelope.method,
     header: headerMap(redactHeaders(envelope.headers, redaction, sha256)),
     body: text,
@@ -43,7 +44,21 @@ export function messageJson(envelope: Envelope): Record<string, unknown> {
     callerIP: envelope.callerIp,
     label: envelope.labels[0],
     labels: envelope.labels.length > 0 ? envelope.labels : null,
+    ...flowControlFields(envelope),
   });
+}
+
+/** What brought the message to its destination. */
+const cameBy = ({ group, endpoint, queue, scheduleId }: Envelope): Record<string, unknown> => ({
+  ...{ topicName: group, endpointName: endpoint, queueName: queue, scheduleId },
+});
+
+/** The limits that the message brought, not those that hold for its key now. The period is in seconds. */
+export function flowControlFields({ flowControl }: { flowControl: FlowControl | null }): Record<string, unknown> {
+  if (!flowControl) return {};
+  const { key, parallelism, rate, period } = flowControl;
+  const shown = period ?? (rate === null ? null : defaults.period);
+  return { flowControlKey: key, parallelism, rate, period: shown === null ? null : shown / 1000 };
 }
 
 /**
@@ -79,6 +94,7 @@ export function eventJson({ time, state, envelope, row }: LogEvent): Record<stri
     messageId: envelope.id,
     state,
     url: envelope.url,
+    ...cameBy(envelope),
     method: envelope.method,
     header: headerMap(redactHeaders(envelope.headers, redaction, sha256)),
     body: logBody(envelope),
@@ -116,6 +132,6 @@ function logBody({ body, redaction }: Envelope): string | null {
 }
 
 /** Leaves out what there is not. */
-function present(fields: Record<string, unknown>): Record<string, unknown> {
+export function present(fields: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null && value !== undefined));
 }

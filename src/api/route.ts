@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { ErrorCode } from "../core/errors.ts";
 import { Refusal } from "../core/errors.ts";
-import type { Account, Bytes, Millis } from "../core/message.ts";
+import type { Account, Bytes, Millis, Source } from "../core/message.ts";
 import type { Retention } from "../core/retention.ts";
 import type { Store } from "../store/store.ts";
 import type { Proof } from "./auth.ts";
@@ -29,10 +29,14 @@ export type Incoming = {
   body: Bytes;
   callerIp: string | null;
   proof: Proof | null;
+  /** The source that was called. */
+  source: Source | null;
+  /** The public URL of this server, without a path of its own: as it was set, or as the request was addressed. */
+  origin: string;
 };
 
-/** `ignored`: settings of the other brand that are unknown, and are named in a response header. */
-export type Answer = { status: number; body: unknown; ignored?: readonly string[] };
+/** `ignored`: settings of the other brand that are unknown, and are named in a response header. A text is sent as it is. */
+export type Answer = { status: number; body: unknown; ignored?: readonly string[]; headers?: Readonly<Record<string, string>> };
 
 type Shape = z.ZodObject;
 
@@ -47,7 +51,7 @@ export type Call<P extends Shape, Q extends Shape> = {
 
 /** One thing that can be asked over HTTP: matching, checks, handler and documentation. */
 type Facts = {
-  method: "GET" | "POST" | "DELETE";
+  method: "GET" | "POST" | "PATCH" | "DELETE";
   /** `{name}` stands for one segment, decoded. `{destination}` at the end takes the rest of the target as it came. */
   path: string;
   tag: string;
@@ -65,7 +69,8 @@ type Facts = {
 
 /** A row of the table of routes. */
 export type Route = Facts & {
-  access: "token" | "open";
+  /** Who may ask: the holder of a token, anybody, or whoever knows the secret of a source. */
+  access: "token" | "open" | "source";
   params: Shape;
   query: Shape;
   answer(incoming: Incoming, parts: Parts): Promise<Answer>;

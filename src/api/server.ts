@@ -6,11 +6,13 @@ import Fastify from "fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Refusal } from "../core/errors.ts";
 import { limits } from "../core/limits.ts";
+import type { Source } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import type { Proof } from "./auth.ts";
 import { authenticator } from "./auth.ts";
 import type { Problem } from "./refusals.ts";
 import { Intake, bytesAtOnce } from "./intake.ts";
+import { sourceWith } from "./intakeUrl.ts";
 import { problemOf, problemOfBytes } from "./refusals.ts";
 import type { RequestLine } from "./requestLog.ts";
 import { shownPath } from "./requestLog.ts";
@@ -22,6 +24,8 @@ import { decoded, splitQuery, splitTarget } from "./target.ts";
 export type ApiParts = Parts & {
   /** Whose X-Forwarded-For is believed: nobody's, everybody's, or that of these networks. */
   trustProxy: boolean | string[];
+  /** Where others reach this server. Empty: wherever a request was addressed to. */
+  publicUrl?: string;
   /** Instead of the usual room for request bodies. */
   intakeBytes?: number;
   /** Is told of each request once it is answered. The line is made only when it is asked for. */
@@ -33,6 +37,7 @@ declare module "fastify" {
     target: Target;
     split: Query;
     proof: Proof | null;
+    source: Source | null;
     fault: string | null;
   }
 }
@@ -45,7 +50,7 @@ export function createApi(parts: ApiParts): FastifyInstance {
     return503OnClosing: false,
     // What a GET does, a HEAD would do too.
     exposeHeadRoutes: false,
-    rewriteUrl: ({ url }) => routedPath(splitTarget(url ?? "/").path),
+    rewriteUrl: ({ url, method = "" }) => routedPath(splitTarget(url ?? "/").path, method),
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: serverOptions.maxHeaderSize, querystringParser: () => ({}) },
     frameworkErrors: (error, request, reply) =>
       sendProblem(request, reply, problemOf(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
@@ -80,10 +85,14 @@ const timing = { requestTimeout: 300_000, keepAliveTimeout: 72_000 };
  * The path a target is routed by. A destination at its end may hold anything, so the router never sees it; nor does it
  * see what it could not decode, so that such a request goes the way of all others, and is refused by `refuseUnknown`.
  */
-function routedPath(path: string): string {
-  if (path.startsWith("/v2/publish/")) return "/v2/publish";
-  return path.includes("%") && decoded(path) === null ? "/malformed" : path;
+function routedPath(path: string, method: string): string {
+  const toDestination = method === "POST" ? scheduleAtDestination : null;
+  const [routed] = /^\/v2\/(?:publish|enqueue\/[^/]+)(?=\/)/.exec(path) ?? toDestination?.exec(path) ?? [path];
+  return routed.includes("%") && decoded(routed) === null ? "/malformed" : routed;
 }
+
+/** A schedule is made at its destination, and paused and resumed at its id: no name of a URL group has a slash. */
+const scheduleAtDestination = /^\/v2\/schedules(?=\/)(?!\/[\w.-]+\/(?:pause|resume)\/?$)/;
 
 const routerPath = (path: string): string => path.replace("/{destination}", "").replaceAll(/\{(\w+)\}/g, ":$1");
 
@@ -109,7 +118,7 @@ function takeEveryBody(api: FastifyInstance): void {
 function admit(api: FastifyInstance, parts: ApiParts): void {
   const authenticate = authenticator(parts);
   let closing = false;
-  for (const name of ["target", "split", "proof", "fault"] as const) api.decorateRequest<unknown>(name, null);
+  for (const name of ["target", "split", "proof", "source", "fault"] as const) api.decorateRequest<unknown>(name, null);
   const intake = new Intake(parts.intakeBytes);
   receive(api, intake);
   api.addHook("preClose", async () => {
@@ -125,15 +134,21 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
   };
   // No async function: almost every token is remembered, and each promise here would cost every publish a microsecond.
   api.addHook("onRequest", (request, reply, proceed) => {
-    const letIn = (proof: Proof): void => {
-      request.proof = proof;
+    const letIn = (by: Proof | Source): void => {
+      if ("secretHash" in by) request.source = by;
+      else request.proof = by;
       takeRoom(intake, request, reply);
       proceed();
     };
     const refuse = (error: unknown): void => proceed(error instanceof Error ? error : new Error(String(error)));
     try {
       look(request, reply);
-      if (request.routeOptions.config.access === "open") return proceed();
+      const { access } = request.routeOptions.config;
+      if (access === "open") return proceed();
+      if (access === "source")
+        return void sourceWith(parts.store, paramsOf(request)["secret"] ?? "")
+          .then(letIn)
+          .catch(refuse);
       const proof = authenticate({ authorization: request.headers.authorization, parameter: request.split.token });
       if (proof instanceof Promise) proof.then(letIn).catch(refuse);
       else letIn(proof);
@@ -183,9 +198,9 @@ declare module "fastify" {
 }
 
 function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply): never {
-  const path = routedPath(target.path);
+  const path = routedPath(target.path, method);
   if (path === "/malformed") throw new Refusal("invalid", "path: the percent-encoding is malformed, or not of UTF-8");
-  const allowed = [...new Set(routes.filter((row) => patternOf(row).test(path)).map((row) => row.method))];
+  const allowed = [...new Set(routes.filter((row) => patternOf(row).test(routedPath(target.path, row.method))).map((row) => row.method))];
   if (allowed.length === 0) throw new Refusal("not-found", nothingAt(path));
   reply.header("Allow", allowed.join(", "));
   throw new Refusal("method-not-allowed", `method: ${method} is not possible here; ${allowed.join(" or ")} is`);
@@ -193,10 +208,6 @@ function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply):
 
 /** What the interface has besides, and this version has not. */
 const laterPaths: readonly (readonly [first: RegExp, what: string])[] = [
-  [/^\/v2\/(queues|enqueue)\b/, "queues are"],
-  [/^\/v2\/schedules\b/, "schedules are"],
-  [/^\/v2\/topics\b/, "URL groups are"],
-  [/^\/v2\/(flowControl|globalParallelism)\b/, "flow control is"],
   [/^\/v2\/(workflows|trigger|batch\/trigger|wait|notify|waiters)\b/, "workflows are"],
   [/^\/v2\/(svc|qstash)\b/, "the account interface is"],
 ];
@@ -216,22 +227,26 @@ function addRoute(api: FastifyInstance, row: Route, parts: ApiParts): void {
     bodyLimit: row.body?.mostBytes ?? 1024 * 1024,
     config: { access: row.access },
     handler: async (request, reply) => {
-      const { status, body, ignored = [] } = await row.answer(incomingOf(request), parts);
+      const { status, body, ignored = [], headers = {} } = await row.answer(incomingOf(request, parts), parts);
       if (ignored.length > 0) reply.header("Waypost-Ignored", namesForHeader(ignored));
-      return reply.code(status).send(body);
+      return reply.code(status).headers(headers).send(body);
     },
   });
 }
 
-function incomingOf(request: FastifyRequest): Incoming {
-  const { target, split, proof, raw, params, body } = request;
+function incomingOf(request: FastifyRequest, { publicUrl = "" }: ApiParts): Incoming {
+  const { target, split, proof, source, raw, body } = request;
   return {
-    ...{ target, query: split, proof, rawHeaders: raw.rawHeaders },
-    params: typeof params === "object" && params !== null ? (params as Record<string, string>) : {},
+    ...{ target, query: split, proof, source, rawHeaders: raw.rawHeaders },
+    origin: publicUrl === "" ? `${request.protocol}://${request.host}` : publicUrl,
+    params: paramsOf(request),
     body: body instanceof Uint8Array ? body : noBytes,
     callerIp: callerIpOf(request),
   };
 }
+
+const paramsOf = ({ params }: FastifyRequest): Record<string, string> =>
+  typeof params === "object" && params !== null ? (params as Record<string, string>) : {};
 
 /** An IPv4 address is written as one, even where the socket speaks IPv6. What a proxy reports may be no address at all. */
 function callerIpOf({ ip, raw }: FastifyRequest): string | null {
@@ -269,7 +284,7 @@ function lineOf(request: FastifyRequest, reply: FastifyReply): RequestLine {
     path: shownPath(request.target ?? splitTarget(request.originalUrl)),
     status: reply.statusCode,
     ms: Math.round(reply.elapsedTime * 10) / 10,
-    account: request.proof?.account.id ?? null,
+    account: request.proof?.account.id ?? request.source?.account ?? null,
     ...(request.fault === null ? {} : { fault: request.fault }),
   };
 }

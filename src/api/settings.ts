@@ -1,11 +1,12 @@
 import { z } from "zod";
+import { parseCron } from "../core/cron.ts";
 import { parseDuration } from "../core/duration.ts";
 import { Refusal } from "../core/errors.ts";
 import { parseExpression } from "../core/expression.ts";
 import { limits } from "../core/limits.ts";
-import type { Method, Millis, Redaction } from "../core/message.ts";
+import type { FlowControl, Method, Millis, Redaction } from "../core/message.ts";
 import { parseRedaction } from "../core/redaction.ts";
-import { checkUrl } from "./target.ts";
+import { checkName, checkUrl } from "./target.ts";
 
 /** What the settings of one message, or of one of its callbacks, are read into. Keys are the plain names of the settings. */
 export type Values = {
@@ -16,12 +17,17 @@ export type Values = {
   "retry-delay": string;
   timeout: Millis;
   "header-forward": boolean;
+  "flow-control-key": string;
+  "flow-control-value": Omit<FlowControl, "key">;
   callback: string;
   "failure-callback": string;
   "deduplication-id": string;
   "content-based-deduplication": boolean;
   label: string[];
   "redact-fields": Redaction;
+  cron: string;
+  "schedule-id": string;
+  "queue-name": string;
 };
 
 export type SettingName = keyof Values;
@@ -36,6 +42,8 @@ export type SettingRow<T> = {
   forCallbacks: true | string;
   /** May be given when a dead letter is sent again. */
   forRetries: boolean;
+  /** Of schedules only: what others are told that have it. */
+  onlyForSchedules?: string;
   read(text: string): T;
 };
 
@@ -108,6 +116,23 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     forRetries: false,
     read: readBoolean,
   },
+  "flow-control-key": {
+    about: "Messages with the same key share limits, whatever their destinations. Needs Flow-Control-Value.",
+    example: "shop-7",
+    text: z.string().min(1).max(limits.nameLength),
+    forCallbacks: true,
+    forRetries: true,
+    read: readKey,
+  },
+  "flow-control-value": {
+    about:
+      "The limits of the key: `parallelism` deliveries at once, `rate` deliveries begun in each `period` (default 1s, at most 7d). Those of the message that came last hold for all of the key.",
+    example: "parallelism=3, rate=5, period=1m",
+    text: z.string(),
+    forCallbacks: true,
+    forRetries: true,
+    read: readLimits,
+  },
   callback: {
     about: "URL that is told the outcome of each attempt.",
     example: "https://example.com/callback",
@@ -156,15 +181,45 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     forRetries: false,
     read: parseRedaction,
   },
+  cron: {
+    about: "Only for a schedule: when it fires. Five fields, in UTC unless a time zone stands before them.",
+    example: "CRON_TZ=Europe/Berlin 0 9 * * 1-5",
+    text: z.string().max(256),
+    forCallbacks: ofMessages,
+    forRetries: false,
+    onlyForSchedules: "belongs to a schedule; POST /v2/schedules/{destination} makes one",
+    read: parseCron,
+  },
+  "schedule-id": {
+    about: "Only for a schedule: its id. One that exists is replaced. On a message it means nothing.",
+    example: "daily-report",
+    text: z.string().min(1).max(limits.nameLength),
+    forCallbacks: ofMessages,
+    forRetries: false,
+    read: (text) => checkName("", text),
+  },
+  "queue-name": {
+    about: "Only for a schedule: the queue that its messages go through.",
+    example: "reports",
+    text: z.string().min(1).max(limits.nameLength),
+    forCallbacks: ofMessages,
+    forRetries: false,
+    onlyForSchedules: "belongs to a schedule; POST /v2/enqueue/{queue}/{destination} sends a message through a queue",
+    read: (text) => checkName("", text),
+  },
 };
 
+/** Whether a text can be a flow control key: databases keep it as it is, so it can have nothing that one of them would change. */
+export const isKey = (text: string): boolean => text !== "" && text.length <= limits.nameLength && !/\p{Cc}|\p{Surrogate}/u.test(text);
+
+/** Reads a flow control key. Throws `Refusal`. */
+export function readKey(text: string): string {
+  if (text === "") return refuse(text, "is empty");
+  return isKey(named(text)) ? text : refuse(text, "has control characters, or is no valid Unicode");
+}
+
 /** Settings that belong to what this version does not do. Refused, because a message without them would not do what was asked. */
-export const unavailable: readonly { names: RegExp; what: string }[] = [
-  { names: /^flow-control-(key|value)$/, what: "flow control is" },
-  { names: /^queue-name$/, what: "queues are" },
-  { names: /^(cron|schedule-id)$/, what: "schedules are" },
-  { names: /^(workflow-.*|feature-set)$/, what: "workflows are" },
-];
+export const unavailable: readonly { names: RegExp; what: string }[] = [{ names: /^(workflow-.*|feature-set)$/, what: "workflows are" }];
 
 /**
  * Names that are taken and not looked at: what clients say of themselves, and what this service itself sends along, so
@@ -185,6 +240,24 @@ function readSeconds(text: string): Millis {
   const seconds = /^\d{1,12}(\.\d{1,20})?$/.test(text) ? Math.round(Number(text)) : Number.NaN;
   return seconds <= 253_402_300_799 ? seconds * 1000 : refuse(text, "is not a unix time in seconds");
 }
+
+/** `parallelism=3, rate=5, period=1m`: any of them, in any order. */
+function readLimits(text: string): Omit<FlowControl, "key"> {
+  const found: Partial<Record<string, number>> = {};
+  for (const piece of text.split(",")) {
+    const [, name = "", value = ""] = /^\s*(\w+)\s*=\s*(\w+)\s*$/.exec(piece) ?? refuse(text, expectedLimits);
+    if (found[name] !== undefined) refuse(text, `has ${name} twice`);
+    if (name === "period") found[name] = parseDuration(value) || refuse(text, "has a period that is not a duration of 1s or more");
+    else if (name !== "parallelism" && name !== "rate") refuse(text, expectedLimits);
+    else
+      found[name] = /^[1-9]\d{0,11}$/.test(value) ? Number(value) : refuse(text, `has a ${name} that is not a whole number of 1 or more`);
+  }
+  // Beside a parallelism it limits nothing, but clients may send it.
+  if (Object.keys(found).join("") === "period") refuse(text, "has a period and no rate");
+  return { parallelism: found["parallelism"] ?? null, rate: found["rate"] ?? null, period: found["period"] ?? null };
+}
+
+const expectedLimits = "is not of the form parallelism=3, rate=5, period=1m; any of them may be left out";
 
 function readBoolean(text: string): boolean {
   return text === "true" || (text === "false" ? false : refuse(text, "is neither true nor false"));

@@ -6,6 +6,10 @@ const headers = (about: string) => z.record(z.string(), z.array(z.string())).des
 const whatItIs = {
   messageId: z.string(),
   url: z.string().describe("The destination."),
+  topicName: z.string().optional().describe("The URL group it was published to."),
+  endpointName: z.string().optional().describe("The name of the endpoint in it."),
+  queueName: z.string().optional().describe("The queue it goes through."),
+  scheduleId: z.string().optional().describe("The schedule that made it."),
   method: z.string(),
   header: headers("Headers that are delivered"),
 };
@@ -28,6 +32,10 @@ export const message = z.object({
   notBefore: millis("Not sent before"),
   createdAt: millis("Accepted"),
   ...howItIsSent,
+  flowControlKey: z.string().optional(),
+  parallelism: z.int().optional().describe("Deliveries at once, as the message has it."),
+  rate: z.int().optional().describe("Deliveries begun in each period, as the message has it."),
+  period: z.number().optional().describe("In seconds."),
 });
 
 /** A dead letter, as it is shown. */

@@ -83,24 +83,36 @@ export function destinationOf(path: string, query: string | null): string {
     throw new Refusal("invalid", "destination: the percent-encoding is malformed; encode the whole URL, or nothing of it");
   const url = readable.replace(/^(https?):\/(?=[^/])/i, "$1://");
   if (query === null) return url;
-  return `${url}${encoded && url.includes("?") ? "&" : "?"}${query}`;
+  return `${url}${url.includes("?") ? "&" : "?"}${query}`;
 }
 
-/** Checks that a destination is a URL that can be called, and answers it as it is. Throws `Refusal`: 400, or 404 for the name of a group. */
-export function checkDestination(destination: string): string {
-  if (destination === "") throw new Refusal("invalid", "destination: missing; give a URL with http:// or https://");
-  if (!/^https?:\/\//i.test(destination)) throw noUrl(destination);
-  checkUrl("destination", destination);
-  return destination;
+export const isUrl = (destination: string): boolean => /^https?:\/\//i.test(destination);
+
+/** One or two dots are no name: clients take them for steps in a path, however they are encoded. */
+const isName = (text: string): boolean => text.length <= limits.nameLength && /^(?!\.{1,2}$)[A-Za-z0-9._-]+$/.test(text);
+
+/** Checks the name of a queue or a URL group, and answers it. Throws `Refusal`; `field` is named in it. */
+export function checkName(field: string, name: string): string {
+  if (isName(name)) return name;
+  const allowed = `letters, digits, ".", "_" and "-" can be in it, ${limits.nameLength} at most`;
+  throw new Refusal("invalid", `${field}: ${JSON.stringify(shortened(name))} is no name; ${allowed}`);
 }
 
-function noUrl(destination: string): Refusal {
+/** The name of a URL group that stands as a destination, decoded. Null: it can be none. */
+export function groupNameIn(destination: string): string | null {
+  const name = decoded(destination);
+  return name !== null && isName(name) ? name : null;
+}
+
+/** Why a destination is none: 404 where it could be the name of a group, 400 otherwise. */
+export function noDestination(destination: string): Refusal {
+  if (destination === "")
+    return new Refusal("invalid", "destination: missing; give a URL with http:// or https://, or the name of a URL group");
   const name = decoded(destination) ?? destination;
-  const isGroupName = /^[A-Za-z0-9._-]+$/.test(name);
   const problem = `${JSON.stringify(shortened(name))} is neither a URL with http:// or https:// nor a known URL group`;
   const hint =
     /^[a-z0-9.-]+(:\d+)?\/|^[a-z0-9-]+:\d+$/i.test(name) && !name.startsWith("api/") ? `; did you mean http://${shortened(name)}?` : "";
-  return new Refusal(isGroupName ? "not-found" : "invalid", `destination: ${problem}${hint}`);
+  return new Refusal(groupNameIn(destination) === null ? "invalid" : "not-found", `destination: ${problem}${hint}`);
 }
 
 /** Checks an absolute http or https URL; `field` is named in the refusal. */

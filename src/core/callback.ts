@@ -17,6 +17,7 @@ export function callbackLetter({ to, envelope, retried, outcome, tells }: Told):
     delay: null,
     notBefore: null,
     deduplication: null,
+    ...{ group: null, endpoint: null, queue: null, scheduleId: null },
     labels: [],
     // The body tells of the original's headers and body, so whatever is hidden there is hidden here with all of it.
     redaction: envelope.redaction && { body: true, headers: false },
@@ -37,12 +38,15 @@ function callbackBody({ envelope, retried, outcome, dlqId }: Omit<Told, "to" | "
     ...(retried > 0 ? { retried } : {}),
     maxRetries: envelope.retries,
     sourceMessageId: envelope.id,
+    ...(envelope.group === null ? {} : { topicName: envelope.group }),
+    ...(envelope.endpoint === null ? {} : { endpointName: envelope.endpoint }),
     url: envelope.url,
     method: envelope.method,
     sourceHeader: headerMap(envelope.headers),
     sourceBody: base64(envelope.body),
     notBefore: String(envelope.notBefore),
     createdAt: String(envelope.createdAt),
+    ...(envelope.scheduleId === null ? {} : { scheduleId: envelope.scheduleId }),
     ...(envelope.callerIp === null ? {} : { callerIP: envelope.callerIp }),
     ...(dlqId === null ? {} : { dlqId }),
   };

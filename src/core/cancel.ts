@@ -1,4 +1,5 @@
 import type { Decision } from "./command.ts";
+import { depart, needsOfGates } from "./gate.ts";
 import { logRow } from "./lease.ts";
 import type { AccountId, MessageId } from "./message.ts";
 import { needsOfConsequences, releaseDeduplication, reportCallback } from "./settle.ts";
@@ -12,7 +13,8 @@ export const cancel: Decision<{ account: AccountId; messageIds: readonly Message
   further: ({ account, messageIds }, draft) => {
     const unfinished = messageIds.filter((id) => draft.get("messages", account, id));
     const { deduplications, deadLetters } = needsOfConsequences(unfinished.flatMap((id) => draft.outline("envelopes", account, id) ?? []));
-    return { deduplications, deadLetters };
+    const states = unfinished.flatMap((id) => draft.get("messages", account, id) ?? []);
+    return { deduplications, deadLetters, ...needsOfGates(draft, states) };
   },
   decide: ({ account, messageIds }, draft, moment) => {
     let cancelled = 0;
@@ -24,6 +26,7 @@ export const cancel: Decision<{ account: AccountId; messageIds: readonly Message
       draft.put("log", logRow(moment, state, { states: ["CANCEL_REQUESTED", "CANCELLED"] }));
       releaseDeduplication(draft, envelope);
       reportCallback(draft, envelope, { state: "CALLBACK_CANCELED" });
+      depart(draft, moment, state);
       cancelled++;
     }
     return { cancelled };

@@ -1,62 +1,75 @@
-import type { Decision, Draft, Moment } from "./command.ts";
+import type { Decision, Draft, DueNeed, Moment } from "./command.ts";
+import { advance, countEnd, hostLine, isFlowLine, mightPass, needsOfGates, standInLine } from "./gate.ts";
 import { logRow } from "./lease.ts";
-import { giveUp, lineOf, sendNow, serveLine, standInLine, withHand } from "./line.ts";
+import { giveUp, headsOf, sendNow, serveFlow, serveLine, withHand } from "./line.ts";
 import { maxLost } from "./limits.ts";
 import type { MessageState, Millis } from "./message.ts";
 import { noBytes } from "./message.ts";
+import { fire, needsOfFiring } from "./schedule.ts";
 import { failForGood, needsOfConsequences } from "./settle.ts";
 
 /** `more`: more may be due than was looked at. `now`: the moment it was looked at, in the time of the store. */
 export type Claimed = { more: boolean; now: Millis };
 
+/** How much one claim looks at: messages, lines of hosts, lines of flows, and schedules. */
+type Most = { limit: number; lines?: number; flows?: number; schedules?: number };
+
+const mostOf = ({ limit, lines = limit, flows = limit, schedules = limit }: Most): DueNeed => ({ limit, lines, flows, schedules });
+
 /**
- * Picks what to send now and leases it to this node. What finds no free hand stands in its host's line, so that it
- * is not met again and again by later claims. Lines that nobody served for a while get a look as well: at most `lines`
+ * Picks what to send now and leases it to this node. What meets a closed gate stands in line before it, so that it is
+ * not met again and again by later claims. Lines that nobody served for a while get a look as well: at most `lines`
  * of them, as many as there are hands free. A line that is looked at in vain would lose its place before the others.
+ * Queues and keys that are open again let the first ones of their lines go on, and schedules whose time has come fire.
  */
-export const claim: Decision<{ limit: number; lines?: number }, Claimed> = {
-  needs: ({ limit, lines = limit }) => ({ due: { limit, lines } }),
-  further: ({ limit, lines: mostLines = limit }, draft) => {
-    const due = draft.due();
-    const lines = draft.dueLines();
+export const claim: Decision<Most, Claimed> = {
+  needs: (most) => ({ due: mostOf(most) }),
+  further: (most, draft) => {
+    const [due, lines, flows, schedules] = [draft.due(), draft.dueLines(), draft.dueFlows(), draft.dueSchedules()];
+    const handsAtMost = mostOf(most).lines;
+    // In all as many as there can be hands for.
+    const ofHosts = lines.map(({ account, host }) => ({ account, line: hostLine(host), limit: Math.ceil(handsAtMost / lines.length) }));
+    const heads = [...ofHosts, ...headsOf(flows, handsAtMost)];
+    const states = [...due, ...heads.flatMap(({ account, line }) => [...draft.head(account, line)])];
     const consequences = due.filter(isLostForGood).flatMap(({ account, id }) => draft.outline("envelopes", account, id) ?? []);
-    const { lines: told, ...others } = needsOfConsequences(consequences);
+    const told = needsOfConsequences(consequences);
+    const fired = needsOfFiring(draft, schedules);
+    const gates = needsOfGates(draft, states);
     return {
-      accounts: [...new Set([...due, ...lines].map(({ account }) => account))].map((id) => [id] as const),
-      lines: [...due.map(({ account, host }) => [account, host] as const), ...told],
-      ...others,
+      ...{ heads, deduplications: told.deduplications, deadLetters: told.deadLetters, slots: gates.slots, groups: fired.groups },
+      accounts: [...new Set([...due, ...lines, ...flows, ...schedules].map(({ account }) => account))].map((id) => [id] as const),
+      flows: [...gates.flows, ...told.flows, ...fired.flows],
+      lines: [...states.map(({ account, host }) => [account, host] as const), ...told.lines, ...fired.lines],
       // Who waited in line has waited longer.
-      toSendFrom: withHand(draft, lines),
-      toSend: due.filter((state) => needsEnvelope(draft, state)),
-      // In all as many as there can be hands for.
-      heads: lines.map(({ account, host }) => ({ account, host, limit: Math.ceil(mostLines / lines.length) })),
+      toSendFrom: [...withHand(draft, lines), ...heads.filter(({ line }) => isFlowLine(line))],
+      toSend: due.filter((state) => isLostForGood(state) || mightPass(draft, state)),
     };
   },
-  decide: ({ limit, lines: mostLines = limit }, draft, moment) => {
-    const due = draft.due();
-    const lines = draft.dueLines();
+  decide: (most, draft, moment) => {
+    const { limit, lines: mostLines, flows: mostFlows, schedules: mostSchedules } = mostOf(most);
+    const [due, lines, flows, schedules] = [draft.due(), draft.dueLines(), draft.dueFlows(), draft.dueSchedules()];
     for (const line of lines) serveLine(draft, moment, line);
+    for (const flow of flows) serveFlow(draft, moment, flow);
     const left = due.filter((state) => !claimOne(draft, moment, state));
-    return { more: left.length > 0 || due.length >= limit || lines.length >= mostLines, now: moment.now };
+    for (const schedule of schedules) fire(draft, moment, schedule);
+    const isFull = due.length >= limit || lines.length >= mostLines || flows.length >= mostFlows || schedules.length >= mostSchedules;
+    return { more: left.length > 0 || isFull, now: moment.now };
   },
 };
 
 /** A message whose lease runs out for the last time fails, with all that follows from it. */
 const isLostForGood = ({ state, lost }: MessageState): boolean => state === "active" && lost >= maxLost;
 
-const hasToWait = (draft: Draft, state: MessageState): boolean =>
-  lineOf(draft, state) !== undefined || !draft.hasHand(state.account, state.host);
-
-const needsEnvelope = (draft: Draft, state: MessageState): boolean => isLostForGood(state) || !hasToWait(draft, state);
-
-/** False when it is left as it was, for the next turn. */
+/** False when it is left for the next turn, because its envelope is not at hand. */
 function claimOne(draft: Draft, moment: Moment, met: MessageState): boolean {
-  if (needsEnvelope(draft, met) && !draft.isAtHand(met)) return false;
-  const state = met.state === "active" ? afterLostLease(draft, moment, met) : met;
-  if (!state) return true;
-  if (hasToWait(draft, state)) standInLine(draft, moment, state);
-  else sendNow(draft, moment, state);
-  return true;
+  if (isLostForGood(met) && !draft.isAtHand(met)) return false;
+  const waiting = met.state === "active" ? afterLostLease(draft, moment, met) : met;
+  if (!waiting) return true;
+  const { state, stoppedAt } = advance(draft, moment, waiting);
+  if (stoppedAt !== null) standInLine(draft, moment, state, stoppedAt);
+  else if (draft.isAtHand(state)) sendNow(draft, moment, state);
+  else if (state !== met) draft.put("messages", state);
+  return stoppedAt !== null || draft.isAtHand(state);
 }
 
 /**
@@ -65,8 +78,16 @@ function claimOne(draft: Draft, moment: Moment, met: MessageState): boolean {
  */
 function afterLostLease(draft: Draft, moment: Moment, state: MessageState): MessageState | null {
   const error = `no report: the lease of node ${state.leasedBy ?? "?"} ran out`;
-  const lost: MessageState = { ...state, state: "pending", attempts: state.attempts + 1, lost: state.lost + 1, leasedBy: null };
+  const lost: MessageState = {
+    ...state,
+    state: "pending",
+    attempts: state.attempts + 1,
+    lost: state.lost + 1,
+    leasedBy: null,
+    dueAt: moment.now,
+  };
   if (lost.lost <= maxLost) {
+    countEnd(draft, moment, state);
     draft.put("log", logRow(moment, state, { states: ["ERROR", "RETRY"], error, nextDueAt: moment.now }));
     return lost;
   }
@@ -74,7 +95,7 @@ function afterLostLease(draft: Draft, moment: Moment, state: MessageState): Mess
   const envelope = draft.outline("envelopes", state.account, state.id);
   const outcome = { status: null, headers: [], body: noBytes, error };
   if (account && envelope) failForGood(draft, moment, { account, envelope, state, outcome });
-  else giveUp(draft, state);
+  else giveUp(draft, moment, state);
   return null;
 }
 

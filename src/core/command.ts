@@ -5,13 +5,20 @@ import type {
   Deduplication,
   Delivery,
   Envelope,
+  Flow,
+  Group,
   IdKind,
   Line,
   LogRow,
+  Mark,
   MessageState,
   Millis,
   NodeId,
   Outline,
+  Rejection,
+  Schedule,
+  Slot,
+  Source,
 } from "./message.ts";
 
 /** Everything that is kept, by table. A row is never changed in place: `put` takes a new one. */
@@ -22,7 +29,14 @@ export type Rows = {
   deduplications: Deduplication;
   deadLetters: DeadLetter;
   lines: Line;
+  flows: Flow;
+  slots: Slot;
+  groups: Group;
+  schedules: Schedule;
+  sources: Source;
+  rejections: Rejection;
   log: LogRow;
+  marks: Mark;
 };
 
 export type TableName = keyof Rows;
@@ -31,13 +45,15 @@ export type TableName = keyof Rows;
 export type Key = readonly [account: AccountId, id?: string];
 
 /** The head of a line: its held messages in order of arrival. */
-export type LineHead = { account: AccountId; host: string; limit: number };
+export type LineHead = { account: AccountId; line: string; limit: number };
 
 /** What is past its time in an account. Positions in the log and in the dead letter queue begin with their time. */
 export type ExpiredNeed = { account: AccountId; logBefore: Millis; deadLettersBefore: Millis; deduplicationsBefore: Millis; limit: number };
 
 /** Tables whose rows have a body. Most decisions look at the rest of it only. */
 export type OutlineName = "envelopes" | "deadLetters";
+
+export type DueNeed = { limit: number; lines: number; flows: number; schedules: number };
 
 /** What a decision must see. The store loads it, and on a shared database locks it. */
 export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
@@ -49,9 +65,9 @@ export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
    */
   readonly toSend?: readonly MessageState[];
   /** The same for the heads of lines, as far as they are here. They go before those of `toSend`. */
-  readonly toSendFrom?: readonly Pick<Line, "account" | "host">[];
-  /** Messages and lines that are due, oldest first, at most so many. */
-  readonly due?: { limit: number; lines: number };
+  readonly toSendFrom?: readonly Pick<LineHead, "account" | "line">[];
+  /** What is due, oldest first: messages; lines of hosts, and of flows; schedules. At most so many of each. */
+  readonly due?: DueNeed;
   readonly heads?: readonly LineHead[];
   /** Messages leased by any node but this one. Only where no other node can be alive. */
   readonly leasedByOthers?: { node: NodeId; limit: number };
@@ -68,10 +84,12 @@ export interface Draft {
   /** The due messages that were asked for, as far as they are still due. */
   due(): readonly MessageState[];
   dueLines(): readonly Line[];
+  dueFlows(): readonly Flow[];
+  dueSchedules(): readonly Schedule[];
   /** The first ones of a line that still stand in it, of as many as were asked for. Whoever needs one takes no more. */
-  head(account: AccountId, host: string): Iterable<MessageState>;
+  head(account: AccountId, line: string): Iterable<MessageState>;
   /** False when others may stand behind those that `head` shows. */
-  isWholeLine(account: AccountId, host: string): boolean;
+  isWholeLine(account: AccountId, line: string): boolean;
   leasedByOthers(): readonly MessageState[];
   expired(account: AccountId): {
     log: readonly LogRow[];

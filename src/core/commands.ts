@@ -3,8 +3,13 @@ import { cancel } from "./cancel.ts";
 import { claim, reclaim } from "./claim.ts";
 import type { Decision } from "./command.ts";
 import { deleteDeadLetters, retryDeadLetters } from "./dlq.ts";
+import { pauseFlow, pinFlow, resetRate, resumeFlow, unpinFlow } from "./flowControl.ts";
+import { addEndpoints, deleteGroup, removeEndpoints, setGroupHeaders } from "./group.ts";
 import { publish } from "./publish.ts";
+import { deleteQueue, upsertQueue } from "./queue.ts";
 import { expire } from "./retention.ts";
+import { changeSource, createSource, deleteSource, keepRejection, noteAcceptance } from "./source.ts";
+import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from "./schedule.ts";
 import { giveBack, renew, settle } from "./settle.ts";
 
 /** Everything that can change anything. */
@@ -20,7 +25,19 @@ export const commands = {
   deleteDeadLetters,
   createAccount,
   rotateKeys,
+  createSource,
+  changeSource,
+  deleteSource,
+  keepRejection,
+  noteAcceptance,
   expire,
+  ...{ addEndpoints, removeEndpoints, setGroupHeaders, deleteGroup },
+  ...{ upsertQueue, deleteQueue },
+  ...{ pauseFlow, resumeFlow, pinFlow, unpinFlow, resetRate },
+  createSchedule,
+  deleteSchedule,
+  pauseSchedule,
+  resumeSchedule,
 };
 
 export type Commands = typeof commands;

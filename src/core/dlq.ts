@@ -1,12 +1,30 @@
 import type { Decision, Draft, Key } from "./command.ts";
 import { Refusal } from "./errors.ts";
+import { flowsOfLetters } from "./gate.ts";
 import { birthOf } from "./ids.ts";
 import { accept, linesTo } from "./lease.ts";
+import { dropEnvelope } from "./mark.ts";
 import type { AccountId, DeadLetter, Envelope, HeaderList, Letter, MessageId, Millis, Outline } from "./message.ts";
 import { existing, sendingLimitBrokenBy } from "./publish.ts";
 
 /** What a retry may set anew; what is absent stays as it was. Headers replace those of the same name. */
-export type Overrides = Partial<Omit<Letter, "brand" | "url" | "body" | "callerIp" | "tells" | "deduplication" | "labels" | "redaction">>;
+export type Overrides = Partial<
+  Omit<
+    Letter,
+    | "brand"
+    | "url"
+    | "group"
+    | "endpoint"
+    | "queue"
+    | "scheduleId"
+    | "body"
+    | "callerIp"
+    | "tells"
+    | "deduplication"
+    | "labels"
+    | "redaction"
+  >
+>;
 
 export type Retried = { dlqId: string; messageId: MessageId };
 
@@ -19,11 +37,13 @@ type Selected = { account: AccountId; dlqIds: readonly string[]; logRetention: M
  */
 export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Retried[]> = {
   needs: ({ account, dlqIds }) => ({ accounts: [[account]], outlines: { deadLetters: keysOf(account, dlqIds) } }),
-  further: ({ account, dlqIds }, draft) => {
+  further: ({ account, dlqIds, overrides }, draft) => {
     const messageIds = dlqIds.flatMap((id) => draft.outline("deadLetters", account, id)?.messageId ?? []);
     const envelopes = messageIds.flatMap((id) => draft.get("envelopes", account, id) ?? []);
     return {
       envelopes: keysOf(account, messageIds),
+      // Another key may be given that none of them had.
+      flows: flowsOfLetters(account, [...envelopes, { queue: null, flowControl: overrides.flowControl ?? null }]),
       lines: linesTo(
         account,
         envelopes.map(({ url }) => url),
@@ -77,5 +97,5 @@ export const deleteDeadLetters: Decision<Selected, { deleted: number }> = {
 /** Takes an entry out. Its envelope goes with it when the log before `logBefore`, and so the last mention of it, is gone. */
 export function removeDeadLetter(draft: Draft, letter: Outline<DeadLetter>, logBefore: Millis): void {
   draft.drop("deadLetters", letter.account, letter.id);
-  if (birthOf(letter.id) < logBefore) draft.drop("envelopes", letter.account, letter.messageId);
+  if (birthOf(letter.id) < logBefore) dropEnvelope(draft, letter);
 }

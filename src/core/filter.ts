@@ -1,3 +1,5 @@
+import type { MarkedList } from "./mark.ts";
+import { markOf, markedStates } from "./mark.ts";
 import type { Envelope, LogState, Millis } from "./message.ts";
 
 /** Which messages are meant. Several values of one filter: any of them. Different filters: all of them. Absent: no matter. */
@@ -35,9 +37,12 @@ export function passes(filter: Filter, seen: Seen): boolean {
     any(filter.callerIps, envelope.callerIp) &&
     any(filter.states, seen.state) &&
     any(filter.responseStatuses, seen.responseStatus) &&
+    any(filter.topicNames, envelope.group) &&
+    any(filter.queueNames, envelope.queue) &&
+    any(filter.scheduleIds, envelope.scheduleId) &&
+    any(filter.flowControlKeys, envelope.flowControl?.key) &&
     (filter.labels?.some((label) => envelope.labels.includes(label)) ?? true) &&
-    partsPass(filter, envelope.url) &&
-    !namesWhatNoMessageHas(filter)
+    partsPass(filter, envelope.url)
   );
 }
 
@@ -55,5 +60,33 @@ function partsPass({ hosts, paths }: Filter, url: string): boolean {
   );
 }
 
-const namesWhatNoMessageHas = ({ topicNames, queueNames, scheduleIds, flowControlKeys }: Filter): boolean =>
-  [topicNames, queueNames, scheduleIds, flowControlKeys].some((names) => names !== undefined);
+/** More values of one filter are not gone through one by one. */
+export const mostValues = 50;
+
+/** The hosts of all that passes. Null: any, or too many to go through one by one. */
+export function hostsWanted({ hosts, urls }: Filter): string[] | null {
+  const wanted = hosts?.map((host) => host.toLowerCase()) ?? urls?.flatMap((url) => (URL.canParse(url) ? [new URL(url).host] : []));
+  const distinct = wanted && [...new Set(wanted)];
+  return distinct && distinct.length <= mostValues ? distinct : null;
+}
+
+/**
+ * The marks by which a list can be searched for what passes: everything that passes has one of each group. None: all of
+ * the list has to be looked at. The groups that are likely to be the smallest come first.
+ */
+export function marksWanted(filter: Filter, list: MarkedList): string[][] {
+  const isLetters = list === "dlq";
+  const groups = [
+    isLetters ? filter.messageIds?.map(markOf.message) : undefined,
+    filter.scheduleIds?.map(markOf.schedule),
+    filter.labels?.map(markOf.label),
+    filter.queueNames?.map(markOf.queue),
+    filter.flowControlKeys?.map(markOf.key),
+    filter.topicNames?.map(markOf.group),
+    isLetters ? filter.urls?.map(markOf.url) : undefined,
+    isLetters ? filter.callerIps?.map(markOf.callerIp) : undefined,
+    isLetters ? filter.responseStatuses?.map(markOf.status) : undefined,
+    list === "log" && filter.states?.every((state) => markedStates.has(state)) ? filter.states.map(markOf.state) : undefined,
+  ];
+  return groups.flatMap((group) => (group ? [[...new Set(group)]] : []));
+}

@@ -1,53 +1,78 @@
 import type { Draft, Key, Moment } from "./command.ts";
+import { flowOf, keyFlow, newFlow, putFlow, queueFlow, withLimits } from "./flow.ts";
+import { advance, countStart, isFlowLine, shareSlot, standInLine } from "./gate.ts";
 import { defaults, spans } from "./limits.ts";
-import type { Account, AccountId, Envelope, Letter, LogRow, MessageState } from "./message.ts";
+import { marksOf } from "./mark.ts";
+import type { Account, AccountId, Envelope, Letter, LogRow, MessageId, MessageState, Millis } from "./message.ts";
 import { hostOf, noBytes } from "./message.ts";
 
 /**
- * Takes in a message: writes its envelope, and its state. When it is due now, overtakes nobody, and this node has a
- * free hand for its host, it is leased and handed over at once; otherwise it waits for a claim. The caller has asked
- * for the line of its host (`linesTo`).
+ * Takes in a message: writes its envelope, and its state. When it is due now, overtakes nobody, and all its gates are
+ * open, it is leased and handed over at once. Behind a closed queue or key it stands in line; otherwise it waits for a
+ * claim. The caller has asked for the line of its host (`linesTo`), for its flows, and for the slot that a callback shares.
  */
-export function accept(draft: Draft, moment: Moment, account: Account, letter: Letter): Envelope {
-  const host = hostOf(letter.url);
-  const size = letter.body.byteLength;
+export function accept(draft: Draft, moment: Moment, account: Account, letter: Letter, slot: MessageId | null = null): Envelope {
   const { delay, ...kept } = letter;
   const dueAt = Math.max(moment.now, letter.notBefore ?? moment.now + (delay ?? 0));
-  const startedAtOnce = dueAt <= moment.now && isNext(draft, account.id, host) && draft.takeHand(account.id, host, size);
+  announce(draft, moment, account.id, { ...letter, dueAt });
+  const born = newState(draft, letter, { account: account.id, id: moment.newId("msg"), dueAt, slot });
+  const { state, stoppedAt } = dueAt <= moment.now ? advance(draft, moment, born) : { state: born, stoppedAt: "" };
+  const startedAtOnce = stoppedAt === null && isNext(draft, state) && draft.takeHand(account.id, state.host, state.size);
   const envelope: Envelope = {
     ...kept,
     account: account.id,
-    id: moment.newId("msg"),
+    id: state.id,
     createdAt: moment.now,
     notBefore: dueAt,
     retries: letter.retries ?? defaults.retries,
     timeout: letter.timeout ?? defaults.timeout,
     startedAtOnce,
   };
-  const state: MessageState = {
-    account: account.id,
-    id: envelope.id,
-    state: "pending",
-    dueAt,
-    attempts: 0,
-    lost: 0,
-    leasedBy: null,
-    host,
-    size,
-    tells: letter.callback !== null || letter.tells !== null,
-  };
   draft.put("envelopes", envelope);
   if (startedAtOnce) lease(draft, moment, { account, envelope, state });
+  else if (stoppedAt !== null && isFlowLine(stoppedAt)) standInLine(draft, moment, state, stoppedAt);
   else draft.put("messages", state);
   return envelope;
 }
 
+function newState(draft: Draft, letter: Letter, of: Pick<MessageState, "account" | "id" | "dueAt" | "slot">): MessageState {
+  return {
+    ...of,
+    state: "pending",
+    attempts: 0,
+    lost: 0,
+    leasedBy: null,
+    host: hostOf(letter.url),
+    size: letter.body.byteLength,
+    tells: letter.callback !== null || letter.tells !== null,
+    queue: letter.queue,
+    flowKey: letter.flowControl?.key ?? null,
+    slot: of.slot !== null && shareSlot(draft, of.account, of.slot) ? of.slot : null,
+    line: null,
+    marks: marksOf(letter),
+  };
+}
+
+/** A queue and a key exist from their first message on, even if its time has not come; the key follows its limits. */
+function announce(
+  draft: Draft,
+  moment: Moment,
+  account: AccountId,
+  { queue, flowControl, dueAt }: Pick<Letter, "queue" | "flowControl"> & { dueAt: Millis },
+): void {
+  if (queue !== null && !draft.get("flows", account, queueFlow(queue))) {
+    putFlow(draft, moment, newFlow(account, queueFlow(queue), moment.now));
+  }
+  if (!flowControl) return;
+  const key = withLimits(flowOf(draft, moment, account, keyFlow(flowControl.key)), flowControl, moment.now);
+  putFlow(draft, moment, { ...key, lastDueAt: Math.max(key.lastDueAt, dueAt) });
+}
+
 /**
- * Nobody stands in line for the host. While others are due and not claimed yet, it is not known for whom; then only a
- * newcomer gets a hand at once, so that a backlog of one host does not hold up the others.
+ * While others are due and not claimed yet, it is not known for whom; then only a newcomer gets a hand at once, so that
+ * a backlog of one host does not hold up the others.
  */
-const isNext = (draft: Draft, account: AccountId, host: string): boolean =>
-  !draft.get("lines", account, host) && (!draft.behind() || draft.isNewcomer(account, host));
+const isNext = (draft: Draft, { account, host }: MessageState): boolean => !draft.behind() || draft.isNewcomer(account, host);
 
 /** The lines that messages to these URLs may have to stand in. */
 export const linesTo = (account: AccountId, urls: readonly string[]): Key[] =>
@@ -56,12 +81,17 @@ export const linesTo = (account: AccountId, urls: readonly string[]): Key[] =>
 /** Leases a message to this node and hands it to the dispatcher. The caller has taken a hand for it. */
 export function lease(draft: Draft, moment: Moment, of: { account: Account; envelope: Envelope; state: MessageState }): void {
   const { account, envelope, state } = of;
-  draft.put("messages", { ...state, state: "active", dueAt: moment.now + spans.lease, leasedBy: moment.node });
+  countStart(draft, moment, state);
+  draft.put("messages", { ...state, state: "active", dueAt: moment.now + spans.lease, leasedBy: moment.node, line: null });
   draft.deliver({ message: envelope, attempt: state.attempts, signingKey: account.signingKeys.current });
 }
 
 /** A line of the log, with nothing in it but what is given. */
-export function logRow(moment: Moment, of: Pick<MessageState, "account" | "id">, what: Pick<LogRow, "states"> & Partial<LogRow>): LogRow {
+export function logRow(
+  moment: Moment,
+  of: Pick<MessageState, "account" | "id" | "marks">,
+  what: Pick<LogRow, "states"> & Partial<LogRow>,
+): LogRow {
   return {
     account: of.account,
     id: moment.newId("log"),
@@ -73,6 +103,7 @@ export function logRow(moment: Moment, of: Pick<MessageState, "account" | "id">,
     headers: [],
     body: noBytes,
     dlqId: null,
+    marks: of.marks,
     ...what,
   };
 }

@@ -17,12 +17,25 @@ export const limits = {
   headerBytes: 64 * 1024,
   /** Callbacks of callbacks. */
   callbackDepth: 2,
+  /** Of a queue or a flow control key: messages at once, and deliveries in a period. */
+  parallelism: 10_000,
+  rate: 1_000_000,
+  period: 7 * day,
+  /** Of an account. */
+  groups: 1_000,
+  /** Of a URL group; and all their names and URLs together, in characters. */
+  endpoints: 100,
+  schedules: 200_000,
+  groupLength: 128 * 1024,
+  sources: 1_000,
 } as const;
 
 /** What holds when a request does not say. */
 export const defaults = {
   retries: 3,
   timeout: 15 * minute,
+  /** In which a rate counts. */
+  period: 1 * second,
 } as const;
 
 /** The spans of time the house itself lives by. */
@@ -35,6 +48,8 @@ export const spans = {
   deduplication: 10 * minute,
   /** A finished message can still be read by its id for so long. */
   grace: 60 * second,
+  /** A flow control key is forgotten when it has not been used for so long. */
+  idleKey: 60 * minute,
 } as const;
 
 /** What may be in memory at once, in bytes of bodies: counts alone do not bound it, for a body may be empty or 8 MiB. */

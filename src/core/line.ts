@@ -1,7 +1,9 @@
-import type { Draft, Moment } from "./command.ts";
+import type { Draft, LineHead, Moment } from "./command.ts";
+import { isIdle, putFlow, roomOf } from "./flow.ts";
+import { advance, depart, hostLine, standInLine } from "./gate.ts";
 import { lease, logRow } from "./lease.ts";
 import { spans } from "./limits.ts";
-import type { Line, MessageState } from "./message.ts";
+import type { Flow, Line, MessageState } from "./message.ts";
 
 /** How many held messages are looked at when one delivery of their host has ended: it gave back one hand. */
 export const headLimit = 2;
@@ -9,34 +11,49 @@ export const headLimit = 2;
 /** The line of a message's host, if there is one: then hands are short, and it has to stand behind the others. */
 export const lineOf = (draft: Draft, of: Pick<Line, "account" | "host">): Line | undefined => draft.get("lines", of.account, of.host);
 
-/** Takes a due message out of sight of the claims, until a hand for its host is free. */
-export function standInLine(draft: Draft, moment: Moment, state: MessageState): void {
-  draft.put("messages", { ...state, state: "held", dueAt: null, leasedBy: null });
-  if (!lineOf(draft, state)) draft.put("lines", { account: state.account, host: state.host, dueAt: moment.now + spans.lineCheck });
-}
-
 /**
- * Sends the first ones of a line as far as hands are free. The line ends with its last message.
+ * Sends the first ones of a host's line as far as hands are free. The line ends with its last message.
  *
  * Served after each delivery to its host, so normally nobody waits for `dueAt`. That is for the hands that other
  * hosts give back, and for a node that died with all of the host's deliveries.
  */
 export function serveLine(draft: Draft, moment: Moment, line: Line): void {
-  const first = firstNotServed(draft, moment, line);
-  if (!first && draft.isWholeLine(line.account, line.host)) return draft.drop("lines", line.account, line.host);
+  const first = firstNotServed(draft, moment, line.account, hostLine(line.host));
+  if (!first && draft.isWholeLine(line.account, hostLine(line.host))) return draft.drop("lines", line.account, line.host);
   // When hands are left for others that stand behind those in sight, there is reason to look again at once.
   const isOutOfHands = first && !draft.hasHand(line.account, line.host);
   draft.put("lines", { ...line, dueAt: moment.now + (isOutOfHands ? spans.lineCheck : 0) });
 }
 
-function firstNotServed(draft: Draft, moment: Moment, line: Line): MessageState | null {
-  for (const state of draft.head(line.account, line.host)) if (!serveOne(draft, moment, state)) return state;
+/**
+ * Lets the first ones of a queue or of a key go on, as far as it is open; a key that was idle for long is forgotten.
+ * Whatever opens a flow makes it due, so that there is this one place where its line is served.
+ */
+export function serveFlow(draft: Draft, moment: Moment, { account, id }: Flow): void {
+  const first = firstNotServed(draft, moment, account, id);
+  const flow = draft.get("flows", account, id);
+  if (!flow) return;
+  if (first || !draft.isWholeLine(account, id)) return putFlow(draft, moment, flow);
+  if (flow.waiting > 0) draft.fault(`${id} of account ${account} counted ${flow.waiting} in a line in which nobody stood`);
+  if (flow.dueAt !== null && flow.dueAt <= moment.now && isIdle(flow)) return draft.drop("flows", account, id);
+  putFlow(draft, moment, { ...flow, waiting: 0 });
+}
+
+/** The first ones of the lines of due flows, as many as these let through, and in all as many as there can be hands for. */
+export const headsOf = (flows: readonly Flow[], most: number): LineHead[] =>
+  flows.flatMap((flow) => {
+    const limit = Math.min(Math.ceil(most / flows.length), roomOf(flow, flow.dueAt ?? 0));
+    return flow.waiting > 0 && limit > 0 ? [{ account: flow.account, line: flow.id, limit }] : [];
+  });
+
+function firstNotServed(draft: Draft, moment: Moment, account: string, line: string): MessageState | null {
+  for (const state of draft.head(account, line)) if (!serveOne(draft, moment, state, line)) return state;
   return null;
 }
 
-/** Lines that there is a hand for, so that the envelopes of their first ones are needed. */
-export const withHand = (draft: Draft, lines: readonly Line[]): readonly Line[] =>
-  lines.filter(({ account, host }) => draft.hasHand(account, host));
+/** Lines of hosts that there is a hand for, so that the envelopes of their first ones are needed. */
+export const withHand = (draft: Draft, lines: readonly Line[]): readonly { account: string; line: string }[] =>
+  lines.filter(({ account, host }) => draft.hasHand(account, host)).map(({ account, host }) => ({ account, line: hostLine(host) }));
 
 /**
  * Leaves the line to the next claim, which serves lines in the order in which they came due. When hands are short, the
@@ -46,25 +63,32 @@ export function lookSoon(draft: Draft, moment: Moment, line: Line): void {
   if (line.dueAt > moment.now) draft.put("lines", { ...line, dueAt: moment.now });
 }
 
-/** False when there is no hand for it, or its envelope is not at hand. */
-function serveOne(draft: Draft, moment: Moment, state: MessageState): boolean {
-  if (!draft.hasHand(state.account, state.host) || !draft.isAtHand(state)) return false;
-  sendNow(draft, moment, state);
+/** False when it has to stay: its line is closed, or its envelope is not at hand. Before another closed gate it changes lines. */
+function serveOne(draft: Draft, moment: Moment, met: MessageState, line: string): boolean {
+  const { state, stoppedAt } = advance(draft, moment, met);
+  if (stoppedAt === line) return false;
+  if (stoppedAt !== null) standInLine(draft, moment, state, stoppedAt);
+  else if (draft.isAtHand(state)) sendNow(draft, moment, state);
+  else if (state === met) return false;
+  // It has its slot in the queue, and goes with the next claim.
+  else draft.put("messages", { ...state, state: "pending", dueAt: moment.now });
   return true;
 }
 
-/** Leases a message that has waited, there being a hand for it, and its envelope at hand. */
+/** Leases a message that has waited, all its gates being open, and its envelope at hand. */
 export function sendNow(draft: Draft, moment: Moment, state: MessageState): void {
   const account = draft.get("accounts", state.account);
   const envelope = draft.get("envelopes", state.account, state.id);
-  if (!account || !envelope) return giveUp(draft, state);
+  if (!account || !envelope) return giveUp(draft, moment, state);
   draft.takeHand(state.account, state.host, state.size);
   lease(draft, moment, { account, envelope, state });
   draft.put("log", logRow(moment, state, { states: ["ACTIVE"] }));
 }
 
 /** A state without its envelope, or without its account, can never be sent. */
-export function giveUp(draft: Draft, { account, id }: Pick<MessageState, "account" | "id">): void {
+export function giveUp(draft: Draft, moment: Moment, state: MessageState): void {
+  const { account, id } = state;
   draft.fault(`message ${id} of account ${account} has lost its envelope or its account, and is removed`);
   draft.drop("messages", account, id);
+  depart(draft, moment, state);
 }

@@ -4,8 +4,11 @@ export type Bytes = Uint8Array;
 export type AccountId = string;
 export type MessageId = string;
 export type NodeId = string;
-/** `msg`: a message. `log`, `dlq`: positions that sort by time. `sig`: a signing key. `nod`: a node. `jwt`: a signature. */
-export type IdKind = "msg" | "log" | "dlq" | "sig" | "nod" | "jwt";
+/**
+ * `msg`: a message. `log`, `dlq`: positions that sort by time. `scd`: a schedule. `src`: a source. `sig`: a signing key, or
+ * another secret. `nod`: a node. `jwt`: a signature.
+ */
+export type IdKind = "msg" | "log" | "dlq" | "scd" | "src" | "sig" | "nod" | "jwt";
 
 export type Brand = "svc" | "upstash";
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -23,16 +26,27 @@ export type SendSettings = {
   /** An expression in `retried`, in milliseconds: see `core/expression.ts`. */
   retryDelay: string | null;
   timeout: Millis | null;
+  flowControl: FlowControl | null;
   callback: CallbackSettings | null;
   failureCallback: CallbackSettings | null;
 };
 
 export type CallbackSettings = { url: string } & SendSettings;
 
+/** The key that a message shares limits with others under, and the limits it brings. Null: not said, so none. */
+export type FlowControl = { key: string; parallelism: number | null; rate: number | null; period: Millis | null };
+
 /** A message to be made: what a publish asks for. */
 export type Letter = SendSettings & {
   brand: Brand;
+  /** Of a letter to a URL group: empty. Each endpoint gets a copy with its own. */
   url: string;
+  group: string | null;
+  /** The name of the endpoint in the group, if it has one. */
+  endpoint: string | null;
+  queue: string | null;
+  /** The schedule that published it. */
+  scheduleId: string | null;
   body: Bytes;
   /** Relative to the moment it is accepted. Null: none. */
   delay: Millis | null;
@@ -88,6 +102,116 @@ export type MessageState = {
   size: number;
   /** Whether an outcome must be told to someone, so that settling a plain success need not load the envelope. */
   tells: boolean;
+  queue: string | null;
+  flowKey: string | null;
+  /** The slot of a queue that it holds: its own, or on a callback that of the message it tells of. See `core/queue.ts`. */
+  slot: MessageId | null;
+  /** The line it stands in while it is held: see `core/line.ts`. */
+  line: string | null;
+  /** What it can be searched by: see `core/mark.ts`. */
+  marks: readonly string[];
+};
+
+/**
+ * What a queue or a flow control key lets through, and what it has let through. See `core/flow.ts`. `id` is `queue:<name>`
+ * or `key:<name>`, which is also the name of its line. A limit that is null does not hold.
+ */
+export type Flow = {
+  account: AccountId;
+  id: string;
+  createdAt: Millis;
+  updatedAt: Millis;
+  /** When its line is to be served, or when the row has been idle for too long. Null: something else must happen first. */
+  dueAt: Millis | null;
+  paused: boolean;
+  parallelism: number | null;
+  /** Of a queue: messages that hold a slot. Of a key: deliveries under way. */
+  running: number;
+  /** Messages that stand in its line. */
+  waiting: number;
+  rate: number | null;
+  period: Millis;
+  windowStart: Millis;
+  /** Deliveries begun in the window. */
+  windowUsed: number;
+  /** The latest time at which one of its messages was to be sent, as far as they were told of. A key is not forgotten before. */
+  lastDueAt: Millis;
+  pinned: { parallelism: boolean; rate: boolean };
+};
+
+/**
+ * A place in a queue, taken by a message until it and its callbacks are finished. `id` is that of the message. `queue` is
+ * empty when the queue was deleted meanwhile.
+ */
+export type Slot = { account: AccountId; id: MessageId; queue: string; holders: number };
+
+/** A named set of endpoints. `headers`: settings for every request to it, as they were given. */
+export type Group = {
+  account: AccountId;
+  name: string;
+  createdAt: Millis;
+  updatedAt: Millis;
+  endpoints: readonly Endpoint[];
+  headers: HeaderList;
+};
+
+export type Endpoint = { name: string | null; url: string };
+
+/** A publish that is repeated. `dueAt`: when it fires next; null while it is paused. */
+export type Schedule = {
+  account: AccountId;
+  id: string;
+  cron: string;
+  createdAt: Millis;
+  dueAt: Millis | null;
+  paused: boolean;
+  lastAt: Millis | null;
+  /** Those that the last firing made. */
+  lastMessages: readonly MessageId[];
+  letter: Omit<Letter, "body">;
+  body: Bytes;
+};
+
+/** An intake URL of its own for one sender. What comes in there is published to `destination` with `headers` as settings. */
+export type Source = {
+  account: AccountId;
+  id: string;
+  name: string;
+  /** SHA-256 in hex of the secret part of the URL. */
+  secretHash: string;
+  destination: string;
+  headers: HeaderList;
+  /** How calls are verified, as `api/webhooks` reads it. Null: not at all. */
+  verification: unknown;
+  /** Whether calls with the same event id of the sender are accepted once. */
+  deduplicate: boolean;
+  paused: boolean;
+  createdAt: Millis;
+  /** Calls that were rejected since the beginning, and how many of them were kept: the number of the next one. */
+  rejected: number;
+  kept: number;
+  /** Until when those that were kept use up what may be kept: see `mayKeep`. */
+  keptUntil: Millis;
+  /** To the minute. */
+  acceptedAt: Millis | null;
+};
+
+/** A call to a source that was not accepted. `id`: `<source>/<place>`; the oldest place is used again. */
+export type Rejection = {
+  account: AccountId;
+  id: string;
+  time: Millis;
+  /** Counted from the first one that its source kept. */
+  number: number;
+  /** Calls that were rejected between this and the one kept before it, and were not kept. */
+  others: number;
+  reason: string;
+  method: string;
+  headers: HeaderList;
+  callerIp: string | null;
+  /** Bytes of the body as it came; `body` is cut. */
+  size: number;
+  body: Bytes;
 };
 
 /** Same key within the window: one message. */
@@ -110,6 +234,8 @@ export type DeadLetter = {
   error: string | null;
   retried: number;
   failureCallback: FailureCallbackInfo | null;
+  /** Those of the message, its URL and its caller: see `core/mark.ts`. */
+  marks: readonly string[];
 };
 
 export type LogState = "CREATED" | "ACTIVE" | "RETRY" | "ERROR" | "DELIVERED" | "FAILED" | "CANCEL_REQUESTED" | "CANCELLED";
@@ -128,7 +254,12 @@ export type LogRow = {
   headers: HeaderList;
   body: Bytes;
   dlqId: string | null;
+  /** Those of the message: see `core/mark.ts`. */
+  marks: readonly string[];
 };
+
+/** That a row of a list has something people search for: see `core/mark.ts`. */
+export type Mark = { account: AccountId; id: string };
 
 export type SigningKeys = { current: string; next: string };
 
@@ -166,7 +297,19 @@ export type Outcome = {
 export type Answer = Pick<Outcome, "status" | "headers" | "body" | "error">;
 
 /** Host and port of a destination, in lower case: what hands are shared out by. */
-export const hostOf = (url: string): string => new URL(url).host;
+export function hostOf(url: string): string {
+  const known = hosts.get(url);
+  if (known !== undefined) return known;
+  const { host } = new URL(url);
+  if (hosts.size >= mostHosts) hosts.clear();
+  if (url.length <= longestKnown) hosts.set(url, host);
+  return host;
+}
+
+/** Most messages go where others went, and each is asked for its host half a dozen times: parsing takes a microsecond. */
+const hosts = new Map<string, string>();
+const mostHosts = 1000;
+const longestKnown = 256;
 
 /** Canonical form of a header name: `x-request-id` → `X-Request-Id`. */
 export const canonicalName = (name: string): string => name.toLowerCase().replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase());

@@ -1,42 +1,66 @@
-import type { Decision } from "./command.ts";
+import type { Decision, Draft, Moment } from "./command.ts";
 import type { ErrorCode } from "./errors.ts";
 import { Refusal } from "./errors.ts";
+import { flowsOfLetters } from "./gate.ts";
+import { addressed } from "./group.ts";
 import { accept, linesTo } from "./lease.ts";
 import { defaults, limits, spans } from "./limits.ts";
-import type { Account, AccountId, CallbackSettings, Letter, MessageId, Millis, SendSettings } from "./message.ts";
+import type { Account, AccountId, CallbackSettings, FlowControl, Letter, MessageId, Millis, SendSettings } from "./message.ts";
 
 export type Published = { messageId: MessageId; deduplicated: boolean };
-/** What became of one letter of a publish: a message, an older message, or a reason why not. */
-export type PublishResult = Published | { refused: ErrorCode; message: string };
+type Refused = { refused: ErrorCode; message: string };
+/** What became of one letter of a publish: a message, an older message, or a reason why not; of one to a group, for each endpoint. */
+export type PublishResult = Published | { each: readonly (Published & { url: string })[] } | Refused;
 
 /**
  * Takes in letters, each for itself: one that is refused does not stop the others. The answers are in their order.
- * A letter whose deduplication key was seen within the window makes nothing and is answered with the older message.
+ * A letter to a URL group goes to all of its endpoints, or to none. A letter whose deduplication key was seen within
+ * the window makes nothing and is answered with the older message.
  */
 export const publish: Decision<{ account: AccountId; letters: readonly Letter[] }, PublishResult[]> = {
   needs: ({ account, letters }) => ({
     accounts: [[account]],
-    lines: linesTo(
+    flows: flowsOfLetters(account, letters),
+    groups: letters.flatMap(({ group }) => (group === null ? [] : [[account, group] as const])),
+    ...needsOfTaking(
       account,
-      letters.map(({ url }) => url),
+      letters.filter(({ group }) => group === null),
     ),
-    deduplications: letters.flatMap(({ deduplication }) => (deduplication === null ? [] : [[account, deduplication] as const])),
   }),
+  further: ({ account, letters }, draft) =>
+    needsOfTaking(
+      account,
+      letters.filter(({ group }) => group !== null).flatMap((letter) => addressed(draft, account, letter)),
+    ),
   decide: ({ account: id, letters }, draft, moment) => {
     const account = existing(draft.get("accounts", id));
     return letters.map((letter) => {
       const refusal = limitBrokenBy(letter, moment.now);
       if (refusal) return refusal;
-      const older = letter.deduplication === null ? undefined : draft.get("deduplications", id, letter.deduplication);
-      if (older && older.expiresAt > moment.now) return { messageId: older.messageId, deduplicated: true };
-      const { id: messageId } = accept(draft, moment, account, letter);
-      if (letter.deduplication !== null) {
-        draft.put("deduplications", { account: id, key: letter.deduplication, messageId, expiresAt: moment.now + spans.deduplication });
-      }
-      return { messageId, deduplicated: false };
+      if (letter.group === null) return take(draft, moment, account, letter);
+      const all = addressed(draft, id, letter);
+      if (all.length === 0) return { refused: "not-found", message: `destination: there is no URL group ${letter.group} with endpoints` };
+      return { each: all.map((one) => Object.assign(take(draft, moment, account, one), { url: one.url })) };
     });
   },
 };
+
+const needsOfTaking = (account: AccountId, letters: readonly Letter[]) => ({
+  lines: linesTo(
+    account,
+    letters.map(({ url }) => url),
+  ),
+  deduplications: letters.flatMap(({ deduplication }) => (deduplication === null ? [] : [[account, deduplication] as const])),
+});
+
+function take(draft: Draft, moment: Moment, account: Account, letter: Letter): Published {
+  const key = letter.deduplication;
+  const older = key === null ? undefined : draft.get("deduplications", account.id, key);
+  if (older && older.expiresAt > moment.now) return { messageId: older.messageId, deduplicated: true };
+  const { id: messageId } = accept(draft, moment, account, letter);
+  if (key !== null) draft.put("deduplications", { account: account.id, key, messageId, expiresAt: moment.now + spans.deduplication });
+  return { messageId, deduplicated: false };
+}
 
 /** The account a command speaks for. It can have been removed since the token was checked. */
 export function existing(account: Account | undefined): Account {
@@ -44,7 +68,7 @@ export function existing(account: Account | undefined): Account {
   return account;
 }
 
-function limitBrokenBy(letter: Letter, now: Millis): { refused: ErrorCode; message: string } | null {
+function limitBrokenBy(letter: Letter, now: Millis): Refused | null {
   if (letter.body.byteLength > limits.messageBytes) {
     return { refused: "too-large", message: `body: ${letter.body.byteLength} bytes, the limit is ${limits.messageBytes}` };
   }
@@ -52,28 +76,36 @@ function limitBrokenBy(letter: Letter, now: Millis): { refused: ErrorCode; messa
 }
 
 /** The limit that a letter's settings break, if any; those of its callbacks too. */
-export function sendingLimitBrokenBy(letter: Letter, now: Millis): { refused: ErrorCode; message: string } | null {
+export function sendingLimitBrokenBy(letter: Letter, now: Millis): Refused | null {
   if ((letter.delay ?? 0) > limits.delay) return over("delay", (letter.delay ?? 0) / 1000, limits.delay / 1000, "seconds");
   const ahead = (letter.notBefore ?? now) - now;
   if (ahead > limits.delay) return over("not-before", Math.round(ahead / 1000), limits.delay / 1000, "seconds from now");
   return settingsBrokenBy(letter) ?? callbackBrokenBy(letter.callback) ?? callbackBrokenBy(letter.failureCallback);
 }
 
-function callbackBrokenBy(callback: CallbackSettings | null): { refused: ErrorCode; message: string } | null {
+function callbackBrokenBy(callback: CallbackSettings | null): Refused | null {
   if (!callback) return null;
   return settingsBrokenBy(callback) ?? callbackBrokenBy(callback.callback) ?? callbackBrokenBy(callback.failureCallback);
 }
 
-function settingsBrokenBy(settings: SendSettings): { refused: ErrorCode; message: string } | null {
+function settingsBrokenBy(settings: SendSettings): Refused | null {
   const { retries, timeout } = settings;
   if ((retries ?? defaults.retries) > limits.retries) return over("retries", retries ?? 0, limits.retries, "");
   const headerBytes = settings.headers.reduce((sum, [name, value]) => sum + name.length + value.length, 0);
   if (headerBytes > limits.headerBytes) return over("headers", headerBytes, limits.headerBytes, "bytes");
   if ((timeout ?? defaults.timeout) > limits.timeout) return over("timeout", (timeout ?? 0) / 1000, limits.timeout / 1000, "seconds");
+  return settings.flowControl ? flowLimitBrokenBy(settings.flowControl) : null;
+}
+
+/** The limit that the limits of a queue or a key break, if any. */
+export function flowLimitBrokenBy({ parallelism, rate, period }: Partial<Omit<FlowControl, "key">>): Refused | null {
+  if ((parallelism ?? 0) > limits.parallelism) return over("parallelism", parallelism ?? 0, limits.parallelism, "");
+  if ((rate ?? 0) > limits.rate) return over("rate", rate ?? 0, limits.rate, "");
+  if ((period ?? 0) > limits.period) return over("period", (period ?? 0) / 1000, limits.period / 1000, "seconds");
   return null;
 }
 
-const over = (name: string, value: number, limit: number, unit: string): { refused: ErrorCode; message: string } => ({
+const over = (name: string, value: number, limit: number, unit: string): Refused => ({
   refused: "limit-exceeded",
   message: `${name}: ${value}${unit && ` ${unit}`} asked for, the limit is ${limit}`,
 });

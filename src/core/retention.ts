@@ -1,6 +1,7 @@
 import type { Decision, Draft } from "./command.ts";
 import { removeDeadLetter } from "./dlq.ts";
 import { birthOf } from "./ids.ts";
+import { dropEnvelope } from "./mark.ts";
 import type { AccountId, LogRow, Millis } from "./message.ts";
 
 /** How long history is kept. */
@@ -33,7 +34,7 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
     for (const letter of deadLetters) removeDeadLetter(draft, letter, moment.now - retention.log);
     for (const row of log) {
       draft.drop("log", row.account, row.id);
-      if (hasEnded(row) && !isDeadLetter(draft, row)) draft.drop("envelopes", row.account, row.messageId);
+      if (hasEnded(row) && !isDeadLetter(draft, row)) dropEnvelope(draft, row);
     }
     for (const { account, key } of deduplications) draft.drop("deduplications", account, key);
     const removed = log.length + deadLetters.length + deduplications.length;

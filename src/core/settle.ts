@@ -1,10 +1,23 @@
 import { callbackLetter } from "./callback.ts";
 import type { Decision, Draft, Moment } from "./command.ts";
 import type { Held } from "./lease.ts";
+import { flowKeysOf } from "./flow.ts";
+import { countEnd, depart, flowsOfLetters, hostLine, needsOfGates } from "./gate.ts";
 import { accept, fenced, linesTo, logRow } from "./lease.ts";
 import { logBodyBytes, spans } from "./limits.ts";
+import { markOf } from "./mark.ts";
 import { giveUp, headLimit, lineOf, lookSoon, serveLine, withHand } from "./line.ts";
-import type { Account, Answer, DeadLetter, Envelope, FailureCallbackInfo, MessageState, Outcome, Outline } from "./message.ts";
+import type {
+  Account,
+  Answer,
+  CallbackSettings,
+  DeadLetter,
+  Envelope,
+  FailureCallbackInfo,
+  MessageState,
+  Outcome,
+  Outline,
+} from "./message.ts";
 import { verdictOf } from "./retry.ts";
 
 /** `late`: the lease had been lost, or the message cancelled; the outcome changed nothing. */
@@ -21,15 +34,19 @@ export const settle: Decision<Outcome, Settled> = {
     const { account, messageId, host } = outcome;
     const state = draft.get("messages", account, messageId);
     const line = draft.behind() ? undefined : draft.get("lines", account, host);
+    const states = [...(state ? [state] : []), ...(line ? draft.head(account, hostLine(host)) : [])];
+    const gates = needsOfGates(draft, states);
     const key = [account, messageId] as const;
     const envelope = draft.outline("envelopes", ...key);
+    const told = needsOfConsequences(envelope ? [envelope] : []);
     const hasCallback = envelope && (envelope.callback ?? (isSuccess(outcome) ? null : envelope.failureCallback));
     return {
+      ...{ deduplications: told.deduplications, deadLetters: told.deadLetters, lines: told.lines },
+      ...{ slots: gates.slots, flows: [...gates.flows, ...told.flows] },
       outlines: { envelopes: state && (state.tells || !isSuccess(outcome)) ? [key] : [] },
       // Only a callback tells of the body.
       envelopes: hasCallback ? [key] : [],
-      ...(envelope ? needsOfConsequences([envelope]) : {}),
-      ...(line ? { heads: [{ account, host, limit: headLimit }], toSendFrom: withHand(draft, [line]) } : {}),
+      ...(line ? { heads: [{ account, line: hostLine(host), limit: headLimit }], toSendFrom: withHand(draft, [line]) } : {}),
     };
   },
   decide: (outcome, draft, moment) => {
@@ -48,24 +65,32 @@ export function needsOfConsequences(envelopes: readonly Outline<Envelope>[]) {
   return {
     deduplications: envelopes.flatMap(({ account, deduplication }) => (deduplication === null ? [] : [[account, deduplication] as const])),
     deadLetters: envelopes.flatMap(({ account, tells }) => (tells?.dlqId ? [[account, tells.dlqId] as const] : [])),
-    lines: envelopes.flatMap(({ account, callback, failureCallback }) =>
+    lines: envelopes.flatMap((envelope) =>
       linesTo(
-        account,
-        [callback, failureCallback].flatMap((told) => told?.url ?? []),
+        envelope.account,
+        callbacksOf(envelope).map(({ url }) => url),
       ),
     ),
+    flows: envelopes.flatMap((envelope) => flowsOfLetters(envelope.account, callbacksOf(envelope))),
   };
 }
+
+const callbacksOf = ({ callback, failureCallback }: Outline<Envelope>): (CallbackSettings & { queue: null })[] =>
+  [callback, failureCallback].flatMap((told) => (told ? [{ ...told, queue: null }] : []));
 
 const isSuccess = ({ status }: Pick<Outcome, "status">): boolean => status !== null && status >= 200 && status <= 299;
 
 type Case = { account: Account; state: MessageState; outcome: Outcome };
 
 function draw(draft: Draft, moment: Moment, { account, state, outcome }: Case): Settled {
-  if (isSuccess(outcome) && !state.tells) return delivered(draft, moment, { account, state, outcome });
+  if (isSuccess(outcome) && !state.tells) {
+    delivered(draft, moment, { account, state, outcome });
+    depart(draft, moment, state);
+    return { became: "delivered" };
+  }
   const envelope = draft.outline("envelopes", state.account, state.id);
   if (!envelope) {
-    giveUp(draft, state);
+    giveUp(draft, moment, state);
     return { became: "late" };
   }
   const retried = state.attempts - state.lost;
@@ -80,16 +105,17 @@ function draw(draft: Draft, moment: Moment, { account, state, outcome }: Case): 
   } else {
     const next: MessageState = { ...state, state: "pending", attempts: state.attempts + 1, leasedBy: null, dueAt: verdict.at };
     draft.put("messages", next);
+    countEnd(draft, moment, state, verdict.at);
     draft.put("log", logRow(moment, state, { states: ["ERROR", "RETRY"], nextDueAt: verdict.at, ...answerOf(outcome) }));
   }
   callBack(draft, moment, { account, envelope, state, outcome });
+  if (verdict.kind === "delivered") depart(draft, moment, state);
   return { became: verdict.kind };
 }
 
-function delivered(draft: Draft, moment: Moment, { state, outcome }: Case): Settled {
+function delivered(draft: Draft, moment: Moment, { state, outcome }: Case): void {
   draft.drop("messages", state.account, state.id);
   draft.put("log", logRow(moment, state, { states: ["DELIVERED"], status: outcome.status }));
-  return { became: "delivered" };
 }
 
 const answerOf = ({ status, headers, body, error }: Answer) => ({ status, headers, error, body: body.subarray(0, logBodyBytes) });
@@ -106,6 +132,7 @@ export function failForGood(draft: Draft, moment: Moment, failure: Failure): Dea
     ...{ status: outcome.status, headers: outcome.headers, body: outcome.body, error: outcome.error },
     retried: state.attempts - state.lost,
     failureCallback: envelope.failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
+    marks: [...state.marks, markOf.url(envelope.url), ...(envelope.callerIp === null ? [] : [markOf.callerIp(envelope.callerIp)])],
   };
   draft.drop("messages", state.account, state.id);
   draft.put("deadLetters", letter);
@@ -116,8 +143,9 @@ export function failForGood(draft: Draft, moment: Moment, failure: Failure): Dea
   if (envelope.failureCallback) {
     const tells = { kind: "failureCallback", messageId: envelope.id, dlqId: letter.id } as const;
     const told = { envelope: withBody(draft, envelope), retried: letter.retried, outcome, tells };
-    accept(draft, moment, account, callbackLetter({ to: envelope.failureCallback, ...told }));
+    accept(draft, moment, account, callbackLetter({ to: envelope.failureCallback, ...told }), state.slot);
   }
+  depart(draft, moment, state);
   return letter;
 }
 
@@ -146,7 +174,7 @@ function callBack(draft: Draft, moment: Moment, { account, envelope, state, outc
   const tells = { kind: "callback", messageId: envelope.id, dlqId: null } as const;
   const retried = state.attempts - state.lost;
   const told = { envelope: withBody(draft, envelope), retried, outcome, tells };
-  accept(draft, moment, account, callbackLetter({ to: envelope.callback, ...told }));
+  accept(draft, moment, account, callbackLetter({ to: envelope.callback, ...told }), state.slot);
 }
 
 function withBody(draft: Draft, { account, id }: Outline<Envelope>): Envelope {
@@ -168,9 +196,15 @@ export const renew: Decision<{ held: readonly Held[] }, { renewed: number }> = {
 /** Gives back what this node leased and will not send, as a server does that stops. It does not count as an attempt. */
 export const giveBack: Decision<{ held: readonly Held[] }, { returned: number }> = {
   needs: renew.needs,
+  further: ({ held }, draft) => ({
+    flows: flowKeysOf(held.flatMap(({ account, messageId }) => draft.get("messages", account, messageId) ?? [])),
+  }),
   decide: ({ held }, draft, moment) => {
     const states = held.flatMap((one) => fenced(draft, moment, one) ?? []);
-    for (const state of states) draft.put("messages", { ...state, state: "pending", leasedBy: null, dueAt: moment.now });
+    for (const state of states) {
+      countEnd(draft, moment, state);
+      draft.put("messages", { ...state, state: "pending", leasedBy: null, dueAt: moment.now });
+    }
     return { returned: states.length };
   },
 };

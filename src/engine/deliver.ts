@@ -246,6 +246,8 @@ function headersOf({ message, attempt, signingKey }: Delivery, url: URL, { clock
   headers.push(names.signature, sign({ brand, url: destination, body, signingKey, now: clock.now(), id: newId("jwt") }));
   headers.push(names.messageId, message.id, names.retried, String(attempt));
   if (message.callerIp !== null) headers.push(names.callerIp, message.callerIp);
+  if (message.group !== null) headers.push(names.topicName, message.group);
+  if (message.scheduleId !== null) headers.push(names.scheduleId, message.scheduleId);
   headers.push(names.region, region);
   return headers;
 }
@@ -269,6 +271,8 @@ const namesOf = (brand: Brand) => {
     messageId: `${prefix}-Message-Id`,
     retried: `${prefix}-Retried`,
     callerIp: `${prefix}-Caller-Ip`,
+    topicName: `${prefix}-Topic-Name`,
+    scheduleId: `${prefix}-Schedule-Id`,
     region: `${prefix}-Region`,
   };
 };
@@ -280,7 +284,7 @@ const reserved: ReadonlySet<string> = new Set([
   ..."host content-length transfer-encoding connection keep-alive upgrade te trailer expect http2-settings".split(" "),
   ..."proxy-connection proxy-authenticate proxy-authorization".split(" "),
   ...Object.values(brandNames).flatMap(({ prefix }) =>
-    "signature message-id retried region caller-ip workflow-runid workflow-createdat"
+    "signature message-id retried region caller-ip topic-name schedule-id workflow-runid workflow-createdat"
       .split(" ")
       .map((name) => `${prefix.toLowerCase()}-${name}`),
   ),

@@ -1,4 +1,4 @@
-import type { Decision, Moment, Needs } from "../core/command.ts";
+import type { Decision, DueNeed, LineHead, Moment, Needs } from "../core/command.ts";
 import { commands } from "../core/commands.ts";
 import type { Commands } from "../core/commands.ts";
 import { Refusal } from "../core/errors.ts";
@@ -11,7 +11,7 @@ import type { BatchResult, Call, Reply, Source } from "./store.ts";
 import { tableNames } from "./store.ts";
 
 /** A decision needs no more rounds than this to have seen everything: what it names, what that leads to, and so on. */
-const maxRounds = 5;
+const maxRounds = 8;
 
 /**
  * Runs calls one after another over rows that are loaded together, round by round: first what they name themselves,
@@ -49,30 +49,39 @@ function merge(all: readonly Needs[]): Needs {
   if (all.length === 1 && all[0]) return all[0];
   const merged: { -readonly [K in keyof Needs]: Needs[K] } = {};
   for (const table of tableNames) {
-    const keys = all.flatMap((needs) => needs[table] ?? []);
+    const keys = joined(all, (needs) => needs[table]);
     if (keys.length > 0) merged[table] = keys;
   }
   const due = all.flatMap((needs) => needs.due ?? []);
-  const sum = (of: "limit" | "lines"): number => due.reduce((total, one) => total + one[of], 0);
-  if (due.length > 0) merged.due = { limit: sum("limit"), lines: sum("lines") };
+  const sum = (of: keyof DueNeed): number => due.reduce((total, one) => total + one[of], 0);
+  if (due.length > 0) merged.due = { limit: sum("limit"), lines: sum("lines"), flows: sum("flows"), schedules: sum("schedules") };
   merged.outlines = {
-    envelopes: all.flatMap((needs) => needs.outlines?.envelopes ?? []),
-    deadLetters: all.flatMap((needs) => needs.outlines?.deadLetters ?? []),
+    envelopes: joined(all, (needs) => needs.outlines?.envelopes),
+    deadLetters: joined(all, (needs) => needs.outlines?.deadLetters),
   };
-  merged.toSend = all.flatMap((needs) => needs.toSend ?? []);
-  const lines = all.flatMap((needs) => needs.toSendFrom ?? []);
+  merged.toSend = joined(all, (needs) => needs.toSend);
+  const lines = joined(all, (needs) => needs.toSendFrom);
   // Every outcome of one host names the same line.
-  merged.toSendFrom = [...new Map(lines.map((line) => [laneOf(line.account, line.host), line])).values()];
-  merged.heads = mergeHeads(all);
+  merged.toSendFrom = [...new Map(lines.map((one) => [laneOf(one.account, one.line), one])).values()];
+  merged.heads = mergeHeads(joined(all, (needs) => needs.heads));
   for (const { leasedByOthers } of all) if (leasedByOthers) merged.leasedByOthers = leasedByOthers;
-  merged.expired = all.flatMap((needs) => needs.expired ?? []);
+  merged.expired = joined(all, (needs) => needs.expired);
   return merged;
 }
 
-function mergeHeads(all: readonly Needs[]): NonNullable<Needs["heads"]> {
-  const heads = new Map<string, NonNullable<Needs["heads"]>[number]>();
-  for (const head of all.flatMap((needs) => needs.heads ?? [])) {
-    const lane = laneOf(head.account, head.host);
+/** What many name, in turn. Most name little of most things, and this stands on the way of every batch. */
+function joined<T>(all: readonly Needs[], of: (needs: Needs) => readonly T[] | undefined): T[] {
+  const found: T[] = [];
+  for (const needs of all) for (const one of of(needs) ?? none) found.push(one);
+  return found;
+}
+
+const none: readonly never[] = [];
+
+function mergeHeads(all: readonly LineHead[]): LineHead[] {
+  const heads = new Map<string, LineHead>();
+  for (const head of all) {
+    const lane = laneOf(head.account, head.line);
     heads.set(lane, { ...head, limit: head.limit + (heads.get(lane)?.limit ?? 0) });
   }
   return [...heads.values()];
@@ -86,6 +95,8 @@ export function resultOf(set: WorkingSet, replies: Reply[]): BatchResult {
   };
   for (const { now } of set.changes("messages")) if (now) note(now.dueAt);
   for (const { now } of set.changes("lines")) if (now) note(now.dueAt);
+  for (const { now } of set.changes("flows")) if (now) note(now.dueAt);
+  for (const { now } of set.changes("schedules")) if (now) note(now.dueAt);
   // What was leased and then cancelled in the same batch is not sent.
   const deliveries = set.deliveries.filter(
     ({ message, attempt }) => set.get("messages", message.account, message.id)?.attempts === attempt,

@@ -31,6 +31,8 @@ export type Dialect = {
   lock(of: string, skip?: "skip locked"): string;
   /** The same in the order of the key, so that nodes that want the same rows do not wait for each other in a circle. */
   lockInOrder(of: string, key: readonly string[]): string;
+  /** Which index to take, where the database does not know how many rows each would come to: stands behind the table. */
+  by(index: string): string;
 };
 
 /** A row that is read without a lock was changed by another node in between. */

@@ -1,7 +1,10 @@
-import type { Draft, ExpiredNeed, Key, LineHead, Needs, OutlineName, Rows, TableName } from "../core/command.ts";
+import type { Draft, DueNeed, ExpiredNeed, Key, LineHead, Needs, OutlineName, Rows, TableName } from "../core/command.ts";
 import type { Hands } from "../core/hands.ts";
 import { hasHand, isNewcomer, laneOf } from "../core/hands.ts";
-import type { AccountId, Delivery, Line, MessageState, Millis, Outline } from "../core/message.ts";
+import { hostLine, isFlowLine } from "../core/gate.ts";
+import { marksOfRow } from "../core/mark.ts";
+import type { AccountId, Delivery, Flow, Line, MessageState, Millis, Outline, Schedule } from "../core/message.ts";
+import { noBytes } from "../core/message.ts";
 import type { Bodies } from "./shelf.ts";
 import { tableNames } from "./store.ts";
 
@@ -13,7 +16,14 @@ export const keyOf: { [T in TableName]: (row: Rows[T]) => Key } = {
   deduplications: (row) => [row.account, row.key],
   deadLetters: (row) => [row.account, row.id],
   lines: (row) => [row.account, row.host],
+  flows: (row) => [row.account, row.id],
+  slots: (row) => [row.account, row.id],
+  groups: (row) => [row.account, row.name],
+  schedules: (row) => [row.account, row.id],
+  sources: (row) => [row.account, row.id],
+  rejections: (row) => [row.account, row.id],
   log: (row) => [row.account, row.id],
+  marks: (row) => [row.account, row.id],
 };
 
 export const keyText = ([account, id]: Key): string => (id === undefined ? account : `${account}\n${id}`);
@@ -24,11 +34,18 @@ export type Change<Row> = { key: Key; loaded: boolean; before: Row | undefined; 
 /** Answers a need: rows by key, and lists. Missing rows are simply absent. On a shared database it locks what it reads. */
 export interface Loader {
   rows<T extends TableName>(table: T, keys: readonly Key[], how?: Bodies): Promise<readonly Rows[T][]>;
-  due(now: Millis, most: NonNullable<Needs["due"]>): Promise<{ messages: readonly MessageState[]; lines: readonly Line[] }>;
+  due(now: Millis, most: DueNeed): Promise<Due>;
   heads(heads: readonly LineHead[]): Promise<readonly MessageState[]>;
   leasedByOthers(node: string, limit: number): Promise<readonly MessageState[]>;
   expired(need: ExpiredNeed): Promise<Expired>;
 }
+
+export type Due = {
+  messages: readonly MessageState[];
+  lines: readonly Line[];
+  flows: readonly Flow[];
+  schedules: readonly Schedule[];
+};
 
 type Expired = ReturnType<Draft["expired"]>;
 
@@ -44,7 +61,8 @@ export class WorkingSet implements Draft {
   readonly deliveries: Delivery[] = [];
   readonly #tables: Tables = {
     ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
-    ...{ deadLetters: new Map(), lines: new Map(), log: new Map() },
+    ...{ deadLetters: new Map(), lines: new Map(), log: new Map(), flows: new Map(), slots: new Map() },
+    ...{ groups: new Map(), schedules: new Map(), sources: new Map(), rejections: new Map(), marks: new Map() },
   };
   readonly faults: string[] = [];
   /** Rows that were read without their bodies. They are never written. */
@@ -56,7 +74,7 @@ export class WorkingSet implements Draft {
   #bytesToSend: number | "full" = 0;
   /** Undoes what the running command did, last first. */
   #undo: (() => void)[] = [];
-  #due: { at: Millis; messages: readonly MessageState[]; lines: readonly Line[] } = { at: 0, messages: [], lines: [] };
+  #due: Due & { at: Millis } = { at: 0, messages: [], lines: [], flows: [], schedules: [] };
   readonly #heads = new Map<string, Head>();
   /** Whom the running command has taken out of a line. */
   #left: MessageState[] = [];
@@ -75,7 +93,7 @@ export class WorkingSet implements Draft {
       if (missing.length > 0) loads.push(this.#loadRows(loader, table, missing));
     }
     if (needs.due) loads.push(this.#loadDue(loader, now, needs.due));
-    const heads = (needs.heads ?? []).filter(({ account, host }) => !this.#heads.has(laneOf(account, host)));
+    const heads = (needs.heads ?? []).filter(({ account, line }) => !this.#heads.has(laneOf(account, line)));
     if (heads.length > 0) loads.push(this.#loadHeads(loader, heads));
     if (needs.leasedByOthers) loads.push(this.#loadLeased(loader, needs.leasedByOthers));
     for (const need of needs.expired ?? []) if (!this.#expired.has(need.account)) loads.push(this.#loadExpired(loader, need));
@@ -101,17 +119,29 @@ export class WorkingSet implements Draft {
   }
 
   put<T extends TableName>(table: T, row: Rows[T]): void {
-    this.#set(table, keyOf[table](row), row);
+    const key = keyOf[table](row);
+    if (this.get(table, ...key) === undefined) {
+      for (const id of marksOfRow[table]?.(row) ?? []) this.#set("marks", [key[0], id], { account: key[0], id });
+    }
+    this.#set(table, key, row);
     if (table === "messages" && "state" in row && row.state === "held") this.#noteHeld(row);
   }
 
   drop(table: TableName, ...key: Key): void {
+    for (const id of this.#marks(table, key)) this.#set("marks", [key[0], id], undefined);
     this.#set(table, key, undefined);
   }
 
   *#allToSend({ toSend = [], toSendFrom = [] }: Needs): Generator<MessageState> {
-    for (const { account, host } of toSendFrom) yield* this.head(account, host);
+    for (const { account, line } of toSendFrom) yield* this.head(account, line);
     yield* toSend;
+  }
+
+  /** The marks that go with a row. */
+  #marks<T extends TableName>(table: T, key: Key): readonly string[] {
+    const row = this.get(table, ...key);
+    const letter = table === "deadLetters" && !row ? this.outline("deadLetters", ...key) : undefined;
+    return (row ? marksOfRow[table]?.(row) : letter && marksOfRow.deadLetters?.({ ...letter, body: noBytes })) ?? [];
   }
 
   due(): readonly MessageState[] {
@@ -123,19 +153,33 @@ export class WorkingSet implements Draft {
     return lines.filter(({ dueAt }) => dueAt <= this.#due.at);
   }
 
-  *head(account: AccountId, host: string): Generator<MessageState> {
-    for (const id of this.#heads.get(laneOf(account, host))?.ids ?? []) {
+  dueFlows(): readonly Flow[] {
+    const flows = this.#due.flows.flatMap((flow) => this.get("flows", flow.account, flow.id) ?? []);
+    return flows.filter(({ dueAt }) => dueAt !== null && dueAt <= this.#due.at);
+  }
+
+  dueSchedules(): readonly Schedule[] {
+    const schedules = this.#due.schedules.flatMap(({ account, id }) => this.get("schedules", account, id) ?? []);
+    return schedules.filter(({ dueAt }) => dueAt !== null && dueAt <= this.#due.at);
+  }
+
+  *head(account: AccountId, line: string): Generator<MessageState> {
+    for (const id of this.#heads.get(laneOf(account, line))?.ids ?? []) {
       const state = this.get("messages", account, id);
-      if (state?.state === "held") yield state;
+      if (state?.line === line) yield state;
     }
   }
 
-  isWholeLine(account: AccountId, host: string): boolean {
-    const head = this.#heads.get(laneOf(account, host));
+  isWholeLine(account: AccountId, line: string): boolean {
+    const head = this.#heads.get(laneOf(account, line));
     if (head) return head.isWhole;
     // Nobody stands where there was no line.
-    const line = this.#tables.lines.get(keyText([account, host]));
-    return line !== undefined && line.loaded && line.before === undefined;
+    if (isFlowLine(line)) {
+      const flow = this.#tables.flows.get(keyText([account, line]));
+      return flow !== undefined && flow.loaded && (flow.before === undefined || flow.before.waiting === 0);
+    }
+    const hosts = this.#tables.lines.get(keyText([account, line.slice(hostLine("").length)]));
+    return hosts !== undefined && hosts.loaded && hosts.before === undefined;
   }
 
   leasedByOthers(): readonly MessageState[] {
@@ -197,8 +241,8 @@ export class WorkingSet implements Draft {
     try {
       const answer = run();
       // A hundred outcomes of one host would else pass over each other's messages again and again.
-      for (const { account, host, id } of this.#left) {
-        if (this.get("messages", account, id)?.state !== "held") this.#heads.get(laneOf(account, host))?.ids.delete(id);
+      for (const { account, line, id } of this.#left) {
+        if (this.get("messages", account, id)?.line !== line) this.#heads.get(laneOf(account, line ?? ""))?.ids.delete(id);
       }
       return answer;
     } catch (error) {
@@ -289,29 +333,31 @@ export class WorkingSet implements Draft {
     for (const row of await loader.rows(table, keys, { bodies: false })) outlines.set(keyText(keyOf[table](row)), row);
   }
 
-  async #loadDue(loader: Loader, now: Millis, most: NonNullable<Needs["due"]>): Promise<void> {
-    const { messages, lines } = await loader.due(now, most);
-    for (const state of messages) this.#learn("messages", state);
-    for (const line of lines) this.#learn("lines", line);
-    this.#due = { at: now, messages, lines };
+  async #loadDue(loader: Loader, now: Millis, most: DueNeed): Promise<void> {
+    const due = await loader.due(now, most);
+    for (const state of due.messages) this.#learn("messages", state);
+    for (const line of due.lines) this.#learn("lines", line);
+    for (const flow of due.flows) this.#learn("flows", flow);
+    for (const schedule of due.schedules) this.#learn("schedules", schedule);
+    this.#due = { at: now, ...due };
   }
 
   async #loadHeads(loader: Loader, heads: readonly LineHead[]): Promise<void> {
-    for (const { account, host } of heads) this.#heads.set(laneOf(account, host), { ids: new Set(), isWhole: true });
+    for (const { account, line } of heads) this.#heads.set(laneOf(account, line), { ids: new Set(), isWhole: true });
     for (const state of await loader.heads(heads)) {
       this.#learn("messages", state);
-      this.#heads.get(laneOf(state.account, state.host))?.ids.add(state.id);
+      this.#heads.get(laneOf(state.account, state.line ?? ""))?.ids.add(state.id);
     }
-    for (const { account, host, limit } of heads) {
-      const head = this.#heads.get(laneOf(account, host));
+    for (const { account, line, limit } of heads) {
+      const head = this.#heads.get(laneOf(account, line));
       if (head) head.isWhole = head.ids.size < limit;
     }
   }
 
   /** Who comes to stand in line is seen by those that serve it later in the batch, unless others stand before him who are not in sight. */
-  #noteHeld({ account, id, host }: MessageState): void {
-    if (!this.isWholeLine(account, host)) return;
-    const lane = laneOf(account, host);
+  #noteHeld({ account, id, line }: MessageState): void {
+    if (line === null || !this.isWholeLine(account, line)) return;
+    const lane = laneOf(account, line);
     const head = this.#heads.get(lane) ?? { ids: new Set(), isWhole: true };
     head.ids.add(id);
     this.#heads.set(lane, head);

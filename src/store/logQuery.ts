@@ -3,8 +3,11 @@ import { passes } from "../core/filter.ts";
 import { birthOf, firstIdAt } from "../core/ids.ts";
 import { logBodyBytes } from "../core/limits.ts";
 import type { AccountId, Envelope, LogRow, LogState, Millis } from "../core/message.ts";
+import { chunksOf, withEnvelopes } from "./chunks.ts";
+import type { Marked } from "./marked.ts";
+import { inOrder, shortestWay } from "./marked.ts";
 import type { ListQuery, Range, Shelf } from "./shelf.ts";
-import { fittingPage, keysOf, past, scanLimit, withEnvelopes } from "./shelf.ts";
+import { fittingPage, keysOf, lastTime, past, scanLimit } from "./shelf.ts";
 
 /** One line of the log as people see it. `row` is absent where the envelope itself tells: CREATED, and a first ACTIVE. */
 export type LogEvent = { time: Millis; state: LogState; envelope: Envelope; row: LogRow | null };
@@ -75,8 +78,8 @@ async function filled(shelf: Shelf, account: AccountId, events: readonly LogEven
 }
 
 async function outlined(shelf: Shelf, query: ListQuery): Promise<{ placed: Placed[]; cursor: string | null }> {
-  const from = query.cursor === null ? null : parsePlace(query.cursor);
-  const source = query.filter.messageIds ? ofMessages(shelf, query, query.filter.messageIds) : merged(shelf, query, from);
+  const from = query.cursor === null ? null : parsePlace(query.cursor, query.order);
+  const source = query.filter.messageIds ? ofMessages(shelf, query, query.filter.messageIds, from) : merged(shelf, query, from);
   const placed: Placed[] = [];
   let last: Place | null = null;
   let scanned = 0;
@@ -92,7 +95,9 @@ async function outlined(shelf: Shelf, query: ListQuery): Promise<{ placed: Place
 
 const placeText = ({ time, rank, id, index }: Place): string => `${time}-${rank}${index}-${id}`;
 
-function parsePlace(text: string): Place {
+/** A place that the list gave out; or a moment alone, as clients may begin with, where all of that moment is still to come. */
+function parsePlace(text: string, order: ListQuery["order"]): Place {
+  if (/^\d{1,15}$/.test(text)) return { time: Number(text), rank: order === "latestFirst" ? 2 : -1, index: 0, id: "" };
   const parts = /^(\d{1,15})-([01])(\d)-([\w-]{1,64})$/.exec(text);
   if (!parts) throw new Refusal("invalid", "cursor: not one that this list has given out");
   const [, time, rank, index, id] = parts;
@@ -120,59 +125,77 @@ function told(row: LogRow, envelope: Envelope): Placed[] {
   return row.states.map((state, index) => ({ place: { ...place, index }, event: { time: row.time, state, envelope, row } }));
 }
 
-async function* ofMessages(shelf: Shelf, { account, order }: ListQuery, ids: readonly string[]): AsyncGenerator<Placed> {
-  const all: Placed[] = [];
-  for (const envelope of await shelf.rows("envelopes", keysOf(account, ids), { bodies: false })) {
-    all.push(...born(envelope));
-    for (const row of await shelf.logOf(account, envelope.id)) all.push(...told(row, envelope));
-  }
-  all.sort((a, b) => compare(a.place, b.place));
-  yield* order === "latestFirst" ? all.reverse() : all;
+/** The log of some messages: so many sources of few rows each that a long one is never in memory as a whole. */
+async function* ofMessages(shelf: Shelf, query: ListQuery, ids: readonly string[], from: Place | null): AsyncGenerator<Placed> {
+  const { account } = query;
+  const descending = query.order === "latestFirst";
+  const envelopes = await shelf.rows("envelopes", keysOf(account, ids), { bodies: false });
+  const limit = Math.min(chunk, Math.max(4, Math.ceil(1_000 / Math.max(1, envelopes.length))));
+  const range: Range = { account, descending, limit, bodies: false, ...stretch("log", query, from) };
+  yield* inOrder(
+    envelopes.map((envelope) => lifeOf(shelf, envelope, range)),
+    precedes(descending),
+  );
 }
 
-async function* merged(shelf: Shelf, query: ListQuery, from: Place | null): AsyncGenerator<Placed> {
-  const descending = query.order === "latestFirst";
-  const envelopes = births(shelf, { account: query.account, descending, ...stretch("msg", query, from) });
-  const rows = tellings(shelf, { account: query.account, descending, ...stretch("log", query, from) }, query.count);
-  let [left, right] = [await envelopes.next(), await rows.next()];
-  while (!left.done || !right.done) {
-    const takeLeft = right.done || (!left.done && compare(left.value.place, right.value.place) < 0 !== descending);
-    if (takeLeft && !left.done) {
-      yield left.value;
-      left = await envelopes.next();
-    } else if (!right.done) {
-      yield right.value;
-      right = await rows.next();
-    }
+async function* lifeOf(shelf: Shelf, envelope: Envelope, range: Range): AsyncGenerator<Placed> {
+  if (!range.descending) yield* born(envelope);
+  let next = range;
+  for (;;) {
+    const rows = await shelf.logOf(envelope.id, next);
+    for (const row of rows) yield* turned(told(row, envelope), range);
+    const last = rows.at(-1);
+    if (!last || rows.length < range.limit) break;
+    next = { ...range, ...past(last.id, range) };
   }
+  if (range.descending) yield* born(envelope).reverse();
+}
+
+const precedes =
+  (descending: boolean) =>
+  (a: Placed, b: Placed): boolean =>
+    compare(a.place, b.place) < 0 !== descending;
+
+/** Births and log rows, as far as they can be of a wanted state. */
+async function* merged(shelf: Shelf, query: ListQuery, from: Place | null): AsyncGenerator<Placed> {
+  const { account, filter, order } = query;
+  const descending = order === "latestFirst";
+  const sources: AsyncGenerator<Placed>[] = [];
+  if (filter.states?.some((state) => state === "CREATED" || state === "ACTIVE") ?? true) {
+    const range = { account, descending, ...stretch("msg", query, from) };
+    sources.push(births(shelf, { range, marked: await shortestWay(shelf, "born", filter, range) }));
+  }
+  if (filter.states?.some((state) => state !== "CREATED") ?? true) {
+    const range = { account, descending, ...stretch("log", query, from) };
+    sources.push(tellings(shelf, { range, marked: await shortestWay(shelf, "log", filter, range), limit: query.count + 1 }));
+  }
+  yield* inOrder(sources, precedes(descending));
 }
 
 const chunk = 200;
 
-async function* births(shelf: Shelf, range: Omit<Range, "limit">): AsyncGenerator<Placed> {
-  let next: Range = { ...range, limit: chunk, bodies: false };
-  for (;;) {
-    const envelopes = await shelf.range("envelopes", next);
-    for (const envelope of envelopes) yield* inOrder(born(envelope), range);
-    const last = envelopes.at(-1);
-    if (!last || envelopes.length < chunk) return;
-    next = { ...range, limit: chunk, bodies: false, ...past(last.id, range) };
+type Through = { range: Omit<Range, "limit">; marked: Marked | null; limit?: number };
+
+async function* births(shelf: Shelf, of: Through): AsyncGenerator<Placed> {
+  for await (const envelopes of chunksOf(shelf, "envelopes", { ...of, limit: chunk })) {
+    for (const envelope of envelopes) yield* turned(born(envelope), of.range);
   }
 }
 
-async function* tellings(shelf: Shelf, range: Omit<Range, "limit">, count: number): AsyncGenerator<Placed> {
-  const source = withEnvelopes(shelf, "log", { range, messageIdOf: ({ messageId }) => messageId, limit: count + 1 });
-  for await (const { row, envelope } of source) if (envelope) yield* inOrder(told(row, envelope), range);
+async function* tellings(shelf: Shelf, of: Through): AsyncGenerator<Placed> {
+  const chunks = chunksOf(shelf, "log", of);
+  const source = withEnvelopes(shelf, { account: of.range.account, chunks, messageIdOf: ({ messageId }) => messageId });
+  for await (const { row, envelope } of source) if (envelope) yield* turned(told(row, envelope), of.range);
 }
 
-const inOrder = (placed: Placed[], { descending }: Omit<Range, "limit">): Placed[] => (descending ? placed.reverse() : placed);
+const turned = (placed: Placed[], { descending }: Omit<Range, "limit">): Placed[] => (descending ? placed.reverse() : placed);
 
 /** The ids of a kind in which the wanted time, and what lies past the cursor, can be. */
 function stretch(kind: "msg" | "log", { filter, order }: ListQuery, from: Place | null): { after?: string; before?: string } {
   const start = Math.max(filter.from ?? 0, order === "earliestFirst" && from ? from.time : 0);
   const end = Math.min(filter.to ?? Infinity, order === "latestFirst" && from ? from.time : Infinity);
   return {
-    ...(start > 0 ? { after: firstIdAt(kind, start) } : {}),
-    ...(end === Infinity ? {} : { before: firstIdAt(kind, end + 1) }),
+    ...(start > 0 ? { after: firstIdAt(kind, Math.min(start, lastTime)) } : {}),
+    ...(end >= lastTime ? {} : { before: firstIdAt(kind, end + 1) }),
   };
 }

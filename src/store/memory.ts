@@ -1,7 +1,7 @@
 import type { Key, Rows, TableName } from "../core/command.ts";
 import type { Commands } from "../core/commands.ts";
 import { firstIdAt } from "../core/ids.ts";
-import type { AccountId, Line, MessageState, Millis } from "../core/message.ts";
+import type { AccountId, MessageState, Millis, Schedule } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import { decideBatch, resultOf } from "./batch.ts";
 import type { Loader, WorkingSet } from "./draft.ts";
@@ -10,6 +10,7 @@ import { groupCommit } from "./group.ts";
 import type { Parts } from "./group.ts";
 import { queriesOf } from "./queries.ts";
 import type { Bodies, Range, Shelf } from "./shelf.ts";
+import { fittingPage } from "./shelf.ts";
 import type { RunBatch, Source, Store } from "./store.ts";
 import { tableNames } from "./store.ts";
 
@@ -19,7 +20,8 @@ type Tables = { [T in TableName]: Map<string, Rows[T]> };
 export class Memory {
   readonly tables: Tables = {
     ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
-    ...{ deadLetters: new Map(), lines: new Map(), log: new Map() },
+    ...{ deadLetters: new Map(), lines: new Map(), log: new Map(), flows: new Map(), slots: new Map() },
+    ...{ groups: new Map(), schedules: new Map(), sources: new Map(), rejections: new Map(), marks: new Map() },
   };
   /** Batches of all nodes, one after another. */
   turn: Promise<unknown> = Promise.resolve();
@@ -42,7 +44,8 @@ export function memoryParts(source: Source, memory: Memory, decisions?: Commands
   };
   const nextDueAt = async () => {
     let least: Millis | null = null;
-    for (const table of [memory.tables.messages, memory.tables.lines]) {
+    const { messages, lines, flows, schedules } = memory.tables;
+    for (const table of [messages, lines, flows, schedules]) {
       for (const { dueAt } of table.values()) if (dueAt !== null && (least === null || dueAt < least)) least = dueAt;
     }
     return least;
@@ -61,14 +64,16 @@ function apply<T extends TableName>(memory: Memory, table: T, set: WorkingSet): 
 }
 
 function loaderOf(memory: Memory): Loader {
-  const { messages, lines, deadLetters, deduplications, log } = memory.tables;
+  const { messages, lines, flows, schedules, deadLetters, deduplications, log } = memory.tables;
   return {
     rows: async (table, keys, how) => pick(memory, table, keys).map(bodied(how)),
     due: async (now, most) => ({
       messages: earliest(those(messages, isDue(now)), (a, b) => byText(a.id, b.id)).slice(0, most.limit),
       lines: earliest(those(lines, isDue(now)), (a, b) => byText(a.host, b.host) || byText(a.account, b.account)).slice(0, most.lines),
+      flows: earliest(those(flows, isDue(now)), byAccountAndId).slice(0, most.flows),
+      schedules: fitting(earliest(those(schedules, isDue(now)), byAccountAndId).slice(0, most.schedules)),
     }),
-    heads: async (heads) => heads.flatMap(({ account, host, limit }) => held(memory, account, host).slice(0, limit)),
+    heads: async (heads) => heads.flatMap(({ account, line, limit }) => held(memory, account, line).slice(0, limit)),
     leasedByOthers: async (node, limit) => {
       const leased = those(messages, (row) => row.state === "active" && row.leasedBy !== node);
       return earliest(leased, (a, b) => byText(a.id, b.id)).slice(0, limit);
@@ -92,11 +97,17 @@ const isDue =
   ({ dueAt }: { dueAt: number | null }): boolean =>
     dueAt !== null && dueAt <= now;
 
-const earliest = <Row extends MessageState | Line>(rows: Row[], tie: (a: Row, b: Row) => number): Row[] =>
+/** As many as may be loaded at once, by their bodies. */
+const fitting = (schedules: Schedule[]): Schedule[] => schedules.slice(0, fittingPage(schedules.map(({ body }) => body.byteLength)));
+
+const byAccountAndId = (a: { account: AccountId; id: string }, b: { account: AccountId; id: string }): number =>
+  byText(a.account, b.account) || byText(a.id, b.id);
+
+const earliest = <Row extends { dueAt: Millis | null }>(rows: Row[], tie: (a: Row, b: Row) => number): Row[] =>
   rows.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0) || tie(a, b));
 
-const held = ({ tables }: Memory, account: AccountId, host: string): MessageState[] =>
-  those(tables.messages, (row) => row.state === "held" && row.account === account && row.host === host).sort((a, b) => byText(a.id, b.id));
+const held = ({ tables }: Memory, account: AccountId, line: string): MessageState[] =>
+  those(tables.messages, (row) => row.line === line && row.account === account).sort((a, b) => byText(a.id, b.id));
 
 const below = <Row extends { account: AccountId; id: string }>(rows: Map<string, Row>, account: AccountId, id: string): Row[] =>
   those(rows, (row) => row.account === account && row.id < id).sort((a, b) => byText(a.id, b.id));
@@ -119,14 +130,49 @@ function pick<T extends TableName>({ tables }: Memory, table: T, keys: readonly 
 }
 
 function shelfOf(memory: Memory): Shelf {
-  const { accounts, deduplications, log } = memory.tables;
+  const { accounts, deduplications, messages } = memory.tables;
   return {
     rows: async (table, keys, how) => pick(memory, table, keys).map(bodied(how)),
     sizes: async (table, keys) => new Map(pick(memory, table, keys).map(({ id, body }) => [id, body.byteLength])),
     range: async (table, range) => stretch(memory, table, range).map(bodied(range)),
-    logOf: async (account, messageId) =>
-      those(log, (row) => row.account === account && row.messageId === messageId).sort((a, b) => byText(a.id, b.id)),
+    logOf: async (messageId, range) =>
+      stretch(memory, "log", { ...range, limit: Infinity })
+        .filter((row) => row.messageId === messageId)
+        .slice(0, range.limit)
+        .map(bodied(range)),
+    messagesTo: async (host, range) =>
+      stretch(memory, "messages", { ...range, limit: Infinity })
+        .filter((row) => row.host === host)
+        .slice(0, range.limit),
+    countBefore: async ({ account, line, id }, most) =>
+      held(memory, account, line ?? "")
+        .filter((row) => row.id < id)
+        .slice(0, most).length,
+    slotsOfQueue: async (account, queue, limit) =>
+      stretch(memory, "slots", { account, limit: Infinity })
+        .filter((row) => row.queue === queue)
+        .slice(0, limit),
+    holdersOf: async (account, slot, limit) =>
+      stretch(memory, "messages", { account, limit: Infinity })
+        .filter((row) => row.slot === slot)
+        .slice(0, limit),
     accountByToken: async (hash) => [...accounts.values()].find(({ tokenHash }) => tokenHash === hash) ?? null,
+    count: async (table, account, most) =>
+      Math.min(
+        most,
+        those(memory.tables[table] as Map<string, Rows[TableName]>, (row) => "account" in row && row.account === account).length,
+      ),
+    sourceBySecret: async (hash) => [...memory.tables.sources.values()].find(({ secretHash }) => secretHash === hash) ?? null,
+    messagesOfQueue: async ({ account, queue, limit }) =>
+      those(messages, (row) => row.account === account && row.queue === queue)
+        .map(({ id }) => id)
+        .sort(byText)
+        .slice(0, limit),
+    countLeased: async ({ account, now, until, scan }) =>
+      earliest(those(messages, isDue(until)), (a, b) => byText(a.id, b.id))
+        .filter(({ dueAt }) => dueAt !== null && dueAt > now)
+        .slice(0, scan)
+        .filter((row) => row.state === "active" && row.account === account).length,
     accounts: async () => [...accounts.values()].sort((a, b) => byText(a.id, b.id)),
     earliestDeduplicationEnd: async (account) => {
       const ends = those(deduplications, (row) => row.account === account).map(({ expiresAt }) => expiresAt);

@@ -124,6 +124,7 @@ const dialect: Dialect = {
   },
   lock: (of, skip) => ` for update of ${of}${skip ? ` ${skip}` : ""}`,
   lockInOrder: (of, key) => ` order by ${key.map((column) => `${of}.${column}`).join(", ")} for update of ${of}`,
+  by: () => "",
 };
 
 const statements = new Map<string, { name: string; text: string }>();

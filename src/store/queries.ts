@@ -1,18 +1,26 @@
 import type { Key, Rows, TableName } from "../core/command.ts";
 import type { Filter } from "../core/filter.ts";
-import { passes } from "../core/filter.ts";
+import { hostsWanted, passes } from "../core/filter.ts";
 import { birthOf, firstIdAt } from "../core/ids.ts";
+import { spans } from "../core/limits.ts";
 import type { Retention } from "../core/retention.ts";
-import type { Account, AccountId, DeadLetter, Envelope, MessageId, MessageState, Millis } from "../core/message.ts";
+import type { Standing } from "../core/waiting.ts";
+import type { Account, AccountId, DeadLetter, Envelope, LogRow, MessageId, MessageState, Millis, Source } from "../core/message.ts";
+import { chunksOf, chunksTo, withEnvelopes } from "./chunks.ts";
 import type { LogPage } from "./logQuery.ts";
 import { logPage } from "./logQuery.ts";
-import type { ListQuery, Shelf } from "./shelf.ts";
-import { envelopesOf, fittingPage, keysOf, scanLimit, withEnvelopes } from "./shelf.ts";
+import { shortestWay } from "./marked.ts";
+import { standingOf } from "./standing.ts";
+import type { ListQuery, QueueNeed, Range, Shelf } from "./shelf.ts";
+import { envelopesOf, fittingPage, keysOf, lastTime, scanLimit } from "./shelf.ts";
 
 export type DeadLetterEntry = { letter: DeadLetter; envelope: Envelope };
 export type DeadLetterPage = { entries: DeadLetterEntry[]; cursor: string | null };
 /** `finishedAt`: null while it is not finished. */
 export type MessageView = { envelope: Envelope; state: MessageState | null; finishedAt: Millis | null };
+
+/** Tables of what people set up, and of what came of it: few rows, so that they are listed as they are. */
+export type SetUpName = "groups" | "flows" | "schedules" | "sources" | "rejections";
 
 /** Every question that can be put to the store. */
 export interface Queries {
@@ -20,14 +28,31 @@ export interface Queries {
   accountByToken(tokenHash: string): Promise<Account | null>;
   accounts(): Promise<readonly Account[]>;
   message(account: AccountId, id: MessageId): Promise<MessageView | null>;
+  /** What an unfinished message waits for: see `core/waiting.ts`. Null when it is finished. */
+  standing(account: AccountId, id: MessageId): Promise<Standing | null>;
   /** Unfinished messages that pass the filter, oldest first. `cursor` is set when it stopped before the end. */
   unfinished(query: Omit<ListQuery, "order">): Promise<{ messageIds: MessageId[]; cursor: string | null }>;
   deadLetter(account: AccountId, id: string): Promise<DeadLetterEntry | null>;
   deadLetters(query: ListQuery): Promise<DeadLetterPage>;
   log(query: ListQuery): Promise<LogPage>;
+  /** A row that people have set up, by its id or name. */
+  setUp<T extends SetUpName>(table: T, account: AccountId, id: string): Promise<Rows[T] | null>;
+  /** Such rows in the order of their ids or names. `before` and `after` are exclusive. */
+  allSetUp<T extends SetUpName>(table: T, range: Range): Promise<readonly Rows[T][]>;
+  /** How many of them there are, counted up to `most`. */
+  countSetUp(table: SetUpName, account: AccountId, most: number): Promise<number>;
+  sourceBySecret(secretHash: string): Promise<Source | null>;
+  /** The oldest unfinished messages of a queue, those that wait for their time included. */
+  messagesOfQueue(of: QueueNeed): Promise<readonly MessageId[]>;
+  /** The messages that hold places in a queue. Some of them may be finished, and their callbacks hold it still. */
+  slotsOf(account: AccountId, queue: string): Promise<MessageId[]>;
+  /** How many deliveries of an account are under way. Where very much is due within the next seconds, fewer than there are. */
+  underWay(account: AccountId, now: Millis): Promise<number>;
   /** When the next of an account's rows is past its time, so that `expire` removes it. */
   nextExpiryAt(account: AccountId, retention: Retention): Promise<Millis | null>;
 }
+
+const mostCountedLeases = 10_000;
 
 /** Answers every question from a few plain reads, so that a storage has nothing to decide. */
 export function queriesOf(shelf: Shelf): Queries {
@@ -39,9 +64,10 @@ export function queriesOf(shelf: Shelf): Queries {
     message: async (account, id) => {
       const [envelope, state] = [await one("envelopes", account, id), await one("messages", account, id)];
       if (!envelope) return null;
-      const ended = state ? undefined : (await shelf.logOf(account, id)).at(-1);
+      const ended = state ? undefined : await lastOf(shelf, account, id);
       return { envelope, state, finishedAt: ended?.time ?? null };
     },
+    standing: (account, id) => standingOf(shelf, account, id),
     unfinished: (query) => unfinished(shelf, query),
     deadLetter: async (account, id) => {
       const letter = await one("deadLetters", account, id);
@@ -50,16 +76,31 @@ export function queriesOf(shelf: Shelf): Queries {
     },
     deadLetters: (query) => deadLetters(shelf, query),
     log: (query) => logPage(shelf, query),
+    setUp: (table, account, id) => one(table, account, id),
+    allSetUp: (table, range) => shelf.range(table, range),
+    countSetUp: (table, account, most) => shelf.count(table, account, most),
+    sourceBySecret: (hash) => shelf.sourceBySecret(hash),
+    messagesOfQueue: (of) => shelf.messagesOfQueue(of),
+    slotsOf: (account, queue) => slotsOf(shelf, account, queue),
+    // A lease is longer than the clocks of two nodes are apart.
+    underWay: (account, now) => shelf.countLeased({ account, now, until: now + 2 * spans.lease, scan: mostCountedLeases }),
     nextExpiryAt: (account, retention) => nextExpiryAt(shelf, account, retention),
   };
 }
+
+/** The last line of the log of a message. */
+const lastOf = async (shelf: Shelf, account: AccountId, id: MessageId): Promise<LogRow | undefined> =>
+  (await shelf.logOf(id, { account, descending: true, limit: 1, bodies: false }))[0];
 
 async function unfinished(shelf: Shelf, { account, filter, cursor, count }: Omit<ListQuery, "order">) {
   if (filter.messageIds) return { messageIds: await named(shelf, account, filter.messageIds, filter), cursor: null };
   const messageIds: MessageId[] = [];
   const range = { account, ...bounds("msg", filter, cursor, false) };
+  const marked = await shortestWay(shelf, "unfinished", filter, range);
+  const hosts = marked ? null : hostsWanted(filter);
+  const chunks = hosts ? chunksTo(shelf, hosts, range) : chunksOf(shelf, "messages", { range, marked, limit: count });
   let scanned = 0;
-  for await (const { row, envelope } of withEnvelopes(shelf, "messages", { range, messageIdOf: ({ id }) => id })) {
+  for await (const { row, envelope } of withEnvelopes(shelf, { account, chunks, messageIdOf: ({ id }) => id })) {
     if (envelope && passes(filter, { envelope, time: envelope.createdAt })) messageIds.push(row.id);
     if (messageIds.length === count || ++scanned >= scanLimit) return { messageIds, cursor: row.id };
   }
@@ -104,9 +145,11 @@ async function outlined(shelf: Shelf, query: ListQuery): Promise<DeadLetterPage>
   const { account, filter, order, cursor, count } = query;
   const descending = order === "latestFirst";
   const range = { account, descending, ...bounds("dlq", filter, cursor, descending) };
+  const marked = filter.dlqIds ? null : await shortestWay(shelf, "dlq", filter, range);
+  const chunks = chunksOf(shelf, "deadLetters", { range, marked, limit: count + 1 });
   const source = filter.dlqIds
     ? chosen(shelf, query, filter.dlqIds)
-    : withEnvelopes(shelf, "deadLetters", { range, messageIdOf: ({ messageId }) => messageId });
+    : withEnvelopes(shelf, { account, chunks, messageIdOf: ({ messageId }) => messageId });
   const entries: DeadLetterEntry[] = [];
   let last: string | null = null;
   let scanned = 0;
@@ -144,11 +187,23 @@ function bounds(
   cursor: string | null,
   descending: boolean,
 ): { after?: string; before?: string } {
-  const start = from === undefined ? undefined : firstIdAt(kind, from);
-  const end = to === undefined ? undefined : firstIdAt(kind, to + 1);
+  const start = from === undefined ? undefined : firstIdAt(kind, Math.min(from, lastTime));
+  const end = to === undefined || to >= lastTime ? undefined : firstIdAt(kind, to + 1);
   const after = descending ? start : (cursor ?? start);
   const before = descending ? (cursor ?? end) : end;
   return { ...(after === undefined ? {} : { after }), ...(before === undefined ? {} : { before }) };
+}
+
+/** Those of all queues are looked at: as many as messages have begun in queues and are not finished, so as queues are parallel. */
+async function slotsOf(shelf: Shelf, account: AccountId, queue: string): Promise<MessageId[]> {
+  const found: MessageId[] = [];
+  for (let after = ""; ;) {
+    const slots = await shelf.range("slots", { account, after, limit: 1000 });
+    for (const slot of slots) if (slot.queue === queue) found.push(slot.id);
+    const last = slots.at(-1);
+    if (!last || slots.length < 1000) return found;
+    after = last.id;
+  }
 }
 
 async function nextExpiryAt(shelf: Shelf, account: AccountId, retention: Retention): Promise<Millis | null> {

@@ -1,7 +1,7 @@
 import type { Key, OutlineName, Rows, TableName } from "../core/command.ts";
 import type { Filter } from "../core/filter.ts";
 import { memory } from "../core/limits.ts";
-import type { Account, AccountId, Envelope, LogRow, MessageId, Millis } from "../core/message.ts";
+import type { Account, AccountId, Envelope, LogRow, MessageId, MessageState, Millis, Slot, Source } from "../core/message.ts";
 
 /** Bodies are left out: empty, whatever they are. For those who look at many rows and want the rest of them only. */
 export type Bodies = { bodies?: false };
@@ -15,36 +15,35 @@ export interface Shelf {
   /** The sizes of bodies, by id. */
   sizes(table: OutlineName, keys: readonly Key[]): Promise<ReadonlyMap<string, number>>;
   range<T extends TableName>(table: T, range: Range): Promise<readonly Rows[T][]>;
-  /** The log of one message, oldest first. Its bodies are cut when they are written, so they are there. */
-  logOf(account: AccountId, messageId: MessageId): Promise<readonly LogRow[]>;
+  /** A stretch of the log of one message. */
+  logOf(messageId: MessageId, range: Range): Promise<readonly LogRow[]>;
+  /** Unfinished messages to a host, oldest first. */
+  messagesTo(host: string, range: Range): Promise<readonly MessageState[]>;
+  /** How many stand before a held message in its line, counted up to `most`. */
+  countBefore(state: MessageState, most: number): Promise<number>;
+  slotsOfQueue(account: AccountId, queue: string, limit: number): Promise<readonly Slot[]>;
+  /** The unfinished messages that hold a slot: the message itself, and its callbacks. */
+  holdersOf(account: AccountId, slot: MessageId, limit: number): Promise<readonly MessageState[]>;
   accountByToken(tokenHash: string): Promise<Account | null>;
   accounts(): Promise<readonly Account[]>;
+  /** Rows of an account, counted up to `most`. */
+  count(table: TableName, account: AccountId, most: number): Promise<number>;
+  sourceBySecret(secretHash: string): Promise<Source | null>;
+  /** The oldest unfinished messages of a queue, those that wait for their time included. */
+  messagesOfQueue(of: QueueNeed): Promise<readonly MessageId[]>;
+  /** Of the first `scan` messages that fall due after `now`, those of the account that are being sent: their lease is their due time. */
+  countLeased(of: { account: AccountId; now: Millis; until: Millis; scan: number }): Promise<number>;
   earliestDeduplicationEnd(account: AccountId): Promise<Millis | null>;
 }
 
+export type QueueNeed = { account: AccountId; queue: string; limit: number };
+
 export type Order = "earliestFirst" | "latestFirst";
 export type ListQuery = { account: AccountId; filter: Filter; order: Order; cursor: string | null; count: number };
-/** A page looks at so many rows at most; a rare match far behind is found by following the cursor. */
-export const scanLimit = 10_000;
-const chunk = 500;
-
-/** Rows of a table with their envelopes, chunk by chunk, for as long as they are wanted; all without their bodies. */
-export async function* withEnvelopes<T extends "messages" | "deadLetters" | "log">(
-  shelf: Shelf,
-  table: T,
-  of: { range: Omit<Range, "limit">; messageIdOf: (row: Rows[T]) => MessageId; limit?: number },
-): AsyncGenerator<{ row: Rows[T]; envelope: Envelope | undefined }> {
-  const limit = Math.min(chunk, Math.max(50, of.limit ?? chunk));
-  let range: Range = { ...of.range, limit, bodies: false };
-  for (;;) {
-    const rows = await shelf.range(table, range);
-    const envelopes = await envelopesOf(shelf, range.account, rows.map(of.messageIdOf));
-    for (const row of rows) yield { row, envelope: envelopes.get(of.messageIdOf(row)) };
-    const last = rows.at(-1);
-    if (!last || rows.length < limit) return;
-    range = { ...of.range, limit, bodies: false, ...past(last.id, of.range) };
-  }
-}
+/** A page looks at so many rows at most, in some 20 ms; a rare match far behind that has no mark is found by following the cursor. */
+export const scanLimit = 4_000;
+/** The year 5138. Ids cannot tell of times much later. */
+export const lastTime = 1e14;
 
 /** The stretch that is left behind a row. */
 export const past = (id: string, { descending }: Pick<Range, "descending">): { after: string } | { before: string } =>

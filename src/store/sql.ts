@@ -1,12 +1,13 @@
 import type { Key, LineHead, Rows, TableName } from "../core/command.ts";
 import type { Hands } from "../core/hands.ts";
 import { firstIdAt } from "../core/ids.ts";
-import type { AccountId, MessageId, Millis } from "../core/message.ts";
+import type { Millis, Schedule } from "../core/message.ts";
 import { decideBatch, resultOf } from "./batch.ts";
-import type { Connection, Database } from "./database.ts";
+import type { Connection, Database, Dialect } from "./database.ts";
 import { LostUpdate } from "./database.ts";
 import type { Loader, WorkingSet } from "./draft.ts";
 import type { Bodies, Range, Shelf } from "./shelf.ts";
+import { fittingPage } from "./shelf.ts";
 import { columnsOf, keyValues, statementsOf } from "./statements.ts";
 import type { BatchResult, Call, Source } from "./store.ts";
 import { tableNames } from "./store.ts";
@@ -96,23 +97,38 @@ function loaderOf(connection: Connection): Loader {
 }
 
 function makeLoader(connection: Connection): Loader {
-  const { messages, lines, log, deadLetters, deduplications } = tables;
+  const { messages, lines, flows, schedules, log, deadLetters, deduplications } = tables;
   const { dialect } = connection;
   const list = reader(connection);
   const dueMessages = `where due_at <= ? order by due_at, id limit ?${dialect.lock(messages.name, "skip locked")}`;
   const dueLines = `where due_at <= ? order by due_at, host, account limit ?${dialect.lock(lines.name, "skip locked")}`;
-  const head = `where state = 'held' and account = ? and host = ? order by id limit ?${dialect.lock(messages.name)}`;
+  const dueById = (name: string): string => `where due_at <= ? order by due_at, account, id limit ?${dialect.lock(name, "skip locked")}`;
+  const sizesOfDue = `select account, id, coalesce(length(body), 0) as size from ${schedules.name} ${dueById(schedules.name)}`;
+  const dueSchedules = async (now: Millis, limit: number): Promise<Schedule[]> => {
+    const found = await connection.query(sizesOfDue, [now, limit]);
+    const some = found.slice(0, fittingPage(found.map(({ size }) => Number(size))));
+    const keys = some.map(({ account, id }) => [String(account), String(id)] as const);
+    const taken = keys.length === 0 ? [] : await rows(connection, "schedules", keys, { to: "take" });
+    // They come in the order of their keys, and fire in the order in which they came due.
+    return taken.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0));
+  };
+  const head = `${dialect.by("messages_line")} where line is not null and account = ? and line = ? order by id limit ?${dialect.lock(messages.name)}`;
   const leasedByOthers = `where due_at is not null and state = 'active' and leased_by <> ? order by due_at, id limit ?`;
   const oldest = `where account = ? and id < ? order by id limit ?`;
   const ended = `where account = ? and expires_at < ? order by expires_at, key limit ?`;
   return {
     rows: (name, keys, how) => rows(connection, name, keys, { to: "take", ...how }),
     due: async (now, most) => {
-      const [due, linesDue] = await Promise.all([list(messages, dueMessages, [now, most.limit]), list(lines, dueLines, [now, most.lines])]);
-      return { messages: due, lines: linesDue };
+      const [due, ofHosts, ofFlows, fired] = await Promise.all([
+        list(messages, dueMessages, [now, most.limit]),
+        list(lines, dueLines, [now, most.lines]),
+        list(flows, dueById(flows.name), [now, most.flows]),
+        dueSchedules(now, most.schedules),
+      ]);
+      return { messages: due, lines: ofHosts, flows: ofFlows, schedules: fired };
     },
     heads: async (heads: readonly LineHead[]) =>
-      (await Promise.all(heads.map(({ account, host, limit }) => list(messages, head, [account, host, limit])))).flat(),
+      (await Promise.all(heads.map(({ account, line, limit }) => list(messages, head, [account, line, limit])))).flat(),
     leasedByOthers: (node, limit) => list(messages, leasedByOthers, [node, limit]),
     expired: async ({ account, limit, ...before }) => {
       const [oldLog, oldLetters, endedDeduplications] = await Promise.all([
@@ -128,17 +144,26 @@ function makeLoader(connection: Connection): Loader {
 }
 
 const nextDue = `select min(due_at) as at from (select min(due_at) as due_at from messages where due_at is not null
-  union all select min(due_at) as due_at from lines) as earliest`;
+  union all select min(due_at) as due_at from lines
+  union all select min(due_at) as due_at from flows where due_at is not null
+  union all select min(due_at) as due_at from schedules where due_at is not null) as earliest`;
 
-/** When the next message or line falls due. */
+/** When the next message, line or schedule falls due. */
 export async function nextDueAt(connection: Connection): Promise<Millis | null> {
   const [row] = await connection.query(nextDue, []);
   return typeof row?.at === "number" ? row.at : null;
 }
 
+const countLeased = `select count(*) as leased from (select account, state from messages
+  where due_at is not null and due_at > ? and due_at <= ? order by due_at, id limit ?) as soon where state = 'active' and account = ?`;
+
+const countBefore = ({ by }: Dialect): string => `select count(*) as before from (select id from messages ${by("messages_line")}
+  where line is not null and account = ? and line = ? and id < ? limit ?) as earlier`;
+
 /** The plain reads of a database. */
 export function sqlShelf(connection: Connection): Shelf {
   const read = reader(connection);
+  const { dialect } = connection;
   return {
     rows: (name, keys, how) => rows(connection, name, keys, { to: "look", ...how }),
     sizes: async (name, keys) => {
@@ -147,13 +172,52 @@ export function sqlShelf(connection: Connection): Shelf {
       return new Map(found.map(({ id, size }) => [String(id), Number(size)]));
     },
     range: async (name, range) => {
-      const { where, values } = stretch(range);
-      return read(tables[name], `${where} order by id ${range.descending ? "desc" : "asc"} limit ?`, [...values, range.limit], range);
+      const id = tables[name].key.at(-1) ?? "id";
+      const { where, values } = stretch(range, id);
+      return read(tables[name], `${where} order by ${id} ${range.descending ? "desc" : "asc"} limit ?`, [...values, range.limit], range);
     },
-    logOf: (account: AccountId, messageId: MessageId) =>
-      read(tables.log, `where account = ? and message_id = ? order by id`, [account, messageId]),
+    logOf: (messageId, range) => {
+      const { where, values } = stretch(range, "id");
+      const rest = `${dialect.by("log_message")} ${where} and message_id = ? order by id ${range.descending ? "desc" : "asc"} limit ?`;
+      return read(tables.log, rest, [...values, messageId, range.limit], range);
+    },
+    messagesTo: (host, range) => {
+      const { where, values } = stretch(range, "id");
+      return read(tables.messages, `${dialect.by("messages_host")} ${where} and host = ? order by id limit ?`, [
+        ...values,
+        host,
+        range.limit,
+      ]);
+    },
+    countBefore: async ({ account, line, id }, most) => {
+      const [row] = await connection.query(countBefore(dialect), [account, line, id, most]);
+      return Number(row?.before ?? 0);
+    },
+    slotsOfQueue: (account, queue, limit) =>
+      read(tables.slots, `${dialect.by("slots_queue")} where account = ? and queue = ? order by id limit ?`, [account, queue, limit]),
+    holdersOf: (account, slot, limit) => {
+      const rest = `${dialect.by("messages_slot")} where slot is not null and account = ? and slot = ? order by id limit ?`;
+      return read(tables.messages, rest, [account, slot, limit]);
+    },
     accountByToken: async (hash) => (await read(tables.accounts, `where token_hash = ?`, [hash]))[0] ?? null,
     accounts: () => read(tables.accounts, `order by id`, []),
+    count: async (name, account, most) => {
+      const counted = `select count(*) as n from (select 1 as one from ${tables[name].name} where account = ? limit ?) as counted`;
+      const [row] = await connection.query(counted, [account, most]);
+      return Number(row?.n ?? 0);
+    },
+    sourceBySecret: async (hash) => (await read(tables.sources, `where secret_hash = ?`, [hash]))[0] ?? null,
+    messagesOfQueue: async ({ account, queue, limit }) => {
+      const found = await connection.query(
+        `select id from messages ${dialect.by("messages_queue")} where queue is not null and account = ? and queue = ? order by id limit ?`,
+        [account, queue, limit],
+      );
+      return found.map(({ id }) => String(id));
+    },
+    countLeased: async ({ account, now, until, scan }) => {
+      const [row] = await connection.query(countLeased, [now, until, scan, account]);
+      return Number(row?.leased ?? 0);
+    },
     earliestDeduplicationEnd: async (account) => {
       const [row] = await connection.query(`select min(expires_at) as at from deduplications where account = ?`, [account]);
       return typeof row?.at === "number" ? row.at : null;
@@ -161,9 +225,9 @@ export function sqlShelf(connection: Connection): Shelf {
   };
 }
 
-function stretch({ account, after, before }: Range): { where: string; values: Value[] } {
+function stretch({ account, after, before }: Range, id: string): { where: string; values: Value[] } {
   const conditions: [string, Value][] = [["account = ?", account]];
-  if (after !== undefined) conditions.push(["id > ?", after]);
-  if (before !== undefined) conditions.push(["id < ?", before]);
+  if (after !== undefined) conditions.push([`${id} > ?`, after]);
+  if (before !== undefined) conditions.push([`${id} < ?`, before]);
   return { where: `where ${conditions.map(([text]) => text).join(" and ")}`, values: conditions.map(([, value]) => value) };
 }

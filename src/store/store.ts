@@ -56,4 +56,7 @@ export class Unavailable extends Error {}
 export class StorageRefused extends Error {}
 
 /** In the order in which they are locked and written: first what many want to change, so that they wait with empty hands. */
-export const tableNames: readonly TableName[] = ["accounts", "envelopes", "lines", "deduplications", "messages", "deadLetters", "log"];
+export const tableNames: readonly TableName[] = [
+  ...(["accounts", "groups", "schedules", "sources", "envelopes", "flows", "slots", "lines"] as const),
+  ...(["deduplications", "messages", "deadLetters", "rejections", "log", "marks"] as const),
+];

@@ -1,5 +1,18 @@
 import type { Rows, TableName } from "../core/command.ts";
-import type { Account, Bytes, DeadLetter, Envelope, LogRow, LogState, MessageState } from "../core/message.ts";
+import type {
+  Account,
+  Bytes,
+  DeadLetter,
+  Envelope,
+  Flow,
+  Group,
+  LogRow,
+  LogState,
+  MessageState,
+  Rejection,
+  Schedule,
+  Source,
+} from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 
 export type ColumnType = "text" | "bigint" | "integer" | "bytea";
@@ -36,7 +49,7 @@ const bodyOf = (body: Bytes): Bytes | null => (body.byteLength === 0 ? null : bo
 /** What most envelopes have none of. It is left out of their detail, which makes a plain one a third smaller on the disk. */
 const rare = {
   ...{ retryDelay: null, callback: null, failureCallback: null, deduplication: null, redaction: null, callerIp: null, tells: null },
-  ...{ labels: [], headers: [] },
+  ...{ labels: [], headers: [], flowControl: null, group: null, endpoint: null, queue: null, scheduleId: null },
 } as const;
 
 function present(detail: object): object {
@@ -46,6 +59,10 @@ function present(detail: object): object {
   }
   return kept;
 }
+
+type LogDetail = Pick<LogRow, "error" | "nextDueAt" | "headers" | "dlqId" | "marks">;
+const hasDetail = ({ error, nextDueAt, headers, dlqId, marks }: LogDetail): boolean =>
+  error !== null || nextDueAt !== null || dlqId !== null || headers.length > 0 || marks.length > 0;
 
 /** The columns of every table, by the names of `migrations`. What is never searched for is kept as JSON in `detail`. */
 export const tables: { [T in TableName]: Table<Rows[T]> } = {
@@ -70,15 +87,19 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     columns: {
       ...{ account: "text", id: "text", state: "text", due_at: "bigint", attempts: "integer" },
       ...{ lost: "integer", leased_by: "text", host: "text", size: "integer", tells: "integer" },
+      ...{ queue: "text", flow_key: "text", slot: "text", line: "text", marks: "text" },
     },
     key: ["account", "id"],
-    write: ({ account, id, state, dueAt, attempts, lost, leasedBy, host, size, tells }) => ({
+    write: ({ account, id, state, dueAt, attempts, lost, leasedBy, host, size, tells, queue, flowKey, slot, line, marks }) => ({
       ...{ account, id, state, due_at: dueAt, attempts, lost, leased_by: leasedBy, host, size, tells: tells ? 1 : 0 },
+      ...{ queue, flow_key: flowKey, slot, line, marks: marks.length > 0 ? marks.join(" ") : null },
     }),
     read: (row) => ({
       ...{ account: text(row.account), id: text(row.id), state: text(row.state) as MessageState["state"], host: text(row.host) },
       ...{ dueAt: orNull(row.due_at, number), attempts: number(row.attempts), lost: number(row.lost) },
       ...{ leasedBy: orNull(row.leased_by, text), size: number(row.size), tells: number(row.tells) === 1 },
+      ...{ queue: orNull(row.queue, text), flowKey: orNull(row.flow_key, text) },
+      ...{ slot: orNull(row.slot, text), line: orNull(row.line, text), marks: row.marks ? text(row.marks).split(" ") : [] },
     }),
   },
   deduplications: {
@@ -109,6 +130,71 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     write: ({ account, host, dueAt }) => ({ account, host, due_at: dueAt }),
     read: (row) => ({ account: text(row.account), host: text(row.host), dueAt: number(row.due_at) }),
   },
+  flows: {
+    name: "flows",
+    columns: {
+      ...{ account: "text", id: "text", due_at: "bigint", running: "integer", waiting: "integer" },
+      ...{ window_start: "bigint", window_used: "integer", updated_at: "bigint", detail: "text" },
+    },
+    key: ["account", "id"],
+    contested: true,
+    write: ({ account, id, dueAt, running, waiting, windowStart, windowUsed, updatedAt, ...detail }) => ({
+      ...{ account, id, due_at: dueAt, running, waiting, window_start: windowStart, window_used: windowUsed, updated_at: updatedAt },
+      detail: JSON.stringify(detail),
+    }),
+    read: (row) => ({
+      ...detailOf<Flow>(row),
+      ...{ account: text(row.account), id: text(row.id), dueAt: orNull(row.due_at, number) },
+      ...{ running: number(row.running), waiting: number(row.waiting), updatedAt: number(row.updated_at) },
+      ...{ windowStart: number(row.window_start), windowUsed: number(row.window_used) },
+    }),
+  },
+  slots: {
+    name: "slots",
+    columns: { account: "text", id: "text", queue: "text", holders: "integer" },
+    key: ["account", "id"],
+    write: ({ account, id, queue, holders }) => ({ account, id, queue, holders }),
+    read: (row) => ({ account: text(row.account), id: text(row.id), queue: text(row.queue), holders: number(row.holders) }),
+  },
+  groups: {
+    name: "url_groups",
+    columns: { account: "text", name: "text", detail: "text" },
+    key: ["account", "name"],
+    contested: true,
+    write: ({ account, name, ...detail }) => ({ account, name, detail: JSON.stringify(detail) }),
+    read: (row) => ({ ...detailOf<Group>(row), account: text(row.account), name: text(row.name) }),
+  },
+  schedules: {
+    name: "schedules",
+    columns: { account: "text", id: "text", due_at: "bigint", detail: "text", body: "bytea" },
+    key: ["account", "id"],
+    contested: true,
+    write: ({ account, id, dueAt, body, ...detail }) => ({
+      ...{ account, id, due_at: dueAt, detail: JSON.stringify(detail), body: bodyOf(body) },
+    }),
+    read: (row) => ({
+      ...detailOf<Schedule>(row),
+      ...{ account: text(row.account), id: text(row.id), dueAt: orNull(row.due_at, number), body: bytes(row.body) },
+    }),
+  },
+  sources: {
+    name: "sources",
+    columns: { account: "text", id: "text", secret_hash: "text", detail: "text" },
+    key: ["account", "id"],
+    write: ({ account, id, secretHash, ...detail }) => ({ account, id, secret_hash: secretHash, detail: JSON.stringify(detail) }),
+    read: (row) => ({ ...detailOf<Source>(row), account: text(row.account), id: text(row.id), secretHash: text(row.secret_hash) }),
+  },
+  rejections: {
+    name: "rejections",
+    columns: { account: "text", id: "text", time: "bigint", detail: "text", body: "bytea" },
+    key: ["account", "id"],
+    contested: true,
+    write: ({ account, id, time, body, ...detail }) => ({ account, id, time, detail: JSON.stringify(detail), body: bodyOf(body) }),
+    read: (row) => ({
+      ...detailOf<Rejection>(row),
+      ...{ account: text(row.account), id: text(row.id), time: number(row.time), body: bytes(row.body) },
+    }),
+  },
   log: {
     name: "log",
     columns: {
@@ -116,18 +202,24 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       ...{ states: "text", status: "integer", detail: "text", body: "bytea" },
     },
     key: ["account", "id"],
-    write: ({ account, id, messageId, time, states, status, body, error, nextDueAt, headers, dlqId }) => ({
+    write: ({ account, id, messageId, time, states, status, body, ...detail }) => ({
       ...{ account, id, message_id: messageId, time, states: states.join(" "), status },
       // A plain success has nothing to add, and is by far the most frequent row.
-      detail: error || nextDueAt || headers.length > 0 || dlqId ? JSON.stringify({ error, nextDueAt, headers, dlqId }) : null,
+      detail: hasDetail(detail) ? JSON.stringify(present(detail)) : null,
       body: bodyOf(body),
     }),
     read: (row) => ({
       ...{ account: text(row.account), id: text(row.id), messageId: text(row.message_id), time: number(row.time) },
       ...{ states: text(row.states).split(" ") as LogState[], status: orNull(row.status, number), body: bytes(row.body) },
-      ...(row.detail === null
-        ? { error: null, nextDueAt: null, headers: [], dlqId: null }
-        : detailOf<Pick<LogRow, "error" | "nextDueAt" | "headers" | "dlqId">>(row)),
+      ...{ error: null, nextDueAt: null, headers: [], dlqId: null, marks: [] },
+      ...(row.detail === null ? {} : detailOf<Partial<LogDetail>>(row)),
     }),
+  },
+  marks: {
+    name: "marks",
+    columns: { account: "text", id: "text" },
+    key: ["account", "id"],
+    write: ({ account, id }) => ({ account, id }),
+    read: (row) => ({ account: text(row.account), id: text(row.id) }),
   },
 };

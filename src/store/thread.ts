@@ -50,8 +50,11 @@ function readsThrough(ask: (query: keyof Queries, args: readonly unknown[]) => P
       ask(query, args) as Promise<never>;
   return {
     ...{ account: call("account"), accountByToken: call("accountByToken"), accounts: call("accounts"), message: call("message") },
-    ...{ unfinished: call("unfinished"), deadLetter: call("deadLetter"), deadLetters: call("deadLetters") },
-    ...{ log: call("log"), nextExpiryAt: call("nextExpiryAt") },
+    ...{ standing: call("standing"), unfinished: call("unfinished"), deadLetter: call("deadLetter"), deadLetters: call("deadLetters") },
+    ...{ log: call("log"), nextExpiryAt: call("nextExpiryAt"), setUp: call("setUp"), allSetUp: call("allSetUp") },
+    sourceBySecret: call("sourceBySecret"),
+    countSetUp: call("countSetUp"),
+    ...{ messagesOfQueue: call("messagesOfQueue"), slotsOf: call("slotsOf"), underWay: call("underWay") },
   };
 }
 

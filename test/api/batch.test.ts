@@ -18,7 +18,8 @@ describe("a batch", () => {
         body: "ä",
       },
       { destination: "group" },
-      { destination: url, queue: "q" },
+      { destination: url, queue: "a/b" },
+      { destination: url, headers: { "svc-queue-name": "q" } },
       { destination: url, headers: { "svc-retries": "1000000" } },
       { destination: url, extra: 1 },
       { destination: url, headers: { "Svc-Retrys": "1" } },
@@ -29,7 +30,8 @@ describe("a batch", () => {
     expect(reply.body).toEqual([
       { messageId: messages[0]?.id },
       { error: 'destination: "group" is neither a URL with http:// or https:// nor a known URL group' },
-      { error: "queue: queues are not available in this version" },
+      { error: 'queue: "a/b" is no name; letters, digits, ".", "_" and "-" can be in it, 512 at most' },
+      { error: "svc-queue-name: belongs to a schedule; POST /v2/enqueue/{queue}/{destination} sends a message through a queue" },
       { error: "retries: 1000000 asked for, the limit is 1000" },
       { error: "extra: there is no such field; there are destination, headers, body, queue" },
       { error: "Svc-Retrys: there is no such setting; did you mean Svc-Retries?" },
@@ -74,7 +76,7 @@ describe("a batch", () => {
   test.each([
     [404, [{ destination: "group" }, { destination: "" }], /^message 1 of 2: destination: "group"/],
     [412, [{ destination: url, headers: { "svc-retries": "1000000" } }, { destination: "group" }], /^message 1 of 2: retries: 1000000/],
-    [400, [{ destination: url, queue: "q" }], /^message 1 of 1: queue: /],
+    [400, [{ destination: url, queue: "" }], /^message 1 of 1: queue: /],
   ])("of which all are refused is answered with %i", async (status, items, error) => {
     expect((await post(items)).reply).toMatchObject({ status, body: { error: expect.stringMatching(error) } });
   });

@@ -31,6 +31,7 @@ describe("a message that is read", () => {
       ...{ messageId: id, url: "https://e.example/x?y", method: "PUT", body: "ü", maxRetries: 5, retryDelayExpression: "retried * 1000" },
       ...{ header: { "Content-Type": ["text/plain"], "X-A": ["1"] }, createdAt: home.clock.now, notBefore: home.clock.now + 60_000 },
       ...{ callback: "https://c.example/%zz", failureCallback: "https://f.example", callerIP: "127.0.0.1", label: "a", labels: ["a", "b"] },
+      waitingOn: [{ reason: "not-due", text: "due at 2027-01-15T08:01:00.000Z", until: home.clock.now + 60_000 }],
     });
   });
 

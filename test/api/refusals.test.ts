@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { describe, expect, test } from "vitest";
+import type { Route } from "../../src/api/route.ts";
 import { routes } from "../../src/api/routes/index.ts";
 import type { Store } from "../../src/store/store.ts";
 import { house, otherToken, token } from "./house.ts";
@@ -8,7 +9,17 @@ import { listen, replyIn, request, send } from "./wire.ts";
 
 const urlOf = (path: string): string => path.replace("{destination}", "https://e.example/x").replace(/\{\w+\}/g, "1800000000000-0");
 const rows = routes.map((row) => ({ row, name: `${row.method} ${row.path}`, url: urlOf(row.path) }));
-const bodyFor = (path: string): { body?: string } => (path === "/v2/batch" ? { body: '[{"destination":"https://e.example"}]' } : {});
+/** What a request needs besides, to be taken. */
+const needed: Readonly<Record<string, { body?: string; headers?: Record<string, string> }>> = {
+  "POST /v2/batch": { body: '[{"destination":"https://e.example"}]' },
+  "POST /v2/topics/{name}/endpoints": { body: '{"endpoints":[{"url":"https://e.example"}]}' },
+  "DELETE /v2/topics/{name}/endpoints": { body: '{"endpoints":[{"url":"https://e.example"}]}' },
+  "PATCH /v2/topics/{name}": { body: '{"headers":{"Svc-Retries":"1"}}' },
+  "POST /v2/schedules/{destination}": { headers: { "svc-cron": "0 0 1 1 *" } },
+  "POST /v2/queues": { body: '{"queueName":"q"}' },
+  "POST /v2/sources": { body: '{"name":"s","destination":"https://e.example"}' },
+};
+const neededBy = ({ method, path }: Route) => needed[`${method} ${path}`] ?? {};
 const authorization = `Authorization: Bearer ${token}`;
 const guarded = rows.filter(({ row }) => row.access === "token");
 
@@ -26,14 +37,14 @@ describe.each(guarded)("$name", ({ row, url }) => {
     ["with two tokens in one", { authorization: `Bearer ${token} ${otherToken}` }, /^token: missing; send/],
   ])("%s is answered with 401", async (_, headers: Record<string, string>, error) => {
     const { ask, lines } = await house();
-    const reply = await ask(row.method, url, { headers, token: null, ...bodyFor(row.path) });
+    const reply = await ask(row.method, url, { ...neededBy(row), headers, token: null });
     expect(reply).toMatchObject({ status: 401, headers: { "www-authenticate": "Bearer" }, body: { error: expect.stringMatching(error) } });
     expect(lines).toMatchObject([{ status: 401, account: null }]);
   });
 
   test.each(["svc_token", "qstash_token"])("takes the token as %s", async (name) => {
     const { ask } = await house();
-    const { status } = await ask(row.method, `${url}?${name}=${encodeURIComponent(token)}`, { token: null, ...bodyFor(row.path) });
+    const { status } = await ask(row.method, `${url}?${name}=${encodeURIComponent(token)}`, { token: null, ...neededBy(row) });
     expect(status).not.toBe(401);
     expect((await ask(row.method, `${url}?${name}=wrong`, { token: null })).status).toBe(401);
     expect((await ask(row.method, `${url}?${name}=%zz`, { token: null })).status).toBe(401);
@@ -41,7 +52,7 @@ describe.each(guarded)("$name", ({ row, url }) => {
 
   test("is there with a slash at its end", async () => {
     const { ask } = await house();
-    const { status, body } = await ask(row.method, `${url}/`, bodyFor(row.path));
+    const { status, body } = await ask(row.method, `${url}/`, neededBy(row));
     expect(body?.error ?? "").not.toMatch(/^path:/);
     expect(status).not.toBe(405);
   });
@@ -51,7 +62,7 @@ describe.each(guarded)("$name", ({ row, url }) => {
     // What is no setting belongs to the destination.
     const names = row.path.endsWith("{destination}") ? ["svc-retrys", "svc-__proto__"] : ["surprise", "svc-retrys", "__proto__", "a%00"];
     for (const name of names) {
-      const reply = await ask(row.method, `${url}?${name}=1`, bodyFor(row.path));
+      const reply = await ask(row.method, `${url}?${name}=1`, neededBy(row));
       const expected = decodeURIComponent(name);
       expect(reply).toMatchObject({ status: 400, body: { error: expect.stringContaining(`${expected}: `) } });
     }
@@ -60,8 +71,8 @@ describe.each(guarded)("$name", ({ row, url }) => {
   test("may be refused in the ways its row names", async () => {
     const { ask } = await house();
     if (row.refusals.includes("not-found")) {
-      const missing = row.path === "/v2/batch" ? { body: '[{"destination":"group"}]' } : {};
-      const gone = await ask(row.method, row.path.includes("{destination}") ? "/v2/publish/group" : url, missing);
+      const missing = row.path === "/v2/batch" ? { body: '[{"destination":"group"}]' } : neededBy(row);
+      const gone = await ask(row.method, url.replace("https://e.example/x", "group"), missing);
       expect(gone).toMatchObject({ status: 404, body: { error: expect.any(String) } });
     }
   });
@@ -92,7 +103,8 @@ describe.each(rows)("$name", ({ row, url }) => {
       return { ...store, execute: fail, read, nextDueAt: fail };
     };
     const { ask, lines } = await house({ wrap: broken });
-    const reply = await ask(row.method, url, bodyFor(row.path));
+    const query = row.path.endsWith("/pin") ? "?parallelism=1" : "";
+    const reply = await ask(row.method, `${url}${query}`, neededBy(row));
     if (row.access === "open") return expect([200, 503]).toContain(reply.status);
     expect(reply).toMatchObject({ status: 500, body: { error: expect.stringMatching(/^internal error/) } });
     expect(JSON.stringify(reply.body)).not.toContain("secret");

@@ -7,10 +7,19 @@ import { at, house } from "./house.ts";
 
 type Case = { good: [text: string, expected: Partial<Letter>][]; bad: string[] };
 const day = 86_400_000;
-const noCallback = { method: "POST", headers: [], retries: null, retryDelay: null, timeout: null, callback: null, failureCallback: null };
+const noCallback = {
+  method: "POST",
+  headers: [],
+  retries: null,
+  retryDelay: null,
+  timeout: null,
+  flowControl: null,
+  callback: null,
+  failureCallback: null,
+};
 
 /** For every setting: texts that are taken, what becomes of the message, and texts that are refused. */
-const cases: Record<SettingName, Case> = {
+const cases: Record<Exclude<SettingName, "cron" | "queue-name">, Case> = {
   method: {
     good: [
       ["GET", { method: "GET" }],
@@ -59,6 +68,31 @@ const cases: Record<SettingName, Case> = {
     ],
     bad: ["", "1", "TRUE", "yes"],
   },
+  "flow-control-key": {
+    good: [["shop 7", { flowControl: { key: "shop 7", parallelism: 1, rate: null, period: null } }]],
+    bad: ["", "x".repeat(513)],
+  },
+  "flow-control-value": {
+    good: [
+      ["parallelism=3", { flowControl: { key: "k", parallelism: 3, rate: null, period: null } }],
+      [" rate=5 , period = 1m", { flowControl: { key: "k", parallelism: null, rate: 5, period: 60_000 } }],
+      ["period=7d,rate=5,parallelism=2", { flowControl: { key: "k", parallelism: 2, rate: 5, period: 7 * day } }],
+      ["rate=5,period=30", { flowControl: { key: "k", parallelism: null, rate: 5, period: 30_000 } }],
+    ],
+    bad: [
+      "",
+      "3",
+      "parallelism",
+      "parallelism=0",
+      "parallelism=-1",
+      "rate=1.5",
+      "rate=1,rate=2",
+      "rate=5,period=0",
+      "period=1m",
+      "speed=9",
+      "rate=1,",
+    ],
+  },
   callback: {
     good: [["https://c.example/x?y", { callback: { url: "https://c.example/x?y", ...noCallback } } as Partial<Letter>]],
     bad: ["", "c.example", "ftp://c.example", "https://", "https:///x", "http://a b/", `https://c.example/${"x".repeat(17_000)}`],
@@ -89,9 +123,17 @@ const cases: Record<SettingName, Case> = {
     ],
     bad: ["", "everything", "header[]", "body;headers"],
   },
+  // What the service itself says of a delivery, so that it can be sent on to another server.
+  "schedule-id": { good: [["daily.1", { scheduleId: null }]], bad: ["", "a b", "x".repeat(513)] },
 };
 
-const names = Object.keys(cases) as SettingName[];
+/** What a setting needs beside it. */
+const beside: { [N in SettingName]?: (readonly [name: string, text: string])[] } = {
+  "flow-control-key": [["flow-control-value", "parallelism=1"]],
+  "flow-control-value": [["flow-control-key", "k"]],
+};
+
+const names = Object.keys(cases) as (keyof typeof cases)[];
 // Names of headers arrive in lower case here; test/api/destination.test.ts sends them over a socket.
 const ways = ["Svc", "Upstash"].flatMap((prefix) => [
   { how: `header ${prefix}-`, written: (name: string) => canonicalName(`${prefix}-${name}`), byQuery: false },
@@ -99,8 +141,9 @@ const ways = ["Svc", "Upstash"].flatMap((prefix) => [
   { how: `parameter ${prefix.toLowerCase()}-`, written: (name: string) => `${prefix}-${name}`.toLowerCase(), byQuery: true },
 ]);
 
-test("every setting has its cases", () => {
-  expect(names.toSorted()).toEqual(Object.keys(settingRows).toSorted());
+test("every setting that a message can have has its cases", () => {
+  const all = Object.entries(settingRows).filter(([, row]) => row.onlyForSchedules === undefined);
+  expect(names.toSorted()).toEqual(all.map(([name]) => name).toSorted());
 });
 
 describe.each(ways)("as $how", ({ written, byQuery }) => {
@@ -118,7 +161,7 @@ describe.each(ways)("as $how", ({ written, byQuery }) => {
   test.each(names.flatMap((name) => cases[name].good.map(([text, expected]) => ({ name, text, expected }))))(
     "$name: $text",
     async ({ name, text, expected }) => {
-      const { reply, envelope, url } = await publish([[name, text]]);
+      const { reply, envelope, url } = await publish([[name, text], ...(beside[name] ?? [])]);
       expect(reply).toMatchObject({ status: 200 });
       expect(envelope).toMatchObject({ url, ...expected });
     },
@@ -127,7 +170,7 @@ describe.each(ways)("as $how", ({ written, byQuery }) => {
   test.each(names.flatMap((name) => cases[name].bad.map((text) => ({ name, text, shown: text.slice(0, 20) }))))(
     "$name: $shown is refused by its name",
     async ({ name, text }) => {
-      const { reply } = await publish([[name, text]]);
+      const { reply } = await publish([[name, text], ...(beside[name] ?? [])]);
       expect(reply).toMatchObject({ status: 400, body: { error: expect.stringMatching(new RegExp(`^${written(name)}: \\S`, "i")) } });
     },
   );
@@ -164,15 +207,17 @@ describe.each(ways)("as $how", ({ written, byQuery }) => {
     ["a label of a callback", "callback-label", [callback, ["callback-label", "a"]], "is a setting of messages"],
     ["settings of no callback", "callback-retries", [["callback-retries", "1"]], "there is no"],
     ["settings of no failure callback", "failure-callback-forward-a", [["failure-callback-forward-a", "1"]], "there is no"],
-    ["flow control", "flow-control-key", [["flow-control-key", "k"]], "flow control is not available in this version"],
+    ["a key without limits", "flow-control-key", [["flow-control-key", "k"]], "has no Flow-Control-Value beside it"],
+    ["limits without a key", "flow-control-value", [["flow-control-value", "rate=1"]], "has no Flow-Control-Key beside it"],
     [
-      "flow control of callbacks",
-      "callback-flow-control-value",
-      [callback, ["callback-flow-control-value", "k"]],
-      "flow control is not available",
+      "a callback's key without limits",
+      "callback-flow-control-key",
+      [callback, ["callback-flow-control-key", "k"]],
+      "has no Flow-Control-Value",
     ],
-    ["a queue", "queue-name", [["queue-name", "q"]], "queues are not available"],
-    ["a schedule", "cron", [["cron", "* * * * *"]], "schedules are not available"],
+    ["a queue", "queue-name", [["queue-name", "q"]], "belongs to a schedule; POST /v2/enqueue/{queue}/{destination} sends"],
+    ["a queue of a callback", "callback-queue-name", [callback, ["callback-queue-name", "q"]], "is a setting of messages"],
+    ["a schedule", "cron", [["cron", "* * * * *"]], "belongs to a schedule; POST /v2/schedules/{destination} makes one"],
     ["a workflow", "workflow-init", [["workflow-init", "true"]], "workflows are not available"],
     ["features", "feature-set", [["feature-set", "x"]], "workflows are not available"],
     ["a header without a name", "forward-", [["forward-", "1"]], "not the name of an HTTP header"],
@@ -190,6 +235,8 @@ describe.each(ways)("as $how", ({ written, byQuery }) => {
       ["telemetry-runtime", "node"],
       ["message-id", "msg_1"],
       ["signature", "jwt"],
+      ["schedule-id", "scd_1"],
+      ["topic-name", "group"],
     ]);
     expect(reply.status).toBe(200);
     expect(reply.headers).not.toHaveProperty("waypost-ignored");
@@ -252,7 +299,10 @@ describe("settings that meet", () => {
     expect((await publish("", headers)).reply).toMatchObject({ status: 412, body: { error: expect.stringMatching(/the limit is/) } });
   });
 
-  test("not-before wins over delay", async () => {
-    expect((await publish("", { "svc-delay": "1h", "svc-not-before": String(at / 1000 + 5) })).envelope?.notBefore).toBe(at + 5_000);
+  test("not-before wins over delay, unless the delay is in a header and it is not", async () => {
+    const notBefore = String(at / 1000 + 5);
+    expect((await publish("", { "svc-delay": "1h", "svc-not-before": notBefore })).envelope?.notBefore).toBe(at + 5_000);
+    expect((await publish(`?svc-not-before=${notBefore}`, { "svc-delay": "1h" })).envelope?.notBefore).toBe(at + 3_600_000);
+    expect((await publish("?svc-delay=1h", { "svc-not-before": notBefore })).envelope?.notBefore).toBe(at + 5_000);
   });
 });

@@ -1,188 +1,136 @@
-import { Client, Receiver } from "@upstash/qstash";
-import { beforeEach, describe, expect, test } from "vitest";
-import type { Process } from "../process/waypost.ts";
-import { freshDatabase } from "../postgres.ts";
-import { developmentToken, startDestination, startWaypost } from "../process/waypost.ts";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { Client, Receiver, startDevServer } from "@upstash/qstash";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { developmentToken, startWaypost, temporaryFolder } from "../process/waypost.ts";
+import { accounts } from "./accounts.ts";
+import { callbacks } from "./callbacks.ts";
+import { deadLetters } from "./deadLetters.ts";
+import { flowControl } from "./flowControl.ts";
+import { groups } from "./groups.ts";
+import type { House } from "./house.ts";
+import { startHouse, startVerifying } from "./house.ts";
+import { log } from "./log.ts";
+import { messages } from "./messages.ts";
+import type { Methods } from "./methods.ts";
+import { watchMethods } from "./methods.ts";
+import { publishing } from "./publishing.ts";
+import { queues } from "./queues.ts";
+import { schedules } from "./schedules.ts";
 
-/** The published client, unmodified, against the real server, on each store that it can have. */
-const stores = [
-  { store: "SQLite", argumentsOf: async () => [] },
-  { store: "PostgreSQL", argumentsOf: async () => ["--database-url", await freshDatabase()] },
-];
+/** What the client has, and this version of the server has not. */
+const unavailable: Readonly<Record<string, string>> = {
+  "client.workflow": "workflows are not available in this version",
+  "workflow.cancel": "workflows are not available in this version",
+  "client.chat": "this server calls no language models",
+  "chat.create": "this server calls no language models",
+  "chat.createThirdParty": "this server calls no language models",
+  "chat.prompt": "this server calls no language models",
+  "chat.getAuthorizationToken": "this server calls no language models",
+};
 
-let server: Process;
-let client: Client;
-const receiver = new Receiver({
-  currentSigningKey: "sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r",
-  nextSigningKey: "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs",
+/** Tests of one part of the client each. `arrive`: somebody new, with an account of their own. */
+const suites = {
+  ...{ publish: publishing, callbacks, messages, "dead letters": deadLetters, log },
+  ...{ "URL groups": groups, queues, "flow control": flowControl, schedules, accounts },
+};
+
+/** The published client, unmodified, against the whole server, on each store that it can have. */
+describe.each(["SQLite", "PostgreSQL"] as const)("on %s", (store) => {
+  let house: House;
+  let methods: Methods;
+
+  beforeAll(async () => {
+    methods = watchMethods();
+    // The client says so on the console whenever it is refused something.
+    vi.spyOn(console, "error").mockReturnValue(undefined);
+    house = await startHouse(store);
+  });
+
+  afterAll(async () => {
+    methods.unwatch();
+    vi.restoreAllMocks();
+    await house.close();
+  });
+
+  const arrive = () => house.newcomer();
+  describe.each(Object.entries(suites))("%s", (_, suite) => {
+    suite(arrive);
+  });
+
+  describe("the client as a whole", () => {
+    test("has no method that was not used above, but for those that this version has nothing for", () => {
+      expect(methods.offered).toEqual(expect.arrayContaining(["client.publish", "urlGroups.get", "queue.upsert", "receiver.verify"]));
+      expect(methods.offered.filter((name) => !methods.answered.has(name)).toSorted()).toEqual(Object.keys(unavailable).toSorted());
+    });
+  });
 });
 
-/** Asks again until the answer will do: what follows a delivery is stored a moment after it. */
-async function eventually<T>(ask: () => Promise<T>, good: (value: T) => boolean): Promise<T> {
-  for (;;) {
-    const value = await ask();
-    if (good(value)) return value;
-    await new Promise((resolve) => setTimeout(resolve, 10));
+/** Has the well-known keys of development. */
+const receiver = new Receiver({ devMode: true });
+
+describe("development mode", () => {
+  test("a client in development mode finds the server that is running, and the Receiver knows its keys", async () => {
+    const server = await startWaypost(["dev", "--port", "0"]);
+    const destination = await startVerifying({ receiver });
+    vi.stubEnv("QSTASH_DEV_PORT", new URL(server.url).port);
+    vi.stubEnv("QSTASH_DEV", "1");
+    onTestFinished(() => void vi.unstubAllEnvs());
+    await startDevServer();
+    const { messageId } = await new Client().publish({ url: `${destination.url}/dev`, body: "work" });
+    expect(await destination.first()).toMatchObject({ path: "/dev", headers: { "upstash-message-id": messageId } });
+  });
+});
+
+test("schedules fire at the full minute, once, and their messages name them", async () => {
+  // The clock of this server stands still half a second before the full minute, until there is this file.
+  const go = join(temporaryFolder(), "go");
+  const server = await startWaypost(["dev", "--port", "0"], { NODE_OPTIONS: standingClock({ second: 59.5, until: go }) });
+  const client = new Client({ baseUrl: server.url, token: developmentToken });
+  const destination = await startVerifying({ receiver });
+  const at = (path: string): string => `${destination.url}/${path}`;
+  const each = { cron: "* * * * *", body: "tock", headers: { "X-Mine": "yes" } };
+  const queue = client.queue({ queueName: "line" });
+  await queue.upsert({ parallelism: 5 });
+  await client.urlGroups.addEndpoints({ name: "group", endpoints: [{ url: at("grouped") }] });
+  const paused = await client.schedules.create({ ...each, destination: at("paused") });
+  await client.schedules.pause({ schedule: paused.scheduleId });
+  const queued = await client.schedules.create({ ...each, destination: at("queued"), queueName: "line" });
+  const grouped = await client.schedules.create({ ...each, destination: "group" });
+  expect(destination.arrivals).toEqual([]);
+  writeFileSync(go, "");
+
+  const arrivals = await destination.until(({ length }) => length === 2);
+  expect(arrivals.map(({ path }) => path).toSorted()).toEqual(["/grouped", "/queued"]);
+  for (const [path, { scheduleId }] of [["/queued", queued] as const, ["/grouped", grouped] as const]) {
+    const arrival = arrivals.find((one) => one.path === path);
+    expect(arrival).toMatchObject({
+      ...{ method: "POST", body: Buffer.from("tock") },
+      headers: { "upstash-schedule-id": scheduleId, "upstash-caller-ip": "127.0.0.1", "x-mine": "yes", "content-type": "application/json" },
+    });
+    const schedule = await client.schedules.get(scheduleId);
+    expect(schedule.lastScheduleTime).toBeLessThan(schedule.nextScheduleTime ?? 0);
+    const messageId = String(arrival?.headers["upstash-message-id"]);
+    expect(schedule.lastScheduleStates).toEqual({ [messageId]: expect.stringMatching(/^(IN_PROGRESS|SUCCESS)$/) });
+    expect(await client.messages.get(messageId)).toMatchObject({
+      scheduleId,
+      ...(path === "/queued" ? { queueName: "line" } : { topicName: "group" }),
+    });
+    expect((await client.logs({ filter: { scheduleId } })).logs.at(-1)).toMatchObject({ messageId, scheduleId, state: "CREATED" });
   }
-}
-
-describe.each(stores)("on $store", ({ argumentsOf }) => {
-  beforeEach(async () => {
-    server = await startWaypost(["dev", "--port", "0", ...(await argumentsOf())]);
-    client = new Client({ baseUrl: server.url, token: developmentToken, enableTelemetry: true });
-  });
-
-  describe("publish", () => {
-    test("publishJSON arrives with its headers, and the Receiver verifies it", async () => {
-      const destination = await startDestination();
-      const url = `${destination.url}/api//deep/?a=1&b=%20x`;
-      const { messageId } = await client.publishJSON({ url, body: { hello: "wörld" }, headers: { "X-Mine": "yes" }, label: "first" });
-      await destination.until((arrivals) => arrivals.length === 1);
-      const [arrival] = destination.arrivals;
-      if (!arrival) throw new Error("nothing arrived");
-      expect(arrival).toMatchObject({ method: "POST", path: "/api//deep/?a=1&b=%20x" });
-      expect(arrival.headers).toMatchObject({
-        ...{ "content-type": "application/json", "x-mine": "yes", "user-agent": "Upstash-QStash" },
-        ...{ "upstash-message-id": messageId, "upstash-retried": "0" },
-      });
-      expect(Object.keys(arrival.headers).filter((name) => name.includes("telemetry"))).toEqual([]);
-      const signature = String(arrival.headers["upstash-signature"]);
-      expect(await receiver.verify({ signature, body: arrival.body.toString(), url })).toBe(true);
-      await expect(receiver.verify({ signature, body: `${arrival.body.toString()} ` })).rejects.toThrow(/body|hash/i);
-    });
-
-    test("a message can be read back with all its settings", async () => {
-      const { messageId } = await client.publish({
-        url: "https://example.com/a?b=c",
-        ...{ body: "later", delay: 3600, retries: 7, retryDelay: "1000 * (1 + retried)", method: "PUT", label: "mine" },
-        ...{
-          callback: "https://example.com/callback",
-          failureCallback: "https://example.com/failure",
-          headers: { "Test-Header": "value" },
-        },
-      });
-      const message = await client.messages.get(messageId);
-      expect(message).toMatchObject({
-        ...{ messageId, url: "https://example.com/a?b=c", method: "PUT", body: "later", maxRetries: 7 },
-        ...{ retryDelayExpression: "1000 * (1 + retried)", label: "mine", labels: ["mine"] },
-        ...{ callback: "https://example.com/callback", failureCallback: "https://example.com/failure" },
-        ...{ header: { "Test-Header": ["value"] } },
-      });
-      expect(message.notBefore).toBeGreaterThanOrEqual(message.createdAt + 3_600_000);
-    });
-
-    test("the same deduplication id makes one message", async () => {
-      const first = await client.publish({ url: "https://example.com", delay: 60, deduplicationId: "once" });
-      const second = await client.publish({ url: "https://example.com", delay: 60, deduplicationId: "once" });
-      expect(second).toMatchObject({ messageId: first.messageId, deduplicated: true });
-    });
-
-    test("a batch answers in its order", async () => {
-      const results = await client.batchJSON([
-        { url: "https://example.com/one", body: 1, delay: 60 },
-        { url: "https://example.com/two", body: 2, delay: 60 },
-      ]);
-      const ids = results.map((result) => ("messageId" in result ? result.messageId : ""));
-      const urls = await Promise.all(ids.map(async (id) => (await client.messages.get(id)).url));
-      expect(urls).toEqual(["https://example.com/one", "https://example.com/two"]);
-    });
-
-    test("too many retries are refused with 412", async () => {
-      await expect(client.publish({ url: "https://example.com", retries: 1_000_000 })).rejects.toMatchObject({ status: 412 });
-    });
-  });
-
-  describe("messages", () => {
-    test("cancel one, several, and the rest", async () => {
-      const publish = (label: string) => client.publish({ url: "https://example.com", delay: 600, label });
-      const [one, two] = [await publish("a"), await publish("b")];
-      await publish("c");
-      expect(await client.messages.cancel(one.messageId)).toEqual({ cancelled: 1 });
-      await expect(client.messages.get(`${one.messageId}x`)).rejects.toMatchObject({ status: 404 });
-      expect(await client.messages.cancel([one.messageId, two.messageId])).toEqual({ cancelled: 1 });
-      expect(await client.messages.cancel({ all: true })).toEqual({ cancelled: 1 });
-    });
-
-    test("cancel by filter takes only what it names", async () => {
-      await client.publish({ url: "https://example.com/x", delay: 600, label: "red" });
-      await client.publish({ url: "https://example.com/y", delay: 600, label: "blue" });
-      expect(await client.messages.cancel({ filter: { label: "red" } })).toEqual({ cancelled: 1 });
-      expect(await client.messages.cancel({ filter: { label: ["red", "blue"] } })).toEqual({ cancelled: 1 });
-    });
-  });
-
-  describe("dead letters and logs", () => {
-    test("a message that fails for good is listed, retried and deleted", async () => {
-      const destination = await startDestination(() => ({ status: 418, body: "no tea" }));
-      const { messageId } = await client.publish({ url: `${destination.url}/pot`, retries: 0, label: "tea" });
-      const list = () => client.dlq.listMessages({ filter: { label: "tea" } });
-      const { messages, cursor } = await eventually(list, (page) => page.messages.length === 1);
-      expect(cursor).toBeUndefined();
-      expect(messages[0]).toMatchObject({ messageId, responseStatus: 418, responseBody: "no tea", url: `${destination.url}/pot` });
-
-      const dlqId = messages[0]?.dlqId ?? "";
-      const retried = await client.dlq.retry(dlqId);
-      expect(retried.responses).toHaveLength(1);
-      expect(retried.responses[0]?.messageId).not.toBe(messageId);
-      await expect(client.dlq.delete(dlqId)).rejects.toMatchObject({ status: 404 });
-      const again = await eventually(list, (page) => page.messages.length === 1);
-      expect(await client.dlq.delete({ dlqIds: [again.messages[0]?.dlqId ?? ""] })).toEqual({ deleted: 1 });
-      expect((await client.dlq.listMessages()).messages).toEqual([]);
-    });
-
-    test("unknown filters are refused", async () => {
-      await expect(client.dlq.listMessages({ filter: { labeel: "x" } as object })).rejects.toMatchObject({ status: 400 });
-    });
-
-    test("the log tells of each step", async () => {
-      let calls = 0;
-      const destination = await startDestination(() => ({ status: ++calls === 1 ? 503 : 200, headers: { "retry-after": "0" } }));
-      const { messageId } = await client.publish({ url: destination.url, label: "told" });
-      const ask = () => client.logs({ filter: { messageId } });
-      const { logs } = await eventually(ask, (page) => page.logs[0]?.state === "DELIVERED");
-      expect(logs.map(({ state }) => state).reverse()).toEqual(["CREATED", "ACTIVE", "ERROR", "RETRY", "ACTIVE", "DELIVERED"]);
-      expect(logs[0]).toMatchObject({ label: "told", url: destination.url });
-    });
-  });
-
-  describe("callbacks", () => {
-    test("a callback per attempt, and one failure callback that names the dead letter", async () => {
-      const destination = await startDestination(({ path }) => ({
-        status: path === "/work" ? 500 : 200,
-        headers: { "fail-header-foo": "bar" },
-        body: "broken",
-      }));
-      await client.publish({
-        ...{ url: `${destination.url}/work`, body: "in", retries: 1, retryDelay: "1" },
-        ...{ callback: `${destination.url}/callback`, failureCallback: `${destination.url}/failure` },
-      });
-      await destination.until((arrivals) => arrivals.filter(({ path }) => path !== "/work").length === 3);
-      const told = (path: string) =>
-        destination.arrivals.filter((arrival) => arrival.path === path).map(({ body }) => JSON.parse(body.toString()));
-      const [first, second] = told("/callback").sort((a, b) => (a.retried ?? 0) - (b.retried ?? 0));
-      expect(first).toMatchObject({ status: 500, maxRetries: 1, body: Buffer.from("broken").toString("base64") });
-      expect(first).not.toHaveProperty("retried");
-      expect(first.header["Fail-Header-Foo"]).toEqual(["bar"]);
-      expect(second).toMatchObject({ status: 500, retried: 1, sourceBody: Buffer.from("in").toString("base64") });
-      const [failure] = told("/failure");
-      const entry = await eventually(
-        () => client.dlq.listMessages(),
-        (page) => page.messages.length === 1,
-      );
-      expect(failure.dlqId).toBe(entry.messages[0]?.dlqId);
-    });
-  });
-
-  describe("development mode", () => {
-    test("a client in development mode finds the server that is running", async () => {
-      const destination = await startDestination();
-      const port = new URL(server.url).port;
-      process.env.QSTASH_DEV_PORT = port;
-      const development = new Client({ devMode: true });
-      const { messageId } = await development.publish({ url: `${destination.url}/dev` });
-      await destination.until((arrivals) => arrivals.length === 1);
-      expect(destination.arrivals[0]?.headers["upstash-message-id"]).toBe(messageId);
-      delete process.env.QSTASH_DEV_PORT;
-    });
-  });
+  expect(await queue.get()).toMatchObject({ parallelism: 5 });
 });
+
+/** What makes Node begin with a clock that stands at that second of this minute, and goes on from there as soon as there is such a file. */
+function standingClock({ second, until }: { second: number; until: string }): string {
+  const at = Math.floor(Date.now() / 60_000) * 60_000 + second * 1000;
+  const script = `
+    import { existsSync } from "node:fs";
+    const real = Date.now;
+    let ahead = null;
+    Date.now = () => {
+      if (ahead === null && existsSync(${JSON.stringify(until)})) ahead = ${at} - real();
+      return ahead === null ? ${at} : real() + ahead;
+    };`;
+  return `--import=data:text/javascript,${encodeURIComponent(script)}`;
+}

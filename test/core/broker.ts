@@ -98,13 +98,39 @@ export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text
 
 export const letterOf = (letter: Partial<Letter> = {}): Letter => ({
   ...{ brand: "svc", url: "https://shop.example/hook", method: "POST", headers: [], body: bytes("hello") },
-  ...{ retries: null, retryDelay: null, timeout: null, callback: null, failureCallback: null, delay: null, notBefore: null },
-  ...{ deduplication: null, labels: [], redaction: null, callerIp: null, tells: null },
+  ...{
+    retries: null,
+    retryDelay: null,
+    timeout: null,
+    flowControl: null,
+    callback: null,
+    failureCallback: null,
+    delay: null,
+    notBefore: null,
+  },
+  ...{
+    deduplication: null,
+    ...{ group: null, endpoint: null, queue: null, scheduleId: null },
+    labels: [],
+    redaction: null,
+    callerIp: null,
+    tells: null,
+  },
   ...letter,
 });
 
 export const callbackTo = (url: string) => ({
-  ...{ url, method: "POST" as const, headers: [], retries: null, retryDelay: null, timeout: null, callback: null, failureCallback: null },
+  ...{
+    url,
+    method: "POST" as const,
+    headers: [],
+    retries: null,
+    retryDelay: null,
+    timeout: null,
+    flowControl: null,
+    callback: null,
+    failureCallback: null,
+  },
 });
 
 const outcomeOf = (outcome: Partial<Outcome> & { messageId: string }): Outcome => ({

@@ -181,6 +181,17 @@ describe("a callback", () => {
     expect(second && bodyOf(second)).toEqual({ ...body, status: 200, header: {}, body: "", retried: 1 });
   });
 
+  test("says by which schedule, group and endpoint the message came", async () => {
+    const callback = callbackTo("https://told.example");
+    const plain = await broker.publish({ callback });
+    const id = await broker.publish({ callback, scheduleId: "scd_1", group: null, endpoint: "first" });
+    for (const one of [plain, id]) await broker.settle(one, { status: 200 });
+    const told = [plain, id].map((one) => broker.tellersOf(one)[0]).map((teller) => teller && bodyOf(teller));
+    expect(told[0]).not.toHaveProperty("scheduleId");
+    expect(told[0]).not.toHaveProperty("topicName");
+    expect(told[1]).toMatchObject({ scheduleId: "scd_1", endpointName: "first" });
+  });
+
   test("says 0 and why when there was no answer", async () => {
     const id = await broker.publish({ callback: callbackTo("https://told.example") });
     await broker.settle(id, { status: null, error: "timed out", body: bytes("") });

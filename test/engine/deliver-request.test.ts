@@ -56,6 +56,28 @@ describe("the request", () => {
     ]);
   });
 
+  test.each([
+    ["svc", "Svc"],
+    ["upstash", "Upstash"],
+  ] as const)(
+    "of the brand %s says which URL group and which schedule it came from, whatever it was given to say",
+    async (brand, prefix) => {
+      const headers = [
+        ["Svc-Topic-Name", "forged"],
+        ["upstash-schedule-id", "forged"],
+      ] as const;
+      const ofBoth = async (changes: { group: string | null; scheduleId: string | null }) => {
+        const sent = await seen((port) => deliveryTo(`http://127.0.0.1:${port}/`, { brand, headers, ...changes }));
+        return sent.headers.filter(([name]) => /topic|schedule/i.test(name));
+      };
+      expect(await ofBoth({ group: "orders", scheduleId: "scd_1" })).toEqual([
+        [`${prefix}-Topic-Name`, "orders"],
+        [`${prefix}-Schedule-Id`, "scd_1"],
+      ]);
+      expect(await ofBoth({ group: null, scheduleId: null })).toEqual([]);
+    },
+  );
+
   test("is signed for its URL and body", async () => {
     let url = "";
     const { headers } = await seen((port) => deliveryTo((url = `http://127.0.0.1:${port}/a%2Fb?x=1#top`), { body: Buffer.from("hello") }));

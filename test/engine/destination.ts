@@ -60,6 +60,7 @@ export function deliveryTo(url: string, changes: Partial<Envelope> = {}, attempt
     retries: 3,
     retryDelay: null,
     timeout: 10_000,
+    flowControl: null,
     // Someone wants to know, so the answer is kept.
     callback: {
       url: "https://shop.example/",
@@ -68,11 +69,13 @@ export function deliveryTo(url: string, changes: Partial<Envelope> = {}, attempt
       retries: null,
       retryDelay: null,
       timeout: null,
+      flowControl: null,
       callback: null,
       failureCallback: null,
     },
     failureCallback: null,
     deduplication: null,
+    ...{ group: null, endpoint: null, queue: null, scheduleId: null },
     labels: [],
     redaction: null,
     callerIp: null,

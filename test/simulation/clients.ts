@@ -1,5 +1,5 @@
 import type { InputOf } from "../../src/core/commands.ts";
-import type { AccountId, CallbackSettings, Letter, SendSettings } from "../../src/core/message.ts";
+import type { AccountId, CallbackSettings, FlowControl, Letter, SendSettings } from "../../src/core/message.ts";
 import type { Chance } from "./chance.ts";
 
 type Settings = { chance: Chance; hosts: readonly string[]; now: number };
@@ -14,13 +14,15 @@ export function randomLetters({ chance, hosts, now }: Settings): Letter[] {
 
 function randomLetter({ chance, hosts, all, now }: Settings & { all: readonly string[] }): Letter {
   const wait = chance.next();
+  const group = chance.happens(0.06) ? chance.of(groups) : null;
   return {
     ...randomSettings(chance, all, 3),
     brand: chance.of(["svc", "upstash"]),
-    url: `https://${chance.of(hosts)}/${chance.between(1, 9)}`,
+    url: group === null ? `https://${chance.of(hosts)}/${chance.between(1, 9)}` : "",
     body: new TextEncoder().encode("x".repeat(chance.between(0, 20))),
     delay: wait < 0.2 ? chance.between(1, 90_000) : null,
     notBefore: wait > 0.9 ? now + chance.between(-5_000, 60_000) : null,
+    ...{ group, endpoint: null, queue: chance.happens(0.25) ? chance.of(queues) : null, scheduleId: null },
     deduplication: chance.happens(0.15) ? `key-${chance.between(1, 12)}` : null,
     labels: [],
     redaction: null,
@@ -39,9 +41,25 @@ function randomSettings(chance: Chance, hosts: readonly string[], depth: number)
     headers: [],
     retries: chance.happens(0.2) ? null : chance.between(0, 4),
     retryDelay: chance.happens(0.7) ? chance.of(["0", "500", "1000 * (1 + retried)", "pow(2, retried) * 3000", "-1"]) : null,
-    timeout: chance.happens(0.04) ? null : chance.between(500, 120_000),
+    timeout: chance.happens(0.01) ? null : chance.between(500, chance.of([5_000, 60_000])),
+    flowControl: chance.happens(0.25) ? randomFlowControl(chance) : null,
     callback: callback(0.12),
     failureCallback: callback(0.25),
+  };
+}
+
+export const groups = ["group-1", "group-2"] as const;
+export const queues = ["queue-1", "queue-2", "queue-3"] as const;
+export const keys = ["key-1", "key-2", "key-3"] as const;
+
+/** Limits that change from letter to letter. A long period is rare: what waits for it makes a run long. */
+function randomFlowControl(chance: Chance): FlowControl {
+  const kind = chance.next();
+  return {
+    key: chance.of(keys),
+    parallelism: kind < 0.7 ? chance.between(1, 3) : null,
+    rate: kind > 0.4 ? chance.between(1, 4) : null,
+    period: chance.of([null, 500, 2_000, 20_000, chance.happens(0.1) ? 2 * 3_600_000 : 1_000]),
   };
 }
 
@@ -53,7 +71,8 @@ export function randomCancel(chance: Chance, { account, messageIds }: Known): In
 }
 
 export function randomRetry(chance: Chance, { account, dlqIds }: Known, logRetention: number): InputOf<"retryDeadLetters"> {
-  const overrides = chance.happens(0.3) ? { retries: chance.between(0, 2), delay: chance.between(0, 5_000) } : {};
+  const ofKey = chance.happens(0.3) ? { flowControl: randomFlowControl(chance) } : {};
+  const overrides = chance.happens(0.3) ? { retries: chance.between(0, 2), delay: chance.between(0, 5_000), ...ofKey } : {};
   return { account, dlqIds: some(chance, dlqIds), logRetention, overrides };
 }
 

@@ -2,16 +2,18 @@ import type { PublishResult } from "../../src/core/publish.ts";
 import type { Retried } from "../../src/core/dlq.ts";
 import { hasHand, laneOf } from "../../src/core/hands.ts";
 import { maxLost } from "../../src/core/limits.ts";
-import type { Delivery, Envelope, Letter, LogRow } from "../../src/core/message.ts";
+import type { Delivery, Envelope, Letter, LogRow, MessageState } from "../../src/core/message.ts";
 import type { Retention } from "../../src/core/retention.ts";
 import type { Call } from "../../src/store/store.ts";
 import type { Batch, Case, Demand } from "./batch.ts";
 import { isLease, isLost } from "./batch.ts";
+import { Flows } from "./flows.ts";
 import { Keys } from "./keys.ts";
 import { Life } from "./life.ts";
 import { checkRemovals } from "./removals.ts";
 import type { NodeHands } from "./node.ts";
-import type { Change, Changes, Storage } from "./storage.ts";
+import { Schedules } from "./schedules.ts";
+import type { Change, Changes, Storage, Tables } from "./storage.ts";
 import type { World } from "./world.ts";
 
 /**
@@ -23,8 +25,10 @@ export class Judge {
   readonly #world: World;
   readonly #storage: Storage;
   readonly #keys = new Keys();
+  readonly #flows = new Flows();
+  readonly #schedules = new Schedules();
   readonly #retention: Retention;
-  /** Held messages by lane. */
+  /** Messages that wait for a hand, by lane. */
   readonly #held = new Map<string, Set<string>>();
   /** Calls under way, by node and by lane. */
   readonly #calls = new Map<string, number>();
@@ -34,6 +38,8 @@ export class Judge {
   /** Claims of a node, one after another, that met a world in which nothing had changed, and changed nothing. */
   readonly #idleClaims = new Map<string, number>();
   claims = 0;
+  /** What a run must have seen to be worth its name, besides what its trace tells. */
+  readonly happened = new Set<string>();
   /** The first broken promise. */
   broken: string | null = null;
 
@@ -72,14 +78,23 @@ export class Judge {
     this.#checkDeadLetters(of);
     for (const life of touched) life.checkCallbacks(this.#storage.tables);
     this.#checkLines(changes);
-    this.#keys.judge(of, { lives: this.lives, now, demand: this.demand });
-    checkRemovals(of, { lives: this.lives, demand: this.demand, tables: this.#storage.tables, now, retention: this.#retention });
+    const { lives, demand } = this;
+    const { tables } = this.#storage;
+    this.#keys.judge(of, { lives, now, demand });
+    const happens = (what: string): unknown => this.happened.add(what);
+    this.#flows.judge(of, { lives, now, demand, tables, happens });
+    this.#schedules.judge(of, { now, demand, tables, happens, retried: retriedOf(of) });
+    checkRemovals(of, { lives, demand, tables, now, retention: this.#retention });
   }
 
   /** A client was told that its message is taken in. */
   acknowledged(results: readonly PublishResult[]): void {
     for (const result of results) {
-      this.demand("messageId" in result && this.lives.has(result.messageId), `what was acknowledged exists: ${JSON.stringify(result)}`);
+      // A group may have no endpoints.
+      const all = "each" in result ? result.each : "refused" in result && result.refused === "not-found" ? [] : [result];
+      for (const one of all) {
+        this.demand("messageId" in one && this.lives.has(one.messageId), `what was acknowledged exists: ${JSON.stringify(result)}`);
+      }
     }
   }
 
@@ -145,36 +160,23 @@ export class Judge {
   }
 
   /** Every new message has an envelope and a state, and a reason. */
-  #noteBirths({ calls, result, changes }: Case): Set<Life> {
+  #noteBirths(of: Case): Set<Life> {
+    const { changes } = of;
     const born = new Set<Life>();
-    const retried = new Set<string>();
-    const letters = new Map<string, Letter>();
+    const retried = retriedOf(of);
+    const letters = lettersOf(of, this.#storage.tables, this.demand);
     const changedLines = new Set(
       changes.lines.flatMap(({ before, after }) => [before ?? [], after ?? []].flat()).map(({ account, host }) => `${account}\n${host}`),
     );
-    calls.forEach(({ name, input }, index) => {
-      const reply = result.replies[index];
-      if (!reply || !("answer" in reply)) return;
-      if (name === "retryDeadLetters") {
-        for (const { messageId, dlqId } of reply.answer as Retried[]) {
-          retried.add(messageId);
-          this.demand(
-            changes.deadLetters.some(({ before, after }) => before?.id === dlqId && !after),
-            `what is sent again leaves the queue: ${dlqId}`,
-          );
-        }
-      }
-      if (name !== "publish") return;
-      (reply.answer as PublishResult[]).forEach((one, at) => {
-        const letter = (input as { letters: Letter[] }).letters[at];
-        if ("messageId" in one && !one.deduplicated && letter) letters.set(one.messageId, letter);
-      });
-    });
     for (const { before, after } of changes.envelopes) {
       if (after) {
         this.demand(before === undefined, `an envelope is written once: ${after.id}`);
         born.add(this.#birth(after, { letter: letters.get(after.id), retried: retried.has(after.id), changedLines }));
       }
+    }
+    for (const dlqId of retried.values()) {
+      const isGone = changes.deadLetters.some(({ before, after }) => before?.id === dlqId && !after);
+      this.demand(isGone, `what is sent again leaves the queue: ${dlqId}`);
     }
     for (const id of letters.keys()) this.demand(this.lives.has(id), `what is answered is kept: ${id}`);
     return born;
@@ -182,10 +184,12 @@ export class Judge {
 
   #birth(envelope: Envelope, { letter, retried, changedLines }: Birth): Life {
     const { now } = this.#world;
-    const life = new Life({ envelope, notBefore: letter ? (letter.notBefore ?? now + (letter.delay ?? 0)) : now, demand: this.demand });
+    const isScheduled = envelope.scheduleId !== null && !retried;
+    const notBefore = letter ? (letter.notBefore ?? now + (letter.delay ?? 0)) : isScheduled ? envelope.notBefore : now;
+    const life = new Life({ envelope, notBefore, demand: this.demand });
     this.lives.set(envelope.id, life);
     const { tells } = envelope;
-    this.demand(retried || letter !== undefined || tells !== null, `every message has a reason: ${envelope.id}`);
+    this.demand(retried || letter !== undefined || tells !== null || isScheduled, `every message has a reason: ${envelope.id}`);
     const state = this.#storage.tables.messages.get(`${envelope.account}\n${envelope.id}`);
     this.demand(state !== undefined, `a new message is to be sent: ${envelope.id}`);
     const lane = `${envelope.account}\n${new URL(envelope.url).host}`;
@@ -201,7 +205,7 @@ export class Judge {
     const life = this.#lifeOf(row.account, row.id);
     const lane = laneOf(row.account, row.host);
     const held = this.#held.get(lane) ?? new Set();
-    if (after?.state === "held") this.#held.set(lane, held.add(row.id));
+    if (after?.line?.startsWith("host:")) this.#held.set(lane, held.add(row.id));
     else held.delete(row.id);
     if (!after) return this.demand(life?.ended !== null, `nothing is lost: ${row.id} is gone and has not ended`);
     this.demand((after.state === "held") === (after.dueAt === null), `held means no due time: ${row.id}`);
@@ -312,10 +316,40 @@ export class Judge {
     }
   }
 
+  /** No schedule is forgotten. It may have to wait for a node that has a hand free. */
+  checkSchedules(): void {
+    for (const { id, dueAt } of this.#storage.tables.schedules.values()) {
+      this.demand((dueAt ?? Infinity) > this.#world.now - 300_000, `schedules fire when they are due: ${id} was due at ${dueAt}`);
+    }
+  }
+
+  /** Hours after the last trouble: whoever waits in line does so because of somebody who is on the way, or by the will of people. */
+  checkHeldBack(): void {
+    for (const state of this.#storage.tables.messages.values()) {
+      this.demand(this.#isHeldBack(state), `nobody waits in a line that is open: ${state.id} in ${state.line}`);
+    }
+  }
+
+  #isHeldBack({ account, line }: MessageState): boolean {
+    const { flows, slots, messages } = this.#storage.tables;
+    const flow = flows.get(`${account}\n${line}`);
+    if (!flow) return line === null || line.startsWith("host:");
+    const { paused, rate, period, running, windowStart, windowUsed } = flow;
+    const isWindowFull = rate !== null && windowUsed >= rate && this.#world.now < windowStart + period;
+    if (paused || isWindowFull) return true;
+    if (line?.startsWith("key:")) return running > 0;
+    const taken = new Set(
+      [...slots.values()].flatMap((slot) => (slot.account === account && `queue:${slot.queue}` === line ? slot.id : [])),
+    );
+    return [...messages.values()].some((one) => one.slot !== null && taken.has(one.slot) && this.#isHeldBack(one));
+  }
+
   /** When all is quiet: nothing is left to do. */
   checkQuiet(): void {
     for (const life of this.lives.values()) life.checkEnd();
-    const { messages, lines } = this.#storage.tables;
+    const { tables } = this.#storage;
+    const { messages, lines } = tables;
+    this.#flows.checkQuiet({ tables, demand: this.demand });
     this.demand(messages.size === 0, `every message ends: ${messages.size} have not`);
     this.demand(lines.size === 0, `a line ends with its last message: ${lines.size} have not`);
   }
@@ -325,6 +359,36 @@ export class Judge {
     const { accounts: _accounts, ...tables } = this.#storage.tables;
     for (const [name, rows] of Object.entries(tables)) this.demand(rows.size === 0, `history ends: ${rows.size} ${name} are left`);
   }
+}
+
+/** Messages that were made of dead letters, with what they were made of. */
+function retriedOf({ calls, result }: Batch): Map<string, string> {
+  const answers = calls.flatMap(({ name }, index) => {
+    const reply = result.replies[index];
+    return name === "retryDeadLetters" && reply && "answer" in reply ? (reply.answer as Retried[]) : [];
+  });
+  return new Map(answers.map(({ messageId, dlqId }) => [messageId, dlqId]));
+}
+
+/** The letters of the messages that a batch took in. One to a group makes a message for each endpoint. */
+function lettersOf({ calls, result, changes }: Case, { groups }: Tables, demand: Demand): Map<string, Letter> {
+  const letters = new Map<string, Letter>();
+  calls.forEach(({ name, input }, index) => {
+    const reply = result.replies[index];
+    if (name !== "publish" || !reply || !("answer" in reply)) return;
+    const { account, letters: asked } = input as { account: string; letters: Letter[] };
+    (reply.answer as PublishResult[]).forEach((one, at) => {
+      const letter = asked[at];
+      if (!letter || "refused" in one) return;
+      const all = "each" in one ? one.each : [one];
+      for (const { messageId, deduplicated } of all) if (!deduplicated) letters.set(messageId, letter);
+      const endpoints = groups.get(`${account}\n${letter.group}`)?.endpoints ?? [];
+      const isAll = !("each" in one) || JSON.stringify(one.each.map(({ url }) => url)) === JSON.stringify(endpoints.map(({ url }) => url));
+      demand(isAll || changes.groups.length > 0, `a letter to a group goes to all of it: ${JSON.stringify(one)}`);
+      demand((letter.group === null) === !("each" in one), `who is meant by a letter is answered: ${JSON.stringify(one)}`);
+    });
+  });
+  return letters;
 }
 
 type Birth = { letter: Letter | undefined; retried: boolean; changedLines: ReadonlySet<string> };

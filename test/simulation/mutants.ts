@@ -1,7 +1,7 @@
 import type { Draft, Moment, Rows, TableName } from "../../src/core/command.ts";
 import { commands } from "../../src/core/commands.ts";
 import type { CommandName, Commands, InputOf } from "../../src/core/commands.ts";
-import type { Letter, MessageState } from "../../src/core/message.ts";
+import type { Flow, Letter, MessageState } from "../../src/core/message.ts";
 
 /** A row of a table, as a mutant turns it; undefined: it is not written at all. */
 type Turn = { [T in TableName]?: (row: Rows[T], draft: Draft, moment: Moment) => Rows[T] | undefined };
@@ -64,8 +64,123 @@ const unfenced =
     }) as Draft["get"],
   });
 
+const flowBefore = (draft: Draft, { account, id }: Flow): Flow | undefined => draft.get("flows", account, id);
+
+/** A decision that sees flows otherwise than they are. What it saw wrong is not written: `back` puts it right again. */
+const seeingFlows =
+  (seen: Partial<Flow>, back: (row: Flow, before: Flow) => Flow) =>
+  (_: unknown, draft: Draft): Bend => ({
+    get: ((table: TableName, ...key: readonly [string, string]) => {
+      const row = draft.get(table, ...key);
+      return row && table === "flows" ? { ...row, ...seen } : row;
+    }) as Draft["get"],
+    put: {
+      flows: (row) => {
+        const before = flowBefore(draft, row);
+        return before ? back(row, before) : row;
+      },
+    },
+  });
+
+/** A decision that writes flows otherwise, where there was one before. */
+const writingFlows =
+  (turn: (row: Flow, before: Flow) => Flow) =>
+  (_: unknown, draft: Draft): Bend => ({
+    put: {
+      flows: (row) => {
+        const before = flowBefore(draft, row);
+        return before ? turn(row, before) : row;
+      },
+    },
+  });
+
+/** Faults of queues, keys, groups and schedules. */
+const flowMutants: Record<string, Commands> = {
+  "a slot does not wait for callbacks": bent("settle", () => ({ put: { slots: (row) => ({ ...row, holders: 1 }) } })),
+  "a slot is not shared with callbacks": bent("settle", () => ({
+    put: { messages: (row) => (row.slot !== null && row.slot !== row.id ? { ...row, slot: null } : row) },
+  })),
+  "a retry frees the slot": bent("settle", () => ({ put: { messages: (row) => (pending(row) ? { ...row, slot: null } : row) } })),
+  "a cancelled message keeps its slot": bent("cancel", () => ({ drop: (table) => table !== "slots" })),
+  "a cancelled message is still counted in line": bent(
+    "cancel",
+    writingFlows((row, before) => ({ ...row, waiting: before.waiting })),
+  ),
+  "a delivery is counted twice": bent(
+    "claim",
+    writingFlows((row, before) => ({ ...row, running: row.running + (row.running > before.running ? 1 : 0) })),
+  ),
+  "a delivery that begins at once is not counted": bent(
+    "publish",
+    writingFlows((row, before) => ({ ...row, running: before.running })),
+  ),
+  "a lost lease keeps its place under the key": bent(
+    "claim",
+    writingFlows((row, before) => ({ ...row, running: Math.max(row.running, before.running) })),
+  ),
+  "a lease that is given back keeps its place under the key": bent("giveBack", () => ({ put: { flows: () => undefined } })),
+  "who stands in line is not counted": bent(
+    "publish",
+    writingFlows((row, before) => ({ ...row, waiting: before.waiting })),
+  ),
+  "a newcomer overtakes the line": bent(
+    "publish",
+    seeingFlows({ waiting: 0 }, (row, before) => ({ ...row, waiting: row.waiting + before.waiting })),
+  ),
+  "a paused flow goes on": bent(
+    "claim",
+    seeingFlows({ paused: false }, (row, { paused }) => ({ ...row, paused })),
+  ),
+  "a claim overlooks parallelism": bent(
+    "claim",
+    seeingFlows({ parallelism: null }, (row, { parallelism }) => ({ ...row, parallelism })),
+  ),
+  "a claim overlooks the rate": bent(
+    "claim",
+    seeingFlows({ rate: null }, (row, { rate }) => ({ ...row, rate })),
+  ),
+  "a window begins anew with every delivery": bent("publish", (_, __, { now }) => ({
+    put: { flows: (row) => ({ ...row, windowStart: now, windowUsed: 0 }) },
+  })),
+  "a window never ends": bent(
+    "claim",
+    writingFlows((row, { windowStart, windowUsed }) => ({ ...row, windowStart, windowUsed: Math.max(windowUsed, row.windowUsed) })),
+  ),
+  "a pinned limit follows the messages": bent(
+    "publish",
+    seeingFlows({ pinned: { parallelism: false, rate: false } }, (row, { pinned }) => ({ ...row, pinned })),
+  ),
+  "what is resumed is not looked at": bent("resumeFlow", () => ({ put: { flows: (row) => ({ ...row, dueAt: null }) } })),
+  "a place that is free is not given on": bent("settle", () => ({ put: { flows: (row) => ({ ...row, dueAt: null }) } })),
+  "a key is forgotten at once": bent("settle", (_, __, { now }) => ({
+    put: { flows: (row) => ({ ...row, dueAt: row.dueAt === null ? null : now }) },
+  })),
+  "a queue is deleted with those who wait in it": bent("deleteQueue", (_, draft) => ({
+    get: ((table: TableName, ...key: readonly [string, string]) => {
+      const row = draft.get(table, ...key);
+      return row && table === "flows" ? { ...row, running: 0, waiting: 0 } : row;
+    }) as Draft["get"],
+  })),
+  "a group's first endpoint is left out": bent("publish", (_, draft) => ({
+    get: ((table: TableName, ...key: readonly [string, string]) => {
+      const group = table === "groups" ? draft.get("groups", ...key) : undefined;
+      return group ? { ...group, endpoints: group.endpoints.slice(1) } : draft.get(table, ...key);
+    }) as Draft["get"],
+  })),
+  "a schedule fires again and again": bent("claim", (_, draft) => ({
+    put: { schedules: (row) => ({ ...row, dueAt: draft.get("schedules", row.account, row.id)?.dueAt ?? null }) },
+  })),
+  "a schedule skips a time": bent("claim", () => ({
+    put: { schedules: (row) => ({ ...row, dueAt: row.dueAt === null ? null : row.dueAt + 60_000 }) },
+  })),
+  "a paused schedule fires": bent("pauseSchedule", (_, draft) => ({
+    put: { schedules: (row) => ({ ...row, dueAt: draft.get("schedules", row.account, row.id)?.dueAt ?? null }) },
+  })),
+};
+
 /** Faults that were planted on purpose, by what is wrong with them. The simulation must find every one. */
 export const mutants: Record<string, Commands> = {
+  ...flowMutants,
   "a settle ignores whose lease it is": bent("settle", (outcome, draft, moment) => unfenced([outcome])(outcome, draft, moment)),
   "a renew ignores whose lease it is": bent("renew", ({ held }, draft, moment) => unfenced(held)(null, draft, moment)),
   "a report that came twice counts twice": bent("settle", () => ({ drop: (table) => table !== "messages" })),
@@ -171,4 +286,5 @@ export const mutants: Record<string, Commands> = {
 const stateOf = (envelope: Rows["envelopes"]): MessageState => ({
   ...{ account: envelope.account, id: envelope.id, state: "pending", dueAt: envelope.createdAt, attempts: 0, lost: 0 },
   ...{ leasedBy: null, host: new URL(envelope.url).host, size: envelope.body.byteLength, tells: true },
+  ...{ queue: null, flowKey: null, slot: null, line: null, marks: [] },
 });

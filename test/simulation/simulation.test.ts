@@ -33,9 +33,23 @@ describe("SQLite does step for step what the memory store does", () => {
   });
 });
 
+const setUps = [
+  ...["pauseFlow", "resumeFlow", "upsertQueue", "deleteQueue", "pinFlow", "unpinFlow", "resetRate", "addEndpoints", "removeEndpoints"],
+  ...["deleteGroup", "createSchedule", "pauseSchedule", "resumeSchedule", "deleteSchedule"],
+];
+const wanted = [
+  ...["queue", "key"].flatMap((kind) => [`${kind} with several at once`, `${kind} paused with a line`, `${kind} full with a line`]),
+  ...["key with a full window and a line", "callback keeps the slot", "schedule to a URL", "schedule to a group"],
+];
+
 test("a run is worth its name: everything that can happen to a message happens", async () => {
   const trace: string[] = [];
-  for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) trace.push(...(await simulate({ seed })).trace);
+  const happened = new Set<string>();
+  for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
+    const report = await simulate({ seed });
+    trace.push(...report.trace);
+    for (const what of report.happened) happened.add(what);
+  }
   const seen = (pattern: RegExp): number => trace.filter((line) => pattern.test(line)).length;
   const happenings = [
     /→ delivered/,
@@ -52,5 +66,11 @@ test("a run is worth its name: everything that can happen to a message happens",
     /answer lost/,
   ];
   const others = [/report lost/, /cut off/, /clock is/, /cancel/, /retryDeadLetters/, /deleteDeadLetters/, /rotateKeys/, /expire/];
+  for (const name of setUps)
+    expect(
+      trace.some((line) => line.includes(` ${name} `)),
+      name,
+    ).toBe(true);
+  for (const what of wanted) expect([...happened], what).toContain(what);
   for (const pattern of [...happenings, ...others]) expect(seen(pattern), String(pattern)).toBeGreaterThan(0);
 });

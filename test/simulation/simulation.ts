@@ -1,7 +1,9 @@
 import { createHash } from "node:crypto";
 import type { Commands } from "../../src/core/commands.ts";
 import { noHands } from "../../src/core/hands.ts";
-import type { Millis } from "../../src/core/message.ts";
+import { spans } from "../../src/core/limits.ts";
+import type { AccountId, Millis } from "../../src/core/message.ts";
+import type { Call } from "../../src/store/store.ts";
 import { Chance } from "./chance.ts";
 import type { Known } from "./clients.ts";
 import { randomCancel, randomDelete, randomLetters, randomRetry } from "./clients.ts";
@@ -11,6 +13,7 @@ import type { Broker } from "./node.ts";
 import { SimulatedNode, noFaults } from "./node.ts";
 import type { Storage } from "./storage.ts";
 import { memoryStorage } from "./storage.ts";
+import { clear, prepare, randomSetUp, release, unschedule } from "./setUp.ts";
 import { World, settled } from "./world.ts";
 
 const second: Millis = 1000;
@@ -18,10 +21,18 @@ const hour: Millis = 3600 * second;
 
 export type Options = { seed: number; actions?: number; decisions?: Commands; storage?: Storage };
 /** `failure`: the broken promise, if any. */
-export type Report = { seed: number; failure: string | null; trace: readonly string[]; digest: string; messages: number; steps: number };
+export type Report = {
+  seed: number;
+  failure: string | null;
+  trace: readonly string[];
+  happened: ReadonlySet<string>;
+  digest: string;
+  messages: number;
+  steps: number;
+};
 
 /** More steps than any run needs that comes to rest. */
-const mostSteps = 400_000;
+const mostSteps = 600_000;
 
 /** Runs a whole broker in virtual time: first with everything that can go wrong, then until it is quiet, then until it is empty. */
 export async function simulate({ seed, actions = 150, decisions, storage = memoryStorage(decisions) }: Options): Promise<Report> {
@@ -51,8 +62,8 @@ class Simulation {
     const chance = new Chance(seed);
     const world = new World(chance);
     const retention = { log: chance.of([1, 3]) * hour, deadLetters: chance.of([1, 2, 6]) * hour };
-    // Bodies have up to 20 bytes.
-    const bytes = { total: chance.of([100, 300, 1_000]), perBatch: chance.of([10, 30, 1_000]) };
+    // Bodies have up to 20 bytes, those of callbacks some hundred.
+    const bytes = { total: chance.of([300, 1_000, 3_000]), perBatch: chance.of([10, 30, 1_000]) };
     const hands = { total: chance.between(2, 14), perHost: chance.between(2, 8), bytes };
     this.#world = world;
     this.#chance = chance;
@@ -74,7 +85,8 @@ class Simulation {
     const { trace } = this.#world;
     const failure = this.#judge.broken;
     const digest = createHash("sha256").update(trace.join("\n")).digest("hex").slice(0, 16);
-    return { seed, failure, trace, digest, messages: this.#judge.lives.size, steps: this.#steps };
+    const { happened, lives } = this.#judge;
+    return { seed, failure, trace, happened, digest, messages: lives.size, steps: this.#steps };
   }
 
   /** Clients at work, and everything that can go wrong. */
@@ -88,6 +100,9 @@ class Simulation {
     for (let started = 0; started < count; started++) this.#startNode();
     await this.#runFor(second);
     await this.#createAccounts();
+    const { hosts } = this.#broker.destinations;
+    const [letter] = randomLetters({ chance, hosts: hosts.slice(0, 1), now: this.#world.now });
+    if (letter) await this.#order((account) => prepare(account, { letter, hosts }));
     const pace = chance.of([20, 200, 2 * second]);
     const troublePace = chance.of([3 * second, 20 * second, hour]);
     let left = actions;
@@ -112,15 +127,40 @@ class Simulation {
     this.#calm = true;
     Object.assign(this.#broker.faults, noFaults);
     this.#world.note("calm");
-    const until = this.#world.now + 48 * hour;
-    while (this.#judge.unfinished > 0 && this.#world.now < until && this.#judge.broken === null) await this.#runFor(60 * second);
+    await this.#runFor(600 * second);
+    this.#judge.checkSchedules();
+    await this.#order(unschedule);
+    await this.#untilFinished(hour);
+    this.#judge.checkHeldBack();
+    await this.#order(release);
+    await this.#untilFinished(48 * hour);
     // What is left of lines and of old alarms.
     await this.#runFor(60 * second);
     this.#judge.checkQuiet();
   }
 
+  async #untilFinished(most: Millis): Promise<void> {
+    const until = this.#world.now + most;
+    while (this.#judge.unfinished > 0 && this.#world.now < until && this.#judge.broken === null) await this.#runFor(60 * second);
+  }
+
+  /** Somebody who keeps house does something in all accounts. */
+  async #order(callsFor: (account: AccountId) => Call[]): Promise<void> {
+    const calls = this.#known.flatMap(({ account }) => callsFor(account));
+    const store = this.#broker.storage.open(this.#source("house"));
+    const turn = this.#broker.turn.then(async () => {
+      const result = await store.runBatch(calls, noHands);
+      await this.#judge.committed({ node: "house", calls, result, hands: noHands });
+      if (result.dueAt !== null) this.#broker.tell("house", result.dueAt);
+    });
+    this.#broker.turn = turn;
+    await turn;
+  }
+
   /** Nobody works without need, and history goes when its time has come. */
   async empty(): Promise<void> {
+    await this.#order(clear);
+    await this.#runFor(spans.idleKey + 3 * hour);
     const { claims } = this.#judge;
     const { log, deadLetters } = this.#broker.retention;
     await this.#runFor(2 * Math.max(log, deadLetters) + 2 * hour);
@@ -220,7 +260,8 @@ class Simulation {
     const what = chance.next();
     const { log } = this.#broker.retention;
     const ask = (): Promise<unknown> => {
-      if (what < 0.8) return this.#publish(node, known);
+      if (what < 0.68) return this.#publish(node, known);
+      if (what < 0.8) return this.#setUp(node, known);
       if (what < 0.88) return node.ask((store) => store.execute("cancel", randomCancel(chance, known)));
       if (what < 0.94) return node.ask((store) => store.execute("retryDeadLetters", randomRetry(chance, known, log)));
       if (what < 0.98) return node.ask((store) => store.execute("deleteDeadLetters", randomDelete(chance, known, log)));
@@ -236,6 +277,18 @@ class Simulation {
     const letters = randomLetters({ chance: this.#chance, hosts, now: this.#world.now });
     const results = await node.ask((store) => store.execute("publish", { account: known.account, letters }));
     this.#judge.acknowledged(results);
-    for (const result of results) if ("messageId" in result) known.messageIds.push(result.messageId);
+    const all = results.flatMap((result) => ("each" in result ? result.each : result));
+    for (const one of all) if ("messageId" in one) known.messageIds.push(one.messageId);
+  }
+
+  #setUp(node: SimulatedNode, known: Known): Promise<unknown> {
+    const { destinations, storage } = this.#broker;
+    const { hosts } = destinations;
+    const [letter] = randomLetters({ chance: this.#chance, hosts: hosts.slice(0, 1), now: this.#world.now });
+    if (!letter) throw new Error("there is always one");
+    const { name, input } = randomSetUp(this.#chance, known, { letter, hosts, tables: storage.tables });
+    // The table of commands is typed by name; what comes by chance is plain data.
+    const execute = node.store.execute as (name: Call["name"], input: unknown) => Promise<unknown>;
+    return node.ask(() => execute(name, input));
   }
 }

@@ -28,7 +28,8 @@ export interface Storage {
 
 const noChanges = (): Changes => ({
   ...{ accounts: [], envelopes: [], messages: [], deduplications: [] },
-  ...{ deadLetters: [], lines: [], log: [] },
+  ...{ deadLetters: [], lines: [], log: [], flows: [], slots: [] },
+  ...{ groups: [], schedules: [], sources: [], rejections: [], marks: [] },
 });
 
 /** The memory store. `decisions`: others than the real ones, for mutants. */
@@ -81,7 +82,8 @@ export async function sqliteStorage(): Promise<Storage> {
   const written: { table: TableName; key: Value[] }[] = [];
   const known: { [T in TableName]: Map<string, Rows[T]> } = {
     ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
-    ...{ deadLetters: new Map(), lines: new Map(), log: new Map() },
+    ...{ deadLetters: new Map(), lines: new Map(), log: new Map(), flows: new Map(), slots: new Map() },
+    ...{ groups: new Map(), schedules: new Map(), sources: new Map(), rejections: new Map(), marks: new Map() },
   };
 
   /** Notes the keys of whatever is written. */

@@ -1,12 +1,15 @@
 import { describe } from "vitest";
 import { describeBatches } from "./contractBatches.ts";
 import { describeBytes } from "./contractBytes.ts";
+import { describeDue } from "./contractDue.ts";
 import { describeEnds } from "./contractEnds.ts";
+import { describeFlows } from "./contractFlows.ts";
 import { describeLines } from "./contractLines.ts";
 import { describePublish } from "./contractPublish.ts";
 import { describeReads } from "./contractReads.ts";
 import { describeRetention } from "./contractRetention.ts";
 import { describeSending } from "./contractSending.ts";
+import { describeSources } from "./contractSources.ts";
 import type { OpenStore } from "./world.ts";
 
 /** What every store must do: the one contract behind `Store`. */
@@ -16,9 +19,12 @@ export function describeStore(name: string, open: OpenStore): void {
     describeSending(open);
     describeEnds(open);
     describeLines(open);
+    describeFlows(open);
+    describeDue(open);
     describeBatches(open);
     describeBytes(open);
     describeReads(open);
     describeRetention(open);
+    describeSources(open);
   });
 }

@@ -109,6 +109,18 @@ export function describeBatches(open: OpenStore): void {
     });
   });
 
+  test("a dead letter that is sent again under another key finds what that key counts", async () => {
+    const world = await World.open(open);
+    await world.account();
+    const limited = (key: string) => ({ flowControl: { key, parallelism: 1, rate: null, period: null } });
+    const { dlqId } = await world.die(limited("old"));
+    await world.sent(limited("new"));
+    const again = { account: "acc", dlqIds: [dlqId], logRetention: 1e9, overrides: limited("new") };
+    const [retried] = await world.store.execute("retryDeadLetters", again);
+    expect((await world.store.read.message("acc", retried?.messageId ?? ""))?.state).toMatchObject({ state: "held", line: "key:new" });
+    expect(await world.store.read.setUp("flows", "acc", "key:new")).toMatchObject({ running: 1, waiting: 1 });
+  });
+
   test("a store that is closed takes no more, and lets what is under way end", async () => {
     const world = await World.open(open);
     await world.account();

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
+import type { Filter } from "../../src/core/filter.ts";
 import type { LogEvent } from "../../src/store/logQuery.ts";
-import { earliest, latest, statesOf, World } from "./world.ts";
+import { callbackTo, earliest, latest, statesOf, World } from "./world.ts";
 import type { OpenStore } from "./world.ts";
 
 const nameOf = ({ envelope, state }: LogEvent): string => `${envelope.labels[0]} ${state}`;
@@ -104,7 +105,7 @@ export function describeReads(open: OpenStore): void {
     test("does not know a cursor it has not given out", async () => {
       const world = await World.open(open);
       await world.account();
-      for (const cursor of ["", "1", "x-00-y", "1-20-msg_1", "\0"]) {
+      for (const cursor of ["", "1-", "x-00-y", "1-20-msg_1", "\0"]) {
         await expect(world.store.read.log(latest({ cursor }))).rejects.toMatchObject({ name: "Refusal", code: "invalid" });
       }
     });
@@ -157,6 +158,115 @@ export function describeReads(open: OpenStore): void {
       expect((await list({ labels: ["x"] })).messageIds).toEqual(more);
       expect((await list({ messageIds: [...more, two, "none"] })).messageIds).toEqual(more);
       expect((await list({ messageIds: [...more, three], labels: ["three"] })).messageIds).toEqual([three]);
+    });
+  });
+
+  describe("marks", () => {
+    /** Messages of which each has something of its own to be found by, half of them failed, one of them delivered. */
+    async function several(world: World) {
+      await world.account();
+      const ids: Record<string, string> = {};
+      const letters = {
+        label: { labels: ["a b", "a"] },
+        queue: { queue: "q" },
+        key: { flowControl: { key: "k", parallelism: 5, rate: null, period: null } },
+        schedule: { scheduleId: "scd_1" },
+        plain: { url: "https://two.example/", callerIp: "192.0.2.9" },
+      };
+      for (const [name, letter] of Object.entries(letters)) {
+        const { dlqId } = await world.die(letter);
+        ids[dlqId] = `${name} failed`;
+        world.clock.now += 1;
+        ids[await world.send({ ...letter, delay: 60_000 })] = `${name} waits`;
+        world.clock.now += 1;
+        await world.settle(await world.sent(letter));
+      }
+      return (id: string) => ids[id] ?? "?";
+    }
+
+    const filters: [Filter, string[]][] = [
+      [{ labels: ["a b"] }, ["label"]],
+      [{ labels: ["a", "a b", "none"] }, ["label"]],
+      [{ labels: ["a"], queueNames: ["q"] }, []],
+      [{ queueNames: ["q"] }, ["queue"]],
+      [{ flowControlKeys: ["k", "x"] }, ["key"]],
+      [{ scheduleIds: ["scd_1"], urls: ["https://one.example/hook"] }, ["schedule"]],
+      [{ topicNames: ["g"] }, []],
+      [{ urls: ["https://two.example/"] }, ["plain"]],
+      [{ callerIps: ["192.0.2.9"] }, ["plain"]],
+      [{ hosts: ["two.example", "ONE.example"], labels: ["a"] }, ["label"]],
+      [{ hosts: ["two.example", "ONE.example"] }, ["label", "queue", "key", "schedule", "plain"]],
+      [{ labels: Array.from({ length: 200 }, (_, n) => `x${n}`).concat("a") }, ["label"]],
+    ];
+
+    test("lead to what a filter is after, in every list and both ways", async () => {
+      const world = await World.open(open);
+      const nameOf = await several(world);
+      for (const [filter, expected] of filters) {
+        const { messageIds } = await world.store.read.unfinished({ account: "acc", filter, count: 9, cursor: null });
+        expect(messageIds.map(nameOf), JSON.stringify(filter)).toEqual(expected.map((name) => `${name} waits`));
+        const { hosts: _, ...ofLetters } = filter;
+        const letters = async (order: typeof earliest) =>
+          (await world.store.read.deadLetters(order({ filter: ofLetters }))).entries.map(({ letter }) => nameOf(letter.id));
+        expect(await letters(earliest), JSON.stringify(filter)).toEqual(expected.map((name) => `${name} failed`));
+        expect(await letters(latest)).toEqual(expected.map((name) => `${name} failed`).toReversed());
+        const { events } = await world.store.read.log(earliest({ filter }));
+        expect(events.length, JSON.stringify(filter)).toBe(expected.length * 8);
+        expect((await world.store.read.log(latest({ filter }))).events).toEqual(events.toReversed());
+        expect(await allPages(world, { filter, count: 3 })).toEqual(events.toReversed());
+      }
+    });
+
+    test("go with what they stand for", async () => {
+      const world = await World.open(open);
+      await several(world);
+      const { messageIds } = await world.store.read.unfinished({ account: "acc", filter: {}, count: 99, cursor: null });
+      await world.store.execute("cancel", { account: "acc", messageIds });
+      const { entries } = await world.store.read.deadLetters(earliest());
+      const dlqIds = entries.map(({ letter }) => letter.id);
+      await world.store.execute("deleteDeadLetters", { account: "acc", dlqIds, logRetention: 1_000 });
+      world.clock.now += 100_000;
+      const retention = { log: 1_000, deadLetters: 1_000 };
+      await world.store.execute("expire", { account: "acc", retention, now: world.clock.now, limit: 1_000 });
+      expect((await world.store.read.log(latest())).events).toEqual([]);
+      // No question of people is about marks, but this one can be put to any table.
+      expect(await world.store.read.allSetUp("marks" as "groups", { account: "acc", limit: 100 })).toEqual([]);
+    });
+  });
+
+  describe("how a message stands", () => {
+    test("is told with its queue, its key, its line and those who hold the places", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const flowControl = { key: "k", parallelism: 1, rate: null, period: null };
+      const first = await world.sent({ queue: "q", flowControl, callback: callbackTo("https://back.example/") });
+      const second = await world.send({ queue: "q", flowControl });
+      const third = await world.send({ queue: "q", flowControl });
+      const other = await world.send({ flowControl });
+      const standing = (id: string) => world.store.read.standing("acc", id);
+      expect(await standing(third)).toMatchObject({
+        state: { id: third, state: "held", line: "queue:q" },
+        ...{ retries: 3, createdAt: world.clock.now, last: null, before: 1 },
+        ...{ queue: { id: "queue:q", running: 1, waiting: 2 }, key: { id: "key:k", running: 1, waiting: 1 } },
+        places: [{ messageId: first.message.id, holders: [{ id: first.message.id, state: "active" }] }],
+      });
+      expect(await standing(other)).toMatchObject({ before: 0, queue: null, key: { id: "key:k" }, places: [] });
+      await world.settle(first);
+      const [callback] = world.delivered();
+      const holders = [{ id: callback?.message.id, slot: first.message.id }];
+      expect(await standing(second)).toMatchObject({ before: 0, places: [{ messageId: first.message.id, holders }] });
+      expect(await standing(first.message.id)).toBeNull();
+      expect(await world.store.read.standing("other", second)).toBeNull();
+    });
+
+    test("has the last line of its log", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const delivery = await world.sent();
+      await world.settle(delivery, { status: 503 });
+      expect(await world.store.read.standing("acc", delivery.message.id)).toMatchObject({
+        last: { status: 503, states: ["ERROR", "RETRY"] },
+      });
     });
   });
 }

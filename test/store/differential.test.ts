@@ -65,8 +65,12 @@ async function everywhere(contestants: readonly Contestant[], batch: readonly Gi
   const { entries } = await world.store.read.deadLetters(latest({ account: "a", count: 5 }));
   const more = (await world.store.read.deadLetters(latest({ account: "b", count: 5 }))).entries;
   const { messageIds } = await world.store.read.unfinished({ account: "a", filter: {}, cursor: null, count: 50 });
-  return { deliveries: first.deliveries, messageIds: messageIds.slice(-4), dlqIds: [...entries, ...more].map(({ letter }) => letter.id) };
+  const sourceIds = first.answers.flatMap((answer) => (isSource(answer) ? answer.id : []));
+  const dlqIds = [...entries, ...more].map(({ letter }) => letter.id);
+  return { deliveries: first.deliveries, messageIds: messageIds.slice(-4), dlqIds, sourceIds };
 }
+
+const isSource = (answer: unknown): answer is { id: string } => typeof answer === "object" && answer !== null && "secretHash" in answer;
 
 type Ran = { answers: unknown[]; deliveries: Delivery[]; nextDueAt: number | null };
 
@@ -112,6 +116,9 @@ class Effects {
   static readonly #wanted = [
     ...["publish new", "publish deduplicated", "publish refused", "publish without account", "claim", "settle delivered", "settle retry"],
     ...["settle failed", "settle late", "renew", "giveBack", "reclaim", "cancel", "retryDeadLetters", "deleteDeadLetters", "createAccount"],
+    ...["upsertQueue", "deleteQueue", "pauseFlow", "resumeFlow", "pinFlow", "unpinFlow", "resetRate", "addEndpoints", "removeEndpoints"],
+    ...["setGroupHeaders", "deleteGroup", "createSchedule", "pauseSchedule", "resumeSchedule", "deleteSchedule", "publish each"],
+    ...["createSource", "changeSource", "deleteSource", "keepRejection", "noteAcceptance", "fire"],
     ...["rotateKeys", "expire", ...tableNames.map((name) => `rows in ${name}`)],
   ];
 
@@ -129,12 +136,17 @@ function effectsOf(name: CommandName, answer: unknown, deliveries: readonly Deli
   if (typeof answer !== "object" || answer === null) return [];
   if ("refused" in answer) return name === "publish" ? ["publish without account"] : [];
   if ("became" in answer) return [`settle ${String(answer.became)}`];
-  if (name === "claim") return deliveries.some(({ message }) => !message.startedAtOnce) ? [name] : [];
-  const counted = ["renewed", "returned", "reclaimed", "cancelled", "deleted", "removed"].map((count) => Reflect.get(answer, count));
-  return counted.some((count) => count > 0) || name === "rotateKeys" || name === "createAccount" ? [name] : [];
+  if (name === "claim") {
+    const fired = deliveries.some(({ message }) => message.scheduleId !== null) ? ["fire"] : [];
+    return deliveries.some(({ message }) => !message.startedAtOnce) ? [name, ...fired] : fired;
+  }
+  if (isSource(answer)) return [name];
+  const tells = ["renewed", "returned", "reclaimed", "cancelled", "deleted", "removed", "kept", "noted"].filter((what) => what in answer);
+  return tells.length === 0 || tells.some((what) => Number(Reflect.get(answer, what)) > 0) ? [name] : [];
 }
 
-const published = (one: object): string => ("refused" in one ? "refused" : Reflect.get(one, "deduplicated") ? "deduplicated" : "new");
+const published = (one: object): string =>
+  "each" in one ? "each" : "refused" in one ? "refused" : Reflect.get(one, "deduplicated") ? "deduplicated" : "new";
 
 async function inMemory(clock: TestClock, seed: number): Promise<Contestant> {
   const memory = new Memory();

@@ -4,7 +4,7 @@ import type { Delivery } from "../../src/core/message.ts";
 import { freshDatabase } from "../postgres.ts";
 import { randomFrom } from "./chance.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
-import { accountNamed, closedAfterwards, letterTo, outcomeOf, TestClock, World } from "./world.ts";
+import { accountNamed, callbackTo, closedAfterwards, letterTo, outcomeOf, TestClock, World } from "./world.ts";
 
 // Several nodes on one database, at the same time. What they must not do is happen twice, get lost, or wait for each other in a circle.
 
@@ -136,6 +136,104 @@ test("lines: each message is sent once and none is forgotten while nodes claim, 
   expect(await ask(url, "select (select count(*) from lines)::int as lines, (select count(*) from messages)::int as messages")).toEqual([
     { lines: 0, messages: 0 },
   ]);
+});
+
+test("a key's limit holds for all nodes together, and each of its messages is sent once", async () => {
+  const { worlds, clock, url } = await nodes(2);
+  const count = 500;
+  const flowControl = { key: "k", parallelism: 3, rate: null, period: null };
+  const sent: string[] = [];
+  const published = new Set<string>();
+  const running = new Map<World, Delivery[]>(worlds.map((world) => [world, []]));
+  let isWorking = true;
+
+  /** One look at the database sees one moment of it. */
+  const watch = async (): Promise<void> => {
+    const actives = `(select count(*) from messages where state = 'active')::int`;
+    const waiting = `(select count(*) from messages where line = 'key:k')::int`;
+    while (isWorking) {
+      const [flow] = await ask(url, `select running, waiting, ${actives} as actives, ${waiting} as standing from flows`);
+      if (!flow) continue;
+      expect(flow["running"]).toBeLessThanOrEqual(3);
+      expect([flow["running"], flow["waiting"]]).toEqual([flow["actives"], flow["standing"]]);
+    }
+  };
+  const turn = async (world: World): Promise<void> => {
+    const mine = running.get(world) ?? [];
+    const work: Promise<unknown>[] = [
+      world.store.execute("claim", { limit: 64 }),
+      ...mine.splice(0).map((delivery) => world.settle(delivery)),
+    ];
+    if (published.size < count) {
+      const letters = Array.from({ length: 10 }, (_, index) => letterTo({ url: `https://host-${index % 3}.example/`, flowControl }));
+      work.push(world.publish(letters).then((results) => results.forEach((one) => "messageId" in one && published.add(one.messageId))));
+    }
+    await Promise.all(work);
+    mine.push(...world.delivered());
+    sent.push(...idsOf(mine));
+  };
+  const work = async (world: World): Promise<void> => {
+    for (let round = 0; round < 2_000 && (sent.length < published.size || published.size < count); round++) await turn(world);
+    await turn(world);
+  };
+  const watching = watch();
+  await Promise.all(worlds.map(work)).finally(() => (isWorking = false));
+  await watching;
+  for (const world of worlds) await turn(world);
+  expect(published.size).toBeGreaterThanOrEqual(count);
+  expect(sent).toHaveLength(published.size);
+  expect(new Set(sent)).toEqual(published);
+  expect(worlds.flatMap(({ faults }) => faults)).toEqual([]);
+  const left = `select running, waiting, (select count(*) from messages)::int as messages, due_at > ${clock.now} as is_idle from flows`;
+  expect(await ask(url, left)).toEqual([{ running: 0, waiting: 0, messages: 0, is_idle: true }]);
+});
+
+test("a queue lets one message through at a time, whatever node it is on, and after its callback", async () => {
+  const { worlds, url } = await nodes(2);
+  const order: string[] = [];
+  const running = new Map<World, Delivery[]>(worlds.map((world) => [world, []]));
+  const turn = async (world: World): Promise<void> => {
+    const mine = running.get(world) ?? [];
+    await Promise.all([world.store.execute("claim", { limit: 8 }), ...mine.splice(0).map((delivery) => world.settle(delivery))]);
+    mine.push(...world.delivered());
+    order.push(...mine.map(({ message }) => message.tells?.messageId ?? message.id));
+  };
+  const results = await worlds[0].publish(
+    Array.from({ length: 25 }, () => letterTo({ queue: "q", callback: callbackTo("https://told.example/") })),
+  );
+  const ids = results.flatMap((one) => ("messageId" in one ? [one.messageId] : []));
+  running.get(worlds[0])?.push(...worlds[0].delivered());
+  order.push(...ids.slice(0, 1));
+  for (let round = 0; round < 300 && order.length < 2 * ids.length; round++) await Promise.all(worlds.map(turn));
+  for (const world of worlds) await turn(world);
+  // Each message, then what tells of it.
+  expect(order).toEqual(ids.flatMap((id) => [id, id]));
+  expect(await ask(url, "select running, waiting, (select count(*) from slots)::int as slots from flows")).toEqual([
+    { running: 0, waiting: 0, slots: 0 },
+  ]);
+});
+
+test("a schedule that several nodes find due at once fires once", async () => {
+  const { worlds, clock } = await nodes(3);
+  const { body, ...letter } = letterTo();
+  for (const id of ["s1", "s2", "s3"]) {
+    await worlds[0].store.execute("createSchedule", { account: "acc", id, cron: "* * * * *", letter, body });
+  }
+  const made: Delivery[] = [];
+  const claim = async (world: World): Promise<void> => {
+    const deliveries = await world.claim();
+    made.push(...deliveries);
+    await Promise.all(deliveries.map((delivery) => world.settle(delivery)));
+  };
+  for (let minute = 0; minute < 10; minute++) {
+    clock.now += 60_000;
+    await Promise.all(worlds.map(claim));
+    // What another node had locked, and what was only made.
+    await claim(worlds[0]);
+  }
+  const times = made.map(({ message }) => `${message.scheduleId} ${message.createdAt}`);
+  expect(new Set(times).size).toBe(30);
+  expect(times).toHaveLength(30);
 });
 
 test("a report on one node's lease does not count on another", async () => {

@@ -1,6 +1,6 @@
 import type { CommandName, InputOf } from "../../src/core/commands.ts";
 import { spans } from "../../src/core/limits.ts";
-import type { Delivery, Letter, Millis } from "../../src/core/message.ts";
+import type { Delivery, Endpoint, FlowControl, Letter, Millis } from "../../src/core/message.ts";
 import { accountNamed, bytes, callbackTo, letterTo, outcomeOf } from "./world.ts";
 
 /** A command with what it is given: plain data, the same for every store. */
@@ -8,6 +8,11 @@ export type Given = { [N in CommandName]: { name: N; input: InputOf<N> } }[Comma
 
 const accounts = ["a", "b"];
 const hosts = ["https://one.example/x", "https://two.example:8443/y?z=1", "https://three.example/"];
+const queues = ["q1", "q2"];
+/** One is never used, so that it can be deleted. */
+const namedQueues = [...queues, "q3"];
+const keys = ["k1", "k2"];
+const groups = ["g1", "g2"];
 const retention = { log: 400_000, deadLetters: 300_000 };
 
 /**
@@ -18,6 +23,8 @@ export class RandomCommands {
   readonly #random: () => number;
   readonly #messageIds: string[] = [];
   readonly #dlqIds: string[] = [];
+  readonly #sourceIds: string[] = ["src_none"];
+  #turn = 0;
   #running: Delivery[] = [];
   readonly #past: Delivery[] = [];
 
@@ -38,14 +45,17 @@ export class RandomCommands {
   learn({
     messageIds,
     dlqIds,
+    sourceIds,
     deliveries,
   }: {
     messageIds: readonly string[];
     dlqIds: readonly string[];
+    sourceIds: readonly string[];
     deliveries: readonly Delivery[];
   }): void {
     this.#messageIds.push(...messageIds);
     this.#dlqIds.push(...dlqIds);
+    this.#sourceIds.push(...sourceIds);
     this.#running.push(...deliveries);
     this.#past.push(...deliveries);
   }
@@ -54,13 +64,13 @@ export class RandomCommands {
     const account = this.#of(accounts);
     const kind = this.#below(100);
     if (kind < 30) return { name: "publish", input: { account: this.#rarely() ? "none" : account, letters: this.#letters(now) } };
-    if (kind < 45) return { name: "claim", input: { limit: 1 + this.#below(8) } };
-    if (kind < 75) return this.#settle();
-    if (kind < 79) return { name: "renew", input: { held: this.#held() } };
-    if (kind < 82) return { name: "giveBack", input: { held: this.#held() } };
-    if (kind < 84) return { name: "reclaim", input: { node: this.#of(["nod_a", "nod_b"]), limit: 1 + this.#below(4) } };
-    if (kind < 88) return { name: "cancel", input: { account, messageIds: this.#some(this.#messageIds) } };
-    return this.#seldom(account, now);
+    if (kind < 44) return { name: "claim", input: { limit: 1 + this.#below(8) } };
+    if (kind < 73) return this.#settle();
+    if (kind < 77) return { name: "renew", input: { held: this.#held() } };
+    if (kind < 80) return { name: "giveBack", input: { held: this.#held() } };
+    if (kind < 82) return { name: "reclaim", input: { node: this.#of(["nod_a", "nod_b"]), limit: 1 + this.#below(4) } };
+    if (kind < 86) return { name: "cancel", input: { account, messageIds: this.#some(this.#messageIds) } };
+    return kind < 92 ? this.#seldom(account, now) : this.#setUp(account, now);
   }
 
   #seldom(account: string, now: Millis): Given {
@@ -68,7 +78,12 @@ export class RandomCommands {
     const given: Given[] = [
       {
         name: "retryDeadLetters",
-        input: { account, dlqIds, logRetention: retention.log, overrides: this.#rarely() ? { retries: 1e9 } : { retries: 1 } },
+        input: {
+          account,
+          dlqIds,
+          logRetention: retention.log,
+          overrides: this.#rarely() ? { retries: 1e9 } : { retries: 1, flowControl: this.#flowControl() },
+        },
       },
       { name: "deleteDeadLetters", input: { account, dlqIds, logRetention: retention.log } },
       { name: "createAccount", input: accountNamed(account) },
@@ -76,6 +91,70 @@ export class RandomCommands {
       { name: "expire", input: { account, retention, now, limit: this.#of([1, 3, 100]) } },
     ];
     return this.#of(given);
+  }
+
+  /** Queues, keys, groups, schedules, sources: few names, so that they are met again. */
+  #setUp(account: string, now: Millis): Given {
+    const [name, key, id] = [this.#of(namedQueues), this.#of(keys), this.#of(["s1", "s2"])];
+    const flow = { account, id: this.#of([`queue:${name}`, `key:${key}`]) };
+    const source = { account, id: this.#of(this.#sourceIds.slice(-3)) };
+    const given: Given[] = [
+      { name: "pauseFlow", input: flow },
+      ...this.#twice({ name: "resumeFlow" as const, input: flow }),
+      { name: "upsertQueue", input: { account, name, parallelism: 1 + this.#below(3), paused: this.#rarely() } },
+      { name: "deleteQueue", input: { account, name, slots: this.#some(this.#messageIds) } },
+      {
+        name: "pinFlow",
+        input: { account, key, ...this.#of([{ parallelism: 2 }, { rate: 3, period: 20 }, { rate: this.#rarely() ? 1e9 : 2 }]) },
+      },
+      { name: "unpinFlow", input: { account, key, parallelism: this.#rarely(), rate: true } },
+      { name: "resetRate", input: { account, key } },
+      ...this.#twice({ name: "addEndpoints" as const, input: { account, name: this.#of(groups), endpoints: this.#endpoints() } }),
+      { name: "removeEndpoints", input: { account, name: this.#of(groups), endpoints: this.#endpoints() } },
+      { name: "setGroupHeaders", input: { account, name: this.#of(groups), headers: [["Svc-Retries", "1"]] } },
+      { name: "deleteGroup", input: { account, name: this.#of(groups) } },
+      ...this.#twice({ name: "createSchedule" as const, input: { account, id: this.#rarely() ? null : id, ...this.#scheduled(now) } }),
+      { name: "pauseSchedule", input: { account, id } },
+      { name: "resumeSchedule", input: { account, id } },
+      { name: "deleteSchedule", input: { account, id } },
+      ...this.#ofSources(source),
+    ];
+    // In turn, so that each has had its turn before long.
+    return given[this.#turn++ % given.length] ?? this.#settle();
+  }
+
+  #ofSources(named: { account: string; id: string }): Given[] {
+    const { account } = named;
+    const setUp = { name: "n", destination: "https://one.example/", headers: [], verification: null, deduplicate: false, paused: false };
+    const call = {
+      others: 0,
+      reason: "unsigned",
+      method: "POST",
+      size: 9,
+      body: bytes("no\0"),
+      headers: [["X", "y"]] as const,
+      callerIp: null,
+    };
+    return [
+      { name: "createSource", input: { account, ...setUp, secretHash: `secret ${this.#random()}` } },
+      { name: "changeSource", input: { ...named, change: { paused: this.#rarely() } } },
+      ...this.#twice({ name: "keepRejection" as const, input: { ...named, ...call } }),
+      { name: "noteAcceptance", input: named },
+      { name: "deleteSource", input: named },
+    ];
+  }
+
+  #scheduled(now: Millis): { cron: string; letter: Omit<Letter, "body">; body: Uint8Array } {
+    const [{ body, ...letter } = letterTo()] = this.#letters(now);
+    return { cron: this.#of(["* * * * *", "*/5 * * * *", "0 0 * * 7x"]), letter: { ...letter, notBefore: null }, body };
+  }
+
+  #endpoints(): Endpoint[] {
+    return Array.from({ length: 1 + this.#below(2) }, () => ({ name: this.#of([null, "e1", "e2"]), url: this.#of(hosts) }));
+  }
+
+  #twice<T>(one: T): T[] {
+    return [one, one];
   }
 
   #settle(): Given {
@@ -108,17 +187,29 @@ export class RandomCommands {
         { delay: 1 + this.#below(20_000) },
         { notBefore: now - 5 + this.#below(3_000) },
       ]);
+      const group = this.#rarely() ? this.#of(groups) : null;
       return letterTo({
-        ...{ url: this.#of(hosts), brand: this.#of(["svc", "upstash"] as const), body: bytes("b".repeat(this.#below(40))), ...at },
+        ...{ group, queue: this.#random() < 0.25 ? this.#of(queues) : null, flowControl: this.#flowControl() },
+        ...{
+          url: group === null ? this.#of(hosts) : "",
+          brand: this.#of(["svc", "upstash"] as const),
+          body: bytes("b".repeat(this.#below(40))),
+          ...at,
+        },
         ...{
           deduplication: this.#rarely() ? `d${this.#below(4)}` : null,
           retries: this.#of([null, 0, 0, 1, 2_000]),
           labels: this.#some(["l", "m\ud800"]),
         },
-        callback: this.#rarely() ? callbackTo(this.#of(hosts)) : null,
+        callback: this.#rarely() ? { ...callbackTo(this.#of(hosts)), flowControl: this.#flowControl() } : null,
         failureCallback: this.#rarely() ? callbackTo(this.#of(hosts)) : null,
       });
     });
+  }
+
+  #flowControl(): FlowControl | null {
+    const limits = { parallelism: this.#of([null, 1, 2]), rate: this.#of([null, null, 1, 3]), period: this.#of([null, 50, 5_000]) };
+    return this.#random() < 0.25 ? { key: this.#of(keys), ...limits } : null;
   }
 
   #some<T>(list: readonly T[]): T[] {

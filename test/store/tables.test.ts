@@ -5,6 +5,7 @@ import { tables } from "../../src/store/tables.ts";
 import { accountNamed, bytes, callbackTo, letterTo } from "./world.ts";
 
 const { delay: _, ...letter } = letterTo({ callback: callbackTo("https://two.example/"), labels: ["l"], retryDelay: "1000" });
+const { body: _body, ...scheduled } = letterTo();
 
 /** One row of each table with something in every field. */
 const full: { [T in TableName]: Rows[T] } = {
@@ -35,18 +36,55 @@ const full: { [T in TableName]: Rows[T] } = {
       host: "one.example",
       size: 5,
       tells: true,
+      queue: "q",
+      flowKey: "k",
+      slot: "msg_0",
+      line: "key:k",
+      marks: ["label:l", "queue:q"],
     },
+  },
+  flows: {
+    ...{ account: "acc", id: "key:k", createdAt: 1, updatedAt: 2, dueAt: 2 ** 45, paused: true, parallelism: 3, running: 1, waiting: 2 },
+    ...{ rate: 4, period: 5, windowStart: 2 ** 45, windowUsed: 6, lastDueAt: 7, pinned: { parallelism: true, rate: false } },
+  },
+  slots: { account: "acc", id: "msg_1", queue: "q", holders: 2 },
+  groups: {
+    ...{ account: "acc", name: "g", createdAt: 1, updatedAt: 2, endpoints: [{ name: null, url: "https://one.example/" }] },
+    headers: [["Svc-Retries", "3"]],
+  },
+  schedules: {
+    ...{ account: "acc", id: "scd_1", cron: "* * * * *", createdAt: 1, dueAt: 2 ** 45, paused: false, lastAt: 3, lastMessages: ["msg_1"] },
+    ...{ letter: scheduled, body: bytes("hello") },
+  },
+  sources: {
+    ...{ account: "acc", id: "src_1", name: "s", secretHash: "h", destination: "https://one.example/", headers: [["Svc-Retries", "3"]] },
+    ...{
+      verification: { scheme: "github", secret: "s" },
+      deduplicate: true,
+      paused: false,
+      createdAt: 1,
+      rejected: 2,
+      kept: 1,
+      keptUntil: 3,
+      acceptedAt: null,
+    },
+  },
+  rejections: {
+    ...{ account: "acc", id: "src_1/1", time: 2 ** 45, reason: "r", method: "POST", headers: [["A", "b"]], callerIp: null },
+    ...{ number: 0, others: 1, size: 9, body: bytes("hello") },
   },
   deduplications: { account: "acc", key: "d", messageId: "msg_1", expiresAt: 2 ** 45 },
   deadLetters: {
     ...{ account: "acc", id: "1-1", messageId: "msg_1", status: 500, headers: [["A", "b"]], body: bytes("b"), error: "e", retried: 2 },
     failureCallback: { state: "CALLBACK_FAIL", responseStatus: 1, responseBody: "x", responseHeaders: [] },
+    marks: ["label:l"],
   },
   lines: { account: "acc", host: "one.example", dueAt: 2 ** 45 },
   log: {
     ...{ account: "acc", id: "1-1", messageId: "msg_1", time: 2 ** 45, states: ["ERROR", "RETRY"], error: "e", nextDueAt: 7, status: 500 },
-    ...{ headers: [["A", "b"]], body: bytes("b"), dlqId: "1-2" },
+    ...{ headers: [["A", "b"]], body: bytes("b"), dlqId: "1-2", marks: ["label:l"] },
   },
+  marks: { account: "acc", id: "log label:l 1-1" },
 };
 
 describe.each(tableNames)("a row of %s", (name) => {

@@ -8,8 +8,18 @@ const hands = { free: 3, bytes: { free: 1, perBatch: 1, busy: {} }, perHost: 2, 
 
 const letter = (body: Uint8Array, more: Partial<Letter> = {}): Letter => ({
   ...{ brand: "svc", url: "https://a.example/x", method: "POST", headers: [["Content-Type", "text/plain"]], body, labels: ["l"] },
-  ...{ retries: null, retryDelay: null, timeout: null, callback: null, failureCallback: null, delay: null, notBefore: null },
-  ...{ deduplication: null, redaction: null, callerIp: null, tells: null, ...more },
+  ...{
+    retries: null,
+    retryDelay: null,
+    timeout: null,
+    flowControl: null,
+    callback: null,
+    failureCallback: null,
+    delay: null,
+    notBefore: null,
+  },
+  ...{ deduplication: null, redaction: null, callerIp: null, tells: null },
+  ...{ group: null, endpoint: null, queue: null, scheduleId: null, ...more },
 });
 
 const lettersOf = ([first]: readonly Call[]): Letter[] => {

@@ -200,8 +200,24 @@ export const bytes = (text: string): Uint8Array => new TextEncoder().encode(text
 /** A letter to one host, due at once, with whatever the test is after. */
 export const letterTo = (over: Partial<Letter> = {}): Letter => ({
   ...{ brand: "svc", url: "https://one.example/hook", method: "POST", headers: [["Content-Type", "text/plain"]], body: bytes("hello") },
-  ...{ retries: 3, retryDelay: null, timeout: 10_000, callback: null, failureCallback: null, delay: null, notBefore: null },
-  ...{ deduplication: null, labels: [], redaction: null, callerIp: "192.0.2.1", tells: null },
+  ...{
+    retries: 3,
+    retryDelay: null,
+    timeout: 10_000,
+    flowControl: null,
+    callback: null,
+    failureCallback: null,
+    delay: null,
+    notBefore: null,
+  },
+  ...{
+    deduplication: null,
+    ...{ group: null, endpoint: null, queue: null, scheduleId: null },
+    labels: [],
+    redaction: null,
+    callerIp: "192.0.2.1",
+    tells: null,
+  },
   ...over,
 });
 
@@ -215,5 +231,14 @@ export const outcomeOf = ({ message, attempt }: Delivery, over: Partial<Outcome>
 /** A callback as a letter carries it. */
 export const callbackTo = (url: string) => ({
   url,
-  ...({ method: "POST", headers: [], retries: 1, retryDelay: null, timeout: 5_000, callback: null, failureCallback: null } as const),
+  ...({
+    method: "POST",
+    headers: [],
+    retries: 1,
+    retryDelay: null,
+    timeout: 5_000,
+    flowControl: null,
+    callback: null,
+    failureCallback: null,
+  } as const),
 });

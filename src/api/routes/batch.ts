@@ -1,28 +1,30 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
-import type { Brand, HeaderList, Letter } from "../../core/message.ts";
+import type { AccountId, Brand, Bytes, Group, HeaderList, Letter } from "../../core/message.ts";
 import type { PublishResult } from "../../core/publish.ts";
 import { brandOfToken, brandShown } from "../brand.ts";
 import { forwardedHeader } from "../forward.ts";
-import { givenByHeaders, readSettings } from "../given.ts";
+import type { Store } from "../../store/store.ts";
+import { givenByHeaders, readSettings, refuseOfSchedules } from "../given.ts";
 import { readJson } from "../json.ts";
 import { letterOf } from "../letter.ts";
+import { checkFanOut, givenBy, groupAt } from "../posting.ts";
 import type { Incoming } from "../route.ts";
 import { route } from "../route.ts";
-import { checkDestination } from "../target.ts";
-import { published, publishedJson } from "./publish.ts";
+import { checkName, checkUrl, isUrl } from "../target.ts";
+import { published, publishedJson, publishedToEach } from "./publish.ts";
 
 /** At most so many messages in one request, all in one transaction. */
 const mostItems = 10_000;
 
 const item = z.strictObject({
-  destination: z.string("is missing, or not a text").describe("A URL, not encoded."),
+  destination: z.string("is missing, or not a text").describe("A URL, not encoded, or the name of a URL group."),
   headers: z
     .record(z.string(), z.string("is not a text"))
     .optional()
     .describe("Settings of the message, and its content type. Names in any case."),
   body: z.string("is not a text").optional().describe("What is delivered, in UTF-8."),
-  queue: z.string("is not a text").optional().describe("Not available in this version."),
+  queue: z.string("is not a text").optional().describe("The queue that it goes through."),
 });
 
 const refused = z.object({ error: z.string().describe("Why this one was not taken.") });
@@ -41,18 +43,36 @@ export const batch = route({
     required: true,
     mostBytes: 100 * 1024 * 1024,
   },
-  answers: { 200: { about: "What became of each, in the order of the list.", schema: z.array(z.union([published, refused])) } },
+  answers: {
+    200: {
+      about: "What became of each, in the order of the list; of one to a URL group, a list.",
+      schema: z.array(z.union([published, publishedToEach, refused])),
+    },
+  },
   refusals: ["not-found", "limit-exceeded"],
-  handle: async ({ account, incoming, parts }) => {
+  handle: async ({ account, incoming, parts: { store } }) => {
     const items = itemsOf(incoming);
-    const ignored = new Set<string>();
-    const brand = brandOf(incoming);
-    const read = items.map((one) => attempt(() => letterOfItem(one, { incoming, brand, ignored })));
+    const around = { incoming, brand: brandOf(incoming), ignored: new Set<string>(), groupAt: groupsOf(store, account.id) };
+    const read: (Letter | Refusal)[] = [];
+    for (const one of items) read.push(await attempt(() => letterOfItem(one, around)));
     const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
-    const results = letters.length === 0 ? [] : await parts.store.execute("publish", { account: account.id, letters });
-    return { status: 200, body: answersTo(read, results), ignored: [...ignored] };
+    const results = letters.length === 0 ? [] : await store.execute("publish", { account: account.id, letters });
+    return { status: 200, body: answersTo(read, results), ignored: [...around.ignored] };
   },
 });
+
+/** The URL groups of an account, each asked for once. Throws `Refusal` when all together would make too much of one request. */
+function groupsOf(store: Store, account: AccountId): GroupAt {
+  const known = new Map<string, Promise<Group>>();
+  const made = { messages: 0, bytes: 0 };
+  return async (destination, body) => {
+    const asked = known.get(destination) ?? groupAt(store, account, destination);
+    known.set(destination, asked);
+    const group = await asked;
+    checkFanOut(group, made, body);
+    return group;
+  };
+}
 
 function itemsOf({ body }: Incoming): unknown[] {
   if (body.length === 0) throw new Refusal("invalid", "body: missing; give a JSON list of messages");
@@ -70,24 +90,31 @@ function brandOf({ rawHeaders, query }: Incoming): Brand {
   return brandShown(token ? [...shown, token] : shown);
 }
 
-type Around = { incoming: Incoming; brand: Brand; ignored: Set<string> };
+type GroupAt = (destination: string, body: Bytes) => Promise<Group>;
+type Around = { incoming: Incoming; brand: Brand; ignored: Set<string>; groupAt: GroupAt };
 
-function letterOfItem(given: unknown, { incoming, brand, ignored }: Around): Letter {
-  const { destination, headers = {}, body = "", queue } = checked(given);
-  if (queue !== undefined) throw new Refusal("invalid", "queue: queues are not available in this version");
-  const url = checkDestination(destination);
-  const list = Object.entries(headers).flat();
-  const read = readSettings(givenByHeaders(list), []);
-  for (const name of read.ignored) if (ignored.size < 100) ignored.add(name);
+async function letterOfItem(given: unknown, { incoming, brand, ignored, groupAt }: Around): Promise<Letter> {
+  const { destination, headers = {}, body: text = "", queue } = checked(given);
+  const body = Buffer.from(text);
+  const group = isUrl(destination) ? null : await groupAt(destination, body);
+  if (group === null) checkUrl("destination", destination);
+  const own = givenByHeaders(Object.entries(headers).flat());
+  const { settings, ignored: unknown } = readSettings(own, givenBy(group?.headers));
+  refuseOfSchedules(settings);
+  for (const name of unknown) if (ignored.size < 100) ignored.add(name);
   return letterOf({
-    brand: brandShown(read.brands, brand),
-    destination: url,
-    body: Buffer.from(body),
+    brand: brandShown(
+      own.map((one) => one.brand),
+      brand,
+    ),
+    destination: group?.name ?? destination,
+    queue: queue === undefined ? null : checkName("queue", queue),
+    body,
     content: contentOf(headers),
     // There is no request of its own whose headers could go along.
     senders: () => [],
     callerIp: incoming.callerIp,
-    settings: read.settings,
+    settings,
   });
 }
 
@@ -108,9 +135,9 @@ function contentOf(headers: Readonly<Record<string, string>>): HeaderList {
   });
 }
 
-function attempt(make: () => Letter): Letter | Refusal {
+async function attempt(make: () => Promise<Letter>): Promise<Letter | Refusal> {
   try {
-    return make();
+    return await make();
   } catch (error) {
     if (error instanceof Refusal) return error;
     throw error;

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { spans } from "../../core/limits.ts";
 import type { AccountId } from "../../core/message.ts";
+import { reasonsOf } from "../../core/waiting.ts";
 import type { MessageView } from "../../store/queries.ts";
 import { filterOf, isId, messageFilters } from "../filters.ts";
 import { count } from "../parameters.ts";
@@ -9,9 +10,15 @@ import { messageJson } from "../present.ts";
 import type { Parts } from "../route.ts";
 import { route } from "../route.ts";
 import { message } from "../shapes.ts";
+import { waitingOn } from "../waitingShape.ts";
 
 const byId = z.object({ messageId: z.string() });
 const cancelled = z.object({ cancelled: z.int().describe("How many had not been finished, and are cancelled now.") });
+
+const whyItWaits = z
+  .array(waitingOn)
+  .optional()
+  .describe("Why it waits: first what holds it back now, then what will later. Absent when it is finished.");
 
 const get = route({
   method: "GET",
@@ -20,12 +27,13 @@ const get = route({
   summary: "Read a message",
   about: `A message can be read until ${spans.grace / 1000} seconds after it was delivered, has failed or was cancelled. Its log is kept longer.`,
   params: byId,
-  answers: { 200: { about: "The message.", schema: message } },
+  answers: { 200: { about: "The message.", schema: message.extend({ waitingOn: whyItWaits }) } },
   refusals: ["not-found"],
-  handle: async ({ account, params, parts }) => ({
-    status: 200,
-    body: messageJson((await readable(parts, account.id, params.messageId)).envelope),
-  }),
+  handle: async ({ account, params, parts }) => {
+    const { envelope, state } = await readable(parts, account.id, params.messageId);
+    const standing = state && (await parts.store.read.standing(account.id, params.messageId));
+    return { status: 200, body: { ...messageJson(envelope), ...(standing && { waitingOn: reasonsOf(standing, parts.now()) }) } };
+  },
 });
 
 const cancel = route({
@@ -45,6 +53,11 @@ const cancel = route({
   },
 });
 
+/** Clients send this count when they want all to be cancelled; they are given no cursor that they could go on with. */
+const meansAll = 100;
+/** In one transaction, and by one request. */
+const [portion, mostCancelled] = [500, 1_000_000];
+
 const cancelMany = route({
   method: "DELETE",
   path: "/v2/messages",
@@ -53,29 +66,34 @@ const cancelMany = route({
   about:
     "Cancels unfinished messages, oldest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass.",
   query: messageFilters.extend({
-    count: count({ most: 500, normally: 100 }).describe("At most so many. Does not count when messageIds is given."),
+    count: count({ most: 500, normally: meansAll }).describe(
+      `At most so many; without it all of them. ${meansAll} means all too, because that is what clients send then. Does not count when messageIds is given.`,
+    ),
   }),
   fieldsInBody: true,
   answers: { 200: { about: "How many were cancelled.", schema: cancelled } },
   refusals: [],
   handle: async ({ account, query, parts }) => {
     const filter = query.messageIds ? { messageIds: query.messageIds.filter(isId) } : filterOf(query);
-    const messageIds = await unfinished(parts, account.id, { filter, count: query.count });
-    return { status: 200, body: await parts.store.execute("cancel", { account: account.id, messageIds }) };
+    const isLimited = !query.messageIds && query.count !== meansAll;
+    const cancelled = await cancelOldest(parts, account.id, { filter, most: isLimited ? query.count : mostCancelled });
+    return { status: 200, body: { cancelled } };
   },
 });
 
-/** Follows the list of the unfinished until there are enough, or it ends. The store looks at a bounded part of it at a time. */
-async function unfinished(parts: Parts, account: AccountId, wanted: { filter: MessageFilter; count: number }): Promise<string[]> {
-  const found: string[] = [];
+/** Follows the list of the unfinished until there were enough, or it ends. Each part of it is a transaction of its own. */
+async function cancelOldest(parts: Parts, account: AccountId, { filter, most }: { filter: MessageFilter; most: number }): Promise<number> {
+  let [cancelled, found] = [0, 0];
   let cursor: string | null = null;
   do {
-    const query = { account, filter: wanted.filter, cursor, count: wanted.count - found.length };
-    const page: { messageIds: string[]; cursor: string | null } = await parts.store.read.unfinished(query);
-    found.push(...page.messageIds);
+    const count = Math.min(portion, most - found);
+    const page: { messageIds: string[]; cursor: string | null } = await parts.store.read.unfinished({ account, filter, cursor, count });
+    const { messageIds } = page;
+    if (messageIds.length > 0) cancelled += (await parts.store.execute("cancel", { account, messageIds })).cancelled;
+    found += messageIds.length;
     cursor = page.cursor;
-  } while (cursor !== null && found.length < wanted.count);
-  return found;
+  } while (cursor !== null && found < most);
+  return cancelled;
 }
 
 type MessageFilter = ReturnType<typeof filterOf>;

@@ -1,0 +1,220 @@
+// How fast are lists, and how flat is memory, with 1,000,000 dead letters, 3,000,000 log rows and 500,000 unfinished messages?
+//
+//   node bench/lists.ts [folder]
+//
+// Fills a SQLite file, directly, and asks for the first page by each filter: of something rare, something common, and
+// something that is not there.
+
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Rows, TableName } from "../src/core/command.ts";
+import type { Filter } from "../src/core/filter.ts";
+import { idMaker } from "../src/core/ids.ts";
+import { markOf, marksOf, marksOfRow } from "../src/core/mark.ts";
+import type { Envelope, LogState } from "../src/core/message.ts";
+import { noBytes } from "../src/core/message.ts";
+import { queriesOf } from "../src/store/queries.ts";
+import { sqlShelf } from "../src/store/sql.ts";
+import { openSqlite } from "../src/store/sqlite.ts";
+import type { Value } from "../src/store/tables.ts";
+import { tables } from "../src/store/tables.ts";
+
+const letters = 1_000_000;
+const delivered = 1_000_000;
+const waiting = 500_000;
+const start = 1_800_000_000_000;
+const folder = process.argv[3] ? "" : mkdtempSync(join(process.argv[2] ?? tmpdir(), "waypost-lists-"));
+const file = process.argv[3] ?? join(folder, "waypost.db");
+
+const newId = idMaker(Math.random);
+const rare = { labels: ["needle"], queue: "needle", scheduleId: "scd_needle", group: "needle", callerIp: "192.0.2.99" };
+
+/** The nth message. One in each part is rare; one of ten has a label and a key that many have; each host has its thousands. */
+function envelopeOf(n: number, time: number, isRare: boolean): Envelope {
+  const key = isRare ? "needle" : n % 10 === 0 ? "common" : null;
+  const plain = { labels: n % 10 === 0 ? ["common"] : [], queue: null, scheduleId: null, group: null, callerIp: "192.0.2.1" };
+  return {
+    ...{ account: "acc", id: newId("msg", time), brand: "svc", method: "POST", headers: [["Content-Type", "application/json"]] },
+    ...{ url: isRare ? "https://needle.example/rare" : `https://shop${n % 500}.example/hook`, body: new Uint8Array(200).fill(97) },
+    ...{ retries: 3, retryDelay: null, timeout: 1000, callback: null, failureCallback: null, deduplication: null, redaction: null },
+    ...{ tells: null, endpoint: null, createdAt: time, notBefore: time, startedAtOnce: true },
+    ...(isRare ? rare : plain),
+    flowControl: key === null ? null : { key, parallelism: 5, rate: null, period: null },
+  };
+}
+
+/** Collects rows, with their marks, and writes them all at once. */
+async function writer() {
+  const database = openSqlite(file);
+  await database.migrate();
+  await database.connection.query("pragma synchronous = off", []);
+  const { connection } = database;
+  const rows = new Map<TableName, Value[][]>();
+  const put = <T extends TableName>(name: T, row: Rows[T]): void => {
+    rows.set(name, rows.get(name) ?? []);
+    rows.get(name)?.push(Object.values(tables[name].write(row)));
+    for (const id of marksOfRow[name]?.(row) ?? []) put("marks", { account: "acc", id });
+  };
+  const flush = async (): Promise<void> => {
+    await database.transaction(async () => {
+      for (const [name, values] of rows) {
+        const columns = Object.keys(tables[name].columns);
+        const text = `insert into ${tables[name].name} (${columns.join(", ")}) values (${columns.map(() => "?").join(", ")})`;
+        await connection.each(text, Object.values(tables[name].columns), values);
+      }
+    });
+    rows.clear();
+  };
+  return {
+    put,
+    flush,
+    close: async () => {
+      await connection.query("pragma wal_checkpoint(truncate)", []);
+      database.close();
+    },
+  };
+}
+
+async function fill(): Promise<void> {
+  const { put, flush, close } = await writer();
+  const told = (envelope: Envelope, states: LogState[], time: number, dlqId: string | null = null): void =>
+    put("log", {
+      ...{
+        account: "acc",
+        id: newId("log", time),
+        messageId: envelope.id,
+        time,
+        states,
+        status: dlqId || states[0] === "ERROR" ? 500 : 200,
+      },
+      ...{ error: null, nextDueAt: null, headers: [], body: noBytes, dlqId, marks: marksOf(envelope) },
+    });
+  const all = Math.max(letters, delivered);
+  for (let n = 0; n < all; n++) {
+    const time = start + n * 10;
+    if (n < delivered) {
+      const envelope = envelopeOf(n, time, false);
+      put("envelopes", envelope);
+      told(envelope, ["DELIVERED"], time + 1);
+    }
+    if (n < letters) {
+      const isRare = n === letters / 10;
+      const envelope = envelopeOf(n, time + 2, isRare);
+      put("envelopes", envelope);
+      told(envelope, ["ERROR", "RETRY"], time + 3);
+      const id = newId("dlq", time + 4);
+      told(envelope, ["ERROR", "FAILED"], time + 5, id);
+      put("deadLetters", {
+        ...{ account: "acc", id, messageId: envelope.id, status: isRare ? 418 : 500, headers: [["A", "b"]], body: new Uint8Array(100) },
+        ...{ error: null, retried: 1, failureCallback: null },
+        marks: [...marksOf(envelope), markOf.url(envelope.url), markOf.callerIp(envelope.callerIp ?? "")],
+      });
+    }
+    if (n < waiting) {
+      const envelope = { ...envelopeOf(n, time + 6, n === waiting / 2), startedAtOnce: false };
+      put("envelopes", envelope);
+      put("messages", {
+        ...{ account: "acc", id: envelope.id, state: "pending", dueAt: start * 2, attempts: 0, lost: 0, leasedBy: null, size: 200 },
+        ...{ host: new URL(envelope.url).host, tells: false, queue: envelope.queue, flowKey: envelope.flowControl?.key ?? null },
+        ...{ slot: null, line: null, marks: marksOf(envelope) },
+      });
+    }
+    if (n % 5_000 === 4_999) await flush();
+  }
+  // One message that was cancelled, which is rare here.
+  const cancelled = envelopeOf(0, start + all, false);
+  put("envelopes", cancelled);
+  told(cancelled, ["CANCEL_REQUESTED", "CANCELLED"], start + all);
+  await flush();
+  await close();
+}
+
+const needle: [string, Filter][] = [
+  ["rare label", { labels: ["needle"] }],
+  ["rare queue", { queueNames: ["needle"] }],
+  ["rare key", { flowControlKeys: ["needle"] }],
+  ["rare schedule", { scheduleIds: ["scd_needle"] }],
+  ["rare group", { topicNames: ["needle"] }],
+  ["rare label and common key", { labels: ["needle", "other"], flowControlKeys: ["common", "needle"] }],
+  ["common label", { labels: ["common"] }],
+  ["common label and rare key", { labels: ["common", "needle"], flowControlKeys: ["needle"] }],
+  ["label that is not there", { labels: ["none"] }],
+  ["url of thousands", { urls: ["https://shop77.example/hook"] }],
+  ["rare url", { urls: ["https://needle.example/rare"] }],
+  ["rare callerIp", { callerIps: ["192.0.2.99"] }],
+  ["no filter", {}],
+  ["two hours in the middle", { from: start + 3_600_000, to: start + 2 * 3_600_000 }],
+  ["rare label, reversed dates", { labels: ["needle"], from: start + 5_000, to: start }],
+];
+const ofLetters: [string, Filter][] = [
+  ["status 418", { responseStatuses: [418] }],
+  ["status 500", { responseStatuses: [500] }],
+];
+const ofLog: [string, Filter][] = [
+  ["state CANCELLED", { states: ["CANCELLED"] }],
+  ["state FAILED", { states: ["FAILED"] }],
+  ["state FAILED, rare label", { states: ["FAILED"], labels: ["needle"] }],
+  ["state CREATED, rare label", { states: ["CREATED"], labels: ["needle"] }],
+  ["rare host", { hosts: ["needle.example"] }],
+];
+const ofUnfinished: [string, Filter][] = [
+  ["rare host", { hosts: ["needle.example"] }],
+  ["host of thousands", { hosts: ["shop77.example"] }],
+];
+
+async function ask(): Promise<void> {
+  const database = openSqlite(file, { readOnly: true });
+  const queries = queriesOf(sqlShelf(database.connection));
+  const show = async (list: string, what: string, run: () => Promise<{ found: number; cursor: string | null }>): Promise<void> => {
+    const times: number[] = [];
+    let answer = { found: 0, cursor: null as string | null };
+    for (let n = 0; n < 5; n++) {
+      const at = performance.now();
+      answer = await run();
+      times.push(performance.now() - at);
+    }
+    const [first = 0, ...warm] = times;
+    const best = warm.sort((a, b) => a - b)[1] ?? 0;
+    const end = answer.cursor === null ? "end" : "more";
+    console.log(
+      `${list.padEnd(14)}${what.padEnd(32)}${first.toFixed(1).padStart(8)}${best.toFixed(1).padStart(8)} ms ${answer.found} ${end}`,
+    );
+  };
+  console.log("list          filter                             first     then    found");
+  for (const order of ["latestFirst", "earliestFirst"] as const) {
+    console.log(order);
+    const common = { account: "acc", order, cursor: null, count: 100 };
+    for (const [what, filter] of [...needle, ...ofLetters]) {
+      await show("dead letters", what, async () => {
+        const { entries, cursor } = await queries.deadLetters({ ...common, filter });
+        return { found: entries.length, cursor };
+      });
+    }
+    for (const [what, filter] of [...needle, ...ofLog]) {
+      await show("log", what, async () => {
+        const { events, cursor } = await queries.log({ ...common, filter });
+        return { found: events.length, cursor };
+      });
+    }
+  }
+  for (const [what, filter] of [...needle, ...ofUnfinished]) {
+    await show("unfinished", what, async () => {
+      const { messageIds, cursor } = await queries.unfinished({ account: "acc", filter, cursor: null, count: 100 });
+      return { found: messageIds.length, cursor };
+    });
+  }
+  console.log(`memory at the most: ${Math.round(process.resourceUsage().maxRSS / 1024)} MiB`);
+  database.close();
+}
+
+if (process.argv[3]) await ask();
+else {
+  const began = performance.now();
+  await fill();
+  console.log(`filled in ${Math.round((performance.now() - began) / 1000)} s: ${Math.round(statSync(file).size / 1024 / 1024)} MiB`);
+  // A process of its own, so that the memory it takes is that of the lists.
+  spawnSync(process.execPath, [import.meta.filename, folder, file], { stdio: "inherit" });
+  rmSync(folder, { recursive: true, force: true });
+}

@@ -1,0 +1,106 @@
+import { Refusal } from "../core/errors.ts";
+import type { AccountId, Bytes, Group, HeaderList, Letter } from "../core/message.ts";
+import type { Store } from "../store/store.ts";
+import { brandOfToken, brandShown } from "./brand.ts";
+import { sendersHeaders } from "./forward.ts";
+import type { Given, Settings } from "./given.ts";
+import { givenByHeaders, givenByQuery, readSettings, refuseOfSchedules } from "./given.ts";
+import { letterOf } from "./letter.ts";
+import type { Incoming } from "./route.ts";
+import { checkUrl, destinationOf, groupNameIn, isUrl, noDestination } from "./target.ts";
+
+/** What a request that publishes was read into. `ignored`: settings of the other brand that are unknown. */
+export type Posting = { letter: Letter; settings: Settings; ignored: string[] };
+
+/** Whose request it is, and where it goes. */
+export type PostingOf = {
+  /** The rest of the path as it came, without the query. */
+  destination: string;
+  account: AccountId;
+  store: Store;
+  queue?: string | null;
+  /** Settings below those of the request, as names and values of headers. */
+  defaults?: HeaderList;
+  /** Settings that only schedules have are refused for messages. */
+  for?: "messages" | "schedules";
+};
+
+/**
+ * Reads a request that publishes. A setting is looked for in its headers, its query, the defaults, and the default
+ * headers of the URL group, and the first one found counts. Throws `Refusal`; with 404 where there is no such group.
+ */
+export async function readPosting(incoming: Incoming, of: PostingOf): Promise<Posting> {
+  const { query, rawHeaders, body, callerIp, proof } = incoming;
+  const destination = destinationOf(of.destination, query.rest);
+  const group = isUrl(destination) ? null : await groupAt(of.store, of.account, destination);
+  if (group === null) checkUrl("destination", destination);
+  else checkFanOut(group, { messages: 0, bytes: 0 }, body);
+  const own = [givenByHeaders(rawHeaders), givenByQuery(query.settings), givenBy(of.defaults)];
+  const { settings, ignored } = readSettings(...own, givenBy(group?.headers));
+  if (of.for !== "schedules") refuseOfSchedules(settings);
+  const letter = letterOf({
+    brand: brandOf(query.tokenName, own),
+    destination: group?.name ?? destination,
+    queue: of.queue ?? settings.values["queue-name"] ?? null,
+    body,
+    content: contentHeaders(rawHeaders),
+    senders: () => sendersHeaders(rawHeaders, proof),
+    callerIp,
+    settings,
+  });
+  return { letter, settings, ignored };
+}
+
+const nothing: readonly Given[] = [];
+
+/** The settings among headers that are kept: those of a group, or of whatever has defaults of its own. */
+export const givenBy = (headers: HeaderList | undefined): readonly Given[] => (headers?.length ? givenByHeaders(headers.flat()) : nothing);
+
+/** The brand that a request shows. The default headers of a group are no part of it. */
+function brandOf(tokenName: string | null, own: readonly (readonly Given[])[]) {
+  const ofToken = tokenName === null ? null : brandOfToken(tokenName);
+  const shown = own.flatMap((given) => given.map(({ brand }) => brand));
+  return brandShown(ofToken ? [...shown, ofToken] : shown);
+}
+
+/** The URL group that a destination names. Throws `Refusal`: 404 where there is none, 400 where it could be none. */
+export async function groupAt(store: Store, account: AccountId, destination: string): Promise<Group> {
+  const mark = destination.indexOf("?");
+  const name = groupNameIn(mark < 0 ? destination : destination.slice(0, mark));
+  const group = name === null ? null : await store.read.setUp("groups", account, name);
+  if (!group) throw noDestination(destination);
+  if (mark < 0) return group;
+  throw new Refusal(
+    "invalid",
+    `destination: a URL group takes no query, because its endpoints have their own; leave out ${quoted(destination.slice(mark))}`,
+  );
+}
+
+const quoted = (text: string): string => JSON.stringify(text.length > 200 ? `${text.slice(0, 200)}…` : text);
+
+/** What the URL groups of one request come to: all of it is stored in one transaction. */
+type FanOut = { messages: number; bytes: number };
+const mostFanOut: FanOut = { messages: 10_000, bytes: 256 * 1024 * 1024 };
+
+/** Adds what a body makes, sent to each endpoint of a group, to what the request has `made` so far. Throws `Refusal` when that is too much. */
+export function checkFanOut({ name, endpoints }: Group, made: FanOut, body: Bytes): void {
+  const next = { messages: made.messages + endpoints.length, bytes: made.bytes + endpoints.length * body.length };
+  const each = `for each of the ${endpoints.length} endpoints of ${name}`;
+  if (next.messages > mostFanOut.messages)
+    throw new Refusal("limit-exceeded", `destination: a message ${each}, the limit is ${mostFanOut.messages} for a request; send several`);
+  if (next.bytes > mostFanOut.bytes)
+    throw new Refusal("too-large", `body: ${body.length} bytes ${each}, the limit is ${mostFanOut.bytes} for all of a request together`);
+  Object.assign(made, next);
+}
+
+/** What describes the bytes of the body goes where they go. */
+function contentHeaders(rawHeaders: readonly string[]): HeaderList {
+  const found: [string, string][] = [];
+  for (const name of ["Content-Type", "Content-Encoding"]) {
+    const at = rawHeaders.findIndex(
+      (header, index) => index % 2 === 0 && header.length === name.length && header.toLowerCase() === name.toLowerCase(),
+    );
+    if (at >= 0) found.push([name, rawHeaders[at + 1] ?? ""]);
+  }
+  return found;
+}

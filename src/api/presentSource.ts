@@ -1,0 +1,38 @@
+import { hash } from "node:crypto";
+import { headerMap } from "../core/callback.ts";
+import type { HeaderList, Rejection, Source } from "../core/message.ts";
+import { redactBody, redactHeaders } from "../core/redaction.ts";
+import { bodyFields } from "./present.ts";
+import { redactionOf, settingsOf } from "./sourceSettings.ts";
+import { verificationSchema } from "./webhooks/verification.ts";
+
+/** A source, as it is shown: nothing that is secret. */
+export function sourceJson(source: Source): Record<string, unknown> {
+  const { id, name, destination, headers, deduplicate, paused, createdAt, acceptedAt, rejected } = source;
+  return {
+    ...{ sourceId: id, name, destination, settings: settingsOf(headers), verification: verificationJson(source) },
+    ...{ deduplicate, paused, createdAt, ...(acceptedAt === null ? {} : { acceptedAt }), rejected },
+  };
+}
+
+function verificationJson({ verification }: Source): { scheme: string; secrets: number } | null {
+  if (verification === null) return null;
+  const { scheme, secret } = verificationSchema.parse(verification);
+  return { scheme, secrets: typeof secret === "string" ? 1 : secret.length };
+}
+
+/** A rejected call, as it is shown. What the settings of its source hide of messages is hidden here, too. */
+export function rejectionJson(rejection: Rejection, settings: HeaderList): Record<string, unknown> {
+  const { time, reason, method, headers, body, size, callerIp, others } = rejection;
+  const redaction = redactionOf(settings);
+  const { text, base64 } = bodyFields(redactBody(body, redaction, sha256));
+  return {
+    ...{ time, reason, method, header: headerMap(redactHeaders(headers, redaction, sha256)), bodySize: size },
+    ...(text === undefined ? {} : { body: text }),
+    ...(base64 === undefined ? {} : { bodyBase64: base64 }),
+    ...(callerIp === null ? {} : { callerIP: callerIp }),
+    ...(others === 0 ? {} : { notKept: others }),
+  };
+}
+
+const sha256 = (value: string | Uint8Array): string => hash("sha256", value, "hex");

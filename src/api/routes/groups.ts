@@ -1,0 +1,235 @@
+import { z } from "zod";
+import { Refusal } from "../../core/errors.ts";
+import { limits } from "../../core/limits.ts";
+import type { Endpoint, Group, HeaderList } from "../../core/message.ts";
+import { noBytes } from "../../core/message.ts";
+import { sendingLimitBrokenBy } from "../../core/publish.ts";
+import type { Store } from "../../store/store.ts";
+import { brandedName } from "../brand.ts";
+import { givenByHeaders, readSettings, refuseOfSchedules } from "../given.ts";
+import { readJson } from "../json.ts";
+import { letterOf } from "../letter.ts";
+import type { Incoming } from "../route.ts";
+import { route } from "../route.ts";
+import { checkName, checkUrl } from "../target.ts";
+
+const endpoint = z.object({ name: z.string().optional(), url: z.string() });
+
+const group = z.object({
+  name: z.string(),
+  createdAt: z.int().describe("In unix milliseconds."),
+  updatedAt: z.int().describe("When its endpoints or headers were changed last, in unix milliseconds."),
+  endpoints: z.array(endpoint),
+  headers: z
+    .record(z.string(), z.array(z.string()))
+    .optional()
+    .describe("Settings of every request to it that does not say otherwise: names to lists of values. Absent when there are none."),
+});
+
+const tag = "URL groups";
+const byName = z.object({ name: z.string() });
+const mostBytes = 4 * 1024 * 1024;
+
+const list = route({
+  method: "GET",
+  path: "/v2/topics",
+  tag,
+  summary: "List the URL groups",
+  about: "Those that were changed last come first.",
+  answers: { 200: { about: "All URL groups.", schema: z.array(group) } },
+  refusals: [],
+  handle: async ({ account, parts: { store } }) => {
+    const groups = await store.read.allSetUp("groups", { account: account.id, limit: mostListed });
+    return { status: 200, body: groups.toSorted((one, other) => other.updatedAt - one.updatedAt).map(groupJson) };
+  },
+});
+
+/** When several are made at the same moment, there may be a few more than the limit. */
+const mostListed = 2 * limits.groups;
+
+const get = route({
+  method: "GET",
+  path: "/v2/topics/{name}",
+  tag,
+  summary: "Read a URL group",
+  params: byName,
+  answers: { 200: { about: "The URL group.", schema: group } },
+  refusals: ["not-found"],
+  handle: async ({ account, params, parts: { store } }) => {
+    const name = checkName("name", params.name);
+    const found = await store.read.setUp("groups", account.id, name);
+    if (!found) throw new Refusal("not-found", `name: there is no URL group ${name}`);
+    return { status: 200, body: groupJson(found) };
+  },
+});
+
+const remove = route({
+  method: "DELETE",
+  path: "/v2/topics/{name}",
+  tag,
+  summary: "Delete a URL group",
+  about: "Messages that were published to it are still delivered.",
+  params: byName,
+  answers: { 200: { about: "1 when there was one, 0 when there was none.", schema: z.object({ deleted: z.int() }) } },
+  refusals: [],
+  handle: async ({ account, params, parts: { store } }) => ({
+    status: 200,
+    body: await store.execute("deleteGroup", { account: account.id, name: checkName("name", params.name) }),
+  }),
+});
+
+const added = z.strictObject({
+  endpoints: z
+    .array(
+      z.strictObject({
+        url: z.string("is missing, or not a text").describe("Where its messages go."),
+        name: z.string("is not a text").optional().describe("What it is called in the group."),
+      }),
+      "is missing, or not a list",
+    )
+    .min(1, "is empty"),
+});
+
+const add = route({
+  method: "POST",
+  path: "/v2/topics/{name}/endpoints",
+  tag,
+  summary: "Add endpoints to a URL group",
+  about: `Makes the group if there is none. An endpoint with the name of one that is there, or else with its URL, takes its place. A group has at most ${limits.endpoints}.`,
+  params: byName,
+  body: { about: "The endpoints.", contentType: "application/json", schema: added, required: true, mostBytes },
+  answers: { 200: { about: "The URL group as it is now.", schema: group } },
+  refusals: ["limit-exceeded"],
+  handle: async ({ account, params, incoming, parts: { store } }) => {
+    const name = checkName("name", params.name);
+    const given = { account: account.id, name, endpoints: readBody(added, incoming).endpoints.map(checkedEndpoint) };
+    await checkRoom(store, given);
+    return { status: 200, body: groupJson(await store.execute("addEndpoints", given)) };
+  },
+});
+
+function checkedEndpoint({ name = "", url }: { name?: string | undefined; url: string }, at: number): Endpoint {
+  checkUrl(`endpoints.${at}.url`, url);
+  return { name: name === "" ? null : checkName(`endpoints.${at}.name`, name), url };
+}
+
+async function checkRoom({ read }: Store, { account, name }: { account: string; name: string }): Promise<void> {
+  if (await read.setUp("groups", account, name)) return;
+  const others = await read.allSetUp("groups", { account, limit: limits.groups });
+  if (others.length < limits.groups) return;
+  throw new Refusal(
+    "limit-exceeded",
+    `name: there are ${limits.groups} URL groups, and there can be no more; delete one that is not needed`,
+  );
+}
+
+const removed = z.strictObject({
+  endpoints: z
+    .array(
+      z.strictObject({
+        name: z.string("is not a text").optional().describe("Its name."),
+        url: z.string("is not a text").optional().describe("Its URL."),
+      }),
+      "is missing, or not a list",
+    )
+    .min(1, "is empty"),
+});
+
+const removeSome = route({
+  method: "DELETE",
+  path: "/v2/topics/{name}/endpoints",
+  tag,
+  summary: "Remove endpoints from a URL group",
+  about: "By name or by URL. The group goes with its last endpoint. What is not in it is passed over.",
+  params: byName,
+  body: { about: "The endpoints.", contentType: "application/json", schema: removed, required: true, mostBytes },
+  answers: { 200: { about: "How many were removed.", schema: z.object({ removed: z.int() }) } },
+  refusals: ["not-found", "limit-exceeded"],
+  handle: async ({ account, params, incoming, parts: { store } }) => {
+    const endpoints = readBody(removed, incoming).endpoints.map(({ name = "", url = "" }, at) => {
+      if (name === "" && url === "") throw new Refusal("invalid", `endpoints.${at}: has neither name nor url; give one of them`);
+      return { name: name === "" ? null : name, url: url === "" ? null : url };
+    });
+    return {
+      status: 200,
+      body: await store.execute("removeEndpoints", { account: account.id, name: checkName("name", params.name), endpoints }),
+    };
+  },
+});
+
+const text = z.string("is neither a text nor a list of texts");
+const defaultHeaders = z.strictObject({
+  headers: z.record(z.string(), z.union([text, z.array(text)], "is neither a text nor a list of texts"), "is missing, or not an object"),
+});
+
+const setHeaders = route({
+  method: "PATCH",
+  path: "/v2/topics/{name}",
+  tag,
+  summary: "Set the default headers of a URL group",
+  about:
+    "Settings of messages, as headers, that apply to every request to the group which does not say otherwise; header by header. They replace those that were set before. A schedule takes those of the moment at which it is made.",
+  params: byName,
+  body: {
+    about: "Names of headers, each with a value or a list of values.",
+    contentType: "application/json",
+    schema: defaultHeaders,
+    required: true,
+    mostBytes,
+  },
+  answers: { 200: { about: "The URL group as it is now.", schema: group } },
+  refusals: ["not-found", "limit-exceeded"],
+  handle: async ({ account, params, incoming, parts: { store, now } }) => {
+    const name = checkName("name", params.name);
+    const { headers, ignored } = checkedHeaders(readBody(defaultHeaders, incoming).headers, now());
+    const changed = await store.execute("setGroupHeaders", { account: account.id, name, headers });
+    return { status: 200, body: groupJson(changed), ignored };
+  },
+});
+
+/** Reads them as every request to the group will, so that what is kept can be used. Those that are unknown and may be are left out. */
+function checkedHeaders(given: Readonly<Record<string, string | string[]>>, now: number): { headers: HeaderList; ignored: string[] } {
+  const headers = Object.entries(given).flatMap(([name, values]) =>
+    (typeof values === "string" ? [values] : values).map((value) => [name, value.trim()] as const),
+  );
+  const foreign = Object.keys(given).find((name) => !brandedName(name.toLowerCase()));
+  if (foreign !== undefined) {
+    const shown = foreign.slice(0, 200);
+    throw new Refusal("invalid", `headers.${shown}: is no setting; Svc-Forward-${shown || "…"} has a header delivered`);
+  }
+  const length = headers.reduce((sum, [name, value]) => sum + name.length + value.length, 0);
+  if (length > limits.headerBytes)
+    throw new Refusal("limit-exceeded", `headers: ${length} characters of names and values, the limit is ${limits.headerBytes}`);
+  const { settings, ignored } = readSettings(givenByHeaders(headers.flat()));
+  refuseOfSchedules(settings);
+  const post = { brand: "svc", destination: "group", body: noBytes, content: [], senders: () => [], callerIp: null, settings } as const;
+  const broken = sendingLimitBrokenBy(letterOf(post), now);
+  if (broken) throw new Refusal(broken.refused, broken.message);
+  return { headers: headers.filter(([name]) => !ignored.includes(name.toLowerCase())), ignored };
+}
+
+function readBody<T>(schema: z.ZodType<T>, { body }: Incoming): T {
+  if (body.length === 0) throw new Refusal("invalid", "body: missing; give a JSON object");
+  const result = schema.safeParse(readJson(body));
+  if (result.success) return result.data;
+  const [issue] = result.error.issues;
+  const path = [...(issue?.path ?? []), ...(issue?.code === "unrecognized_keys" ? issue.keys.slice(0, 1) : [])].join(".");
+  const problem = issue?.code === "unrecognized_keys" ? "there is no such field" : path === "" ? "is not a JSON object" : issue?.message;
+  throw new Refusal("invalid", `${(path || "body").slice(0, 200)}: ${problem ?? "is not valid"}`);
+}
+
+function groupJson({ name, createdAt, updatedAt, endpoints, headers }: Group): z.output<typeof group> {
+  return {
+    ...{ name, createdAt, updatedAt },
+    endpoints: endpoints.map((one) => (one.name === null ? { url: one.url } : { name: one.name, url: one.url })),
+    ...(headers.length === 0 ? {} : { headers: valuesByName(headers) }),
+  };
+}
+
+function valuesByName(headers: HeaderList): Record<string, string[]> {
+  const values = new Map<string, string[]>();
+  for (const [name, value] of headers) values.set(name, [...(values.get(name) ?? []), value]);
+  return Object.fromEntries(values);
+}
+
+export const groups = [list, get, remove, add, removeSome, setHeaders];

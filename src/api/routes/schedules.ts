@@ -1,0 +1,183 @@
+import { z } from "zod";
+import { Refusal } from "../../core/errors.ts";
+import { limits, memory } from "../../core/limits.ts";
+import type { AccountId, HeaderList, Schedule } from "../../core/message.ts";
+import { isScheduleId, noSchedule } from "../../core/schedule.ts";
+import type { Store } from "../../store/store.ts";
+import { readPosting } from "../posting.ts";
+import type { ScheduleState } from "../scheduleJson.ts";
+import { scheduleJson, scheduleShape } from "../scheduleJson.ts";
+import { takePlace } from "../room.ts";
+import { route } from "../route.ts";
+
+/** More are refused, so that all of them can be listed. */
+/** A list tells the states of so many messages in all. */
+const mostStates = 1_000;
+
+const tag = "Schedules";
+const byId = z.object({ scheduleId: z.string() });
+const created = z.object({
+  scheduleId: z.string(),
+  deduplicated: z.literal(true).optional().describe("An older schedule is the same as this one; the id is that of the older one."),
+});
+
+const create = route({
+  method: "POST",
+  path: "/v2/schedules/{destination}",
+  tag,
+  summary: "Make a schedule",
+  about:
+    "Publishes the body to the destination, with its settings, at the times of Svc-Cron. The endpoints of a URL group are those that it has at each firing; its default headers are those that it has now. Svc-Schedule-Id replaces the schedule of that id as a whole, with a new createdAt; a time that is due and has not fired yet is kept when the expression is the same. A firing that was missed while the server was down is made up for once, late; the next one is at its time again. Deduplication holds for the making of schedules, not for what they publish.",
+  settings: "all",
+  body: { about: "What is delivered. Any bytes.", contentType: "*/*", schema: z.string(), required: false, mostBytes: limits.messageBytes },
+  answers: {
+    200: { about: "The schedule is there.", schema: created },
+    202: { about: "The same schedule was made before, so nothing was changed.", schema: created },
+  },
+  refusals: ["not-found", "limit-exceeded"],
+  handle: async ({ account: { id: account }, incoming, parts }) => {
+    const { store } = parts;
+    const destination = incoming.target.path.slice("/v2/schedules/".length);
+    const { letter, settings, ignored } = await readPosting(incoming, { destination, account, store, for: "schedules" });
+    const { cron, "schedule-id": id = null } = settings.values;
+    if (cron === undefined) throw new Refusal("invalid", 'cron: missing; say with Svc-Cron when to publish, as in "0 9 * * 1-5"');
+    if (id === null || !(await store.read.setUp("schedules", account, id)))
+      await takePlace(parts, { table: "schedules", account, most: limits.schedules });
+    const { body, ...rest } = letter;
+    const { scheduleId, deduplicated } = await store.execute("createSchedule", { account, id, cron, letter: rest, body });
+    return { status: deduplicated ? 202 : 200, body: { scheduleId, ...(deduplicated ? { deduplicated } : {}) }, ignored };
+  },
+});
+
+const list = route({
+  method: "GET",
+  path: "/v2/schedules",
+  tag,
+  summary: "List the schedules",
+  about: `In the order of their ids. Bodies are left out once there are more than ${memory.page / 1024 / 1024} MiB of them, and states of messages after the first ${mostStates}; a schedule that is read by its id has both.`,
+  answers: { 200: { about: "All schedules.", schema: z.array(scheduleShape) } },
+  refusals: ["limit-exceeded"],
+  handle: async ({ account, parts: { store } }) => {
+    const schedules = await all(store, account.id);
+    const ids = schedules.flatMap(({ lastMessages }) => lastMessages).slice(0, mostStates);
+    const states = await statesOf(store, account.id, ids);
+    return { status: 200, body: schedules.map((schedule) => scheduleJson(schedule, states)) };
+  },
+});
+
+const get = route({
+  method: "GET",
+  path: "/v2/schedules/{scheduleId}",
+  tag,
+  summary: "Read a schedule",
+  params: byId,
+  answers: { 200: { about: "The schedule.", schema: scheduleShape } },
+  refusals: ["not-found"],
+  handle: async ({ account, params: { scheduleId }, parts: { store } }) => {
+    const schedule = await store.read.setUp("schedules", account.id, checked(scheduleId));
+    if (!schedule) throw noSchedule(scheduleId);
+    return { status: 200, body: scheduleJson(schedule, await statesOf(store, account.id, schedule.lastMessages)) };
+  },
+});
+
+const remove = route({
+  method: "DELETE",
+  path: "/v2/schedules/{scheduleId}",
+  tag,
+  summary: "Delete a schedule",
+  about: "What it has published already goes its way.",
+  params: byId,
+  answers: {
+    200: { about: "It is gone.", schema: z.object({ deleted: z.int().describe("0 when there was none.") }) },
+  },
+  refusals: [],
+  handle: async ({ account, params: { scheduleId: id }, parts }) => {
+    const { deleted } = isScheduleId(id) ? await parts.store.execute("deleteSchedule", { account: account.id, id }) : { deleted: false };
+    return { status: 200, body: { deleted: deleted ? 1 : 0 } };
+  },
+});
+
+type Change = { what: "pause" | "resume"; command: "pauseSchedule" | "resumeSchedule"; about: string };
+
+const changeBy = (method: "PATCH" | "POST", { what, command, about }: Change) =>
+  route({
+    method,
+    path: `/v2/schedules/{scheduleId}/${what}`,
+    tag,
+    summary: `${what === "pause" ? "Pause" : "Resume"} a schedule`,
+    about,
+    params: byId,
+    answers: { 200: { about: "Done, or it was so already.", schema: z.object({ scheduleId: z.string(), isPaused: z.boolean() }) } },
+    refusals: ["not-found"],
+    handle: async ({ account, params: { scheduleId }, parts }) => {
+      await parts.store.execute(command, { account: account.id, id: checked(scheduleId) });
+      return { status: 200, body: { scheduleId, isPaused: what === "pause" } };
+    },
+  });
+
+const changes: readonly Change[] = [
+  { what: "pause", command: "pauseSchedule", about: "Its times are passed over until it is resumed." },
+  {
+    what: "resume",
+    command: "resumeSchedule",
+    about: "It fires at the next of its times; those that were passed over are not made up for.",
+  },
+];
+
+/** What cannot be an id needs no look into the store. */
+function checked(id: string): string {
+  if (!isScheduleId(id)) throw noSchedule(id);
+  return id;
+}
+
+async function all(store: Store, account: AccountId): Promise<Schedule[]> {
+  const found: Schedule[] = [];
+  let [bodyBytes, headerBytes] = [0, 0];
+  for (;;) {
+    const last = found.at(-1);
+    const isFull = bodyBytes >= memory.page;
+    const limit = isFull ? 500 : memory.page / limits.messageBytes;
+    const range = { account, limit, ...(last ? { after: last.id } : {}), ...(isFull ? { bodies: false as const } : {}) };
+    const rows = await store.read.allSetUp("schedules", range);
+    for (const { body, letter } of rows) [bodyBytes, headerBytes] = [bodyBytes + body.byteLength, headerBytes + bytesOf(letter.headers)];
+    if (headerBytes > 4 * memory.page)
+      throw new Refusal("limit-exceeded", "schedules: their headers are too large to be listed; read each by its id");
+    found.push(...rows);
+    if (rows.length < limit || found.length >= limits.schedules) return found;
+  }
+}
+
+const bytesOf = (headers: HeaderList): number => headers.reduce((sum, [name, value]) => sum + name.length + value.length, 0);
+
+/** How the messages stand of which anything is known. */
+async function statesOf(store: Store, account: AccountId, ids: readonly string[]): Promise<ReadonlyMap<string, ScheduleState>> {
+  const states = new Map<string, ScheduleState>();
+  if (ids.length === 0) return states;
+  const { messageIds } = await store.read.unfinished({ account, filter: { messageIds: ids }, cursor: null, count: ids.length });
+  for (const id of messageIds) states.set(id, "IN_PROGRESS");
+  const finished = ids.filter((id) => !states.has(id));
+  for (let at = 0; at < finished.length; at += 50) {
+    for (const [id, state] of await endsOf(store, account, finished.slice(at, at + 50))) states.set(id, state);
+  }
+  return states;
+}
+
+async function endsOf(store: Store, account: AccountId, ids: readonly string[]): Promise<[id: string, state: ScheduleState][]> {
+  const ends: [string, ScheduleState][] = [];
+  let cursor: string | null = null;
+  do {
+    const filter = { messageIds: ids, states: ["DELIVERED", "FAILED", "CANCELLED"] } as const;
+    const page: Awaited<ReturnType<Store["read"]["log"]>> = await store.read.log({
+      account,
+      filter,
+      order: "earliestFirst",
+      cursor,
+      count: 50,
+    });
+    for (const { envelope, state } of page.events) ends.push([envelope.id, state === "DELIVERED" ? "SUCCESS" : "FAIL"]);
+    ({ cursor } = page);
+  } while (cursor !== null);
+  return ends;
+}
+
+export const schedules = [create, list, get, remove, ...changes.flatMap((change) => [changeBy("PATCH", change), changeBy("POST", change)])];

@@ -1,0 +1,223 @@
+import { z } from "zod";
+import { Refusal } from "../../core/errors.ts";
+import { limits } from "../../core/limits.ts";
+import type { AccountId, Source } from "../../core/message.ts";
+import type { SourceSetUp } from "../../core/source.ts";
+import { places, rejectionsOf } from "../../core/source.ts";
+import { isId } from "../filters.ts";
+import { hashOfSecret, intakeUrl, newSecret } from "../intakeUrl.ts";
+import { readJson } from "../json.ts";
+import { count, one } from "../parameters.ts";
+import { rejectionJson, sourceJson } from "../presentSource.ts";
+import type { Incoming, Parts } from "../route.ts";
+import { route } from "../route.ts";
+import { rejection, source } from "../sourceShapes.ts";
+import { checkAim, headersOf } from "../sourceSettings.ts";
+import { verificationSchema } from "../webhooks/verification.ts";
+
+const byId = z.object({ sourceId: z.string() });
+
+/** Of one header that is forwarded repeatedly. */
+const mostValues = 32;
+
+const settings = z
+  .record(z.string(), z.union([z.string(), z.array(z.string()).max(mostValues)], "is neither a text nor a list of texts"))
+  .describe("Settings of its messages, as headers: Svc-Retries, Svc-Forward-Authorization. Svc-Header-Forward is true unless it is here.");
+
+const fields = {
+  name: z.string("is not a text").max(limits.nameLength, `is longer than ${limits.nameLength} characters`).describe("For people."),
+  destination: z.string("is missing, or not a text").describe("Where its messages go: a URL, or the name of a URL group."),
+  settings,
+  verification: verificationSchema.nullable().describe("How its calls are verified. null: not at all; its URL is all that a sender needs."),
+  deduplicate: z
+    .boolean("is neither true nor false")
+    .describe("Whether calls with the same event id of the sender, within 10 minutes, are accepted once. Default: true."),
+  paused: z.boolean("is neither true nor false").describe("While it is, calls are answered with 503, so that senders come again."),
+};
+
+const change = z.strictObject(fields).partial();
+const creation = change.extend({ destination: fields.destination });
+
+const withUrl = source.extend({ url: z.string().describe("The URL for the sender. It holds the secret, and is shown only now.") });
+
+const bodyOf = (about: string, schema: z.ZodType) => ({
+  ...{ about, contentType: "application/json", schema, required: true, mostBytes: 1024 * 1024 },
+});
+
+const create = route({
+  method: "POST",
+  path: "/v2/sources",
+  tag: "Sources",
+  summary: "Create a source",
+  about:
+    "Makes a URL for one sender of webhooks, which can publish to one destination and do nothing else. What is called there is verified, and published with the settings of the source; the sender can change none of them.",
+  body: bodyOf("What the source is to be.", creation),
+  answers: { 201: { about: "The source, with its URL.", schema: withUrl } },
+  refusals: ["limit-exceeded"],
+  handle: async ({ account: { id: account }, incoming, parts }) => {
+    const setUp = setUpOf(read(creation, incoming));
+    const ignored = await checkAim(incoming, parts, { account, ...setUp });
+    await checkRoom(parts, account);
+    const secret = newSecret();
+    const made = await parts.store.execute("createSource", { account, secretHash: hashOfSecret(secret), ...setUp });
+    return { status: 201, body: { ...sourceJson(made), url: intakeUrl(incoming.origin, secret) }, ignored };
+  },
+});
+
+const setUpOf = ({ destination, name, settings: given, verification, deduplicate, paused }: z.output<typeof creation>): SourceSetUp => ({
+  ...{ destination, name: name ?? "", headers: headersOf(given ?? {}), verification: verification ?? null },
+  ...{ deduplicate: deduplicate ?? true, paused: paused ?? false },
+});
+
+/** Two that are made at the same moment may go beyond the limit by one. */
+async function checkRoom({ store }: Parts, account: AccountId): Promise<void> {
+  const present = await store.read.allSetUp("sources", { account, limit: limits.sources });
+  if (present.length < limits.sources) return;
+  throw new Refusal("limit-exceeded", `sources: there are ${present.length}, which is the limit; delete one that is not used any more`);
+}
+
+const list = route({
+  method: "GET",
+  path: "/v2/sources",
+  tag: "Sources",
+  summary: "List sources",
+  about: "Oldest first.",
+  query: z.object({
+    count: count({ most: 100, normally: 100 }).describe("At most so many."),
+    cursor: one().optional().describe("Where the page before ended."),
+  }),
+  answers: {
+    200: {
+      about: "A page of sources.",
+      schema: z.object({ sources: z.array(source), cursor: z.string().optional().describe("Where to go on. Absent at the end.") }),
+    },
+  },
+  refusals: [],
+  handle: async ({ account, query, parts }) => {
+    if (query.cursor !== undefined && !isId(query.cursor)) throw new Refusal("invalid", "cursor: not one that a page ended with");
+    const range = { account: account.id, limit: query.count + 1, ...(query.cursor === undefined ? {} : { after: query.cursor }) };
+    const found = await parts.store.read.allSetUp("sources", range);
+    const page = found.slice(0, query.count);
+    const last = found.length > page.length ? page.at(-1) : undefined;
+    return { status: 200, body: { sources: page.map(sourceJson), ...(last ? { cursor: last.id } : {}) } };
+  },
+});
+
+const get = route({
+  method: "GET",
+  path: "/v2/sources/{sourceId}",
+  tag: "Sources",
+  summary: "Read a source",
+  params: byId,
+  answers: { 200: { about: "The source.", schema: source } },
+  refusals: ["not-found"],
+  handle: async ({ account, params, parts }) => ({ status: 200, body: sourceJson(await present(parts, account.id, params.sourceId)) }),
+});
+
+const patch = route({
+  method: "PATCH",
+  path: "/v2/sources/{sourceId}",
+  tag: "Sources",
+  summary: "Change a source",
+  about: "What is not given stays as it is. Settings are replaced as a whole, and so is the verification.",
+  params: byId,
+  body: bodyOf("What is to be different.", change),
+  answers: { 200: { about: "The source as it is now.", schema: source } },
+  refusals: ["not-found", "limit-exceeded"],
+  handle: async ({ account, params, incoming, parts }) => {
+    const before = await present(parts, account.id, params.sourceId);
+    const changed = changeOf(read(change, incoming));
+    const isAimed = changed.destination !== undefined || changed.headers !== undefined;
+    const ignored = isAimed ? await checkAim(incoming, parts, { ...before, ...changed }) : [];
+    return { status: 200, body: sourceJson(await changedSource(parts, before, changed)), ignored };
+  },
+});
+
+function changeOf({ settings: given, ...rest }: z.output<typeof change>): Partial<SourceSetUp> {
+  const changed = { ...rest, ...(given === undefined ? {} : { headers: headersOf(given) }) };
+  return Object.fromEntries(Object.entries(changed).filter(([, value]) => value !== undefined));
+}
+
+async function changedSource(
+  { store }: Parts,
+  { account, id }: Source,
+  changed: Partial<SourceSetUp & { secretHash: string }>,
+): Promise<Source> {
+  const source = await store.execute("changeSource", { account, id, change: changed });
+  if (!source) throw missing(id);
+  return source;
+}
+
+const rotate = route({
+  method: "POST",
+  path: "/v2/sources/{sourceId}/rotate",
+  tag: "Sources",
+  summary: "Give a source a new URL",
+  about:
+    "The old URL ends at once: this is for one that others have come to know. To change a URL without missing a call, make a second source with the same destination, let the sender call that, and delete this one.",
+  params: byId,
+  answers: { 200: { about: "The source, with its new URL.", schema: withUrl } },
+  refusals: ["not-found"],
+  handle: async ({ account, params, incoming, parts }) => {
+    const secret = newSecret();
+    const before = await present(parts, account.id, params.sourceId);
+    const changed = await changedSource(parts, before, { secretHash: hashOfSecret(secret) });
+    return { status: 200, body: { ...sourceJson(changed), url: intakeUrl(incoming.origin, secret) } };
+  },
+});
+
+const remove = route({
+  method: "DELETE",
+  path: "/v2/sources/{sourceId}",
+  tag: "Sources",
+  summary: "Delete a source",
+  about: "Its URL ends at once. Messages that it published are delivered all the same; the calls it rejected are forgotten.",
+  params: byId,
+  answers: { 200: { about: "It is gone.", schema: z.object({ deleted: z.literal(1) }) } },
+  refusals: ["not-found"],
+  handle: async ({ account, params, parts }) => {
+    const { sourceId: id } = params;
+    const { deleted } = isId(id) ? await parts.store.execute("deleteSource", { account: account.id, id }) : { deleted: false };
+    if (!deleted) throw missing(id);
+    return { status: 200, body: { deleted: 1 } };
+  },
+});
+
+const rejections = route({
+  method: "GET",
+  path: "/v2/sources/{sourceId}/rejections",
+  tag: "Sources",
+  summary: "List the calls that a source rejected",
+  about: `The last ${places} that were kept, newest first. Of many in a short time only some are kept; the others are counted.`,
+  params: byId,
+  answers: { 200: { about: "The calls, with the reasons.", schema: z.object({ rejections: z.array(rejection) }) } },
+  refusals: ["not-found"],
+  handle: async ({ account, params, parts }) => {
+    const { id, headers } = await present(parts, account.id, params.sourceId);
+    const found = await parts.store.read.allSetUp("rejections", { account: account.id, ...rejectionsOf(id), limit: places });
+    const newest = found.toSorted((a, b) => b.number - a.number);
+    return { status: 200, body: { rejections: newest.map((one) => rejectionJson(one, headers)) } };
+  },
+});
+
+async function present({ store }: Parts, account: AccountId, id: string): Promise<Source> {
+  const found = isId(id) ? await store.read.setUp("sources", account, id) : null;
+  if (!found) throw missing(id);
+  return found;
+}
+
+const missing = (id: string): Refusal => new Refusal("not-found", `source: there is no source ${JSON.stringify(id.slice(0, 200))}`);
+
+/** The JSON of a body, checked. Throws `Refusal` with the field that is wrong; never with a value, which may be a secret. */
+function read<T extends z.ZodType>(schema: T, { body }: Incoming): z.output<T> {
+  if (body.length === 0) throw new Refusal("invalid", "body: missing; give a JSON object");
+  const result = schema.safeParse(readJson(body));
+  if (result.success) return result.data;
+  const [issue] = result.error.issues;
+  const path = (issue?.path.join(".") || "body").slice(0, 200);
+  if (issue?.code !== "unrecognized_keys") throw new Refusal("invalid", `${path}: ${issue?.message ?? "is not valid"}`);
+  const where = issue.path.length > 0 ? `${path}.` : "";
+  throw new Refusal("invalid", `${where}${issue.keys[0]?.slice(0, 200)}: there is no such field`);
+}
+
+export const sources = [create, list, get, patch, rotate, remove, rejections];

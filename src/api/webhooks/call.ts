@@ -1,0 +1,52 @@
+import type { Bytes, Millis } from "../../core/message.ts";
+import { Rejected } from "./verdict.ts";
+
+/**
+ * A call to a source, as it came. `url` is the full public URL that the sender called. `headers` are raw: name, value, in turn.
+ * `now` is when it came, by our clock.
+ */
+export type WebhookCall = { method: string; url: string; headers: readonly string[]; body: Bytes; now: Millis };
+
+/** The value of a header, or null without one. Rejects one that came with several values: which of them was verified must be certain. */
+export function headerOf(call: WebhookCall, name: string): string | null {
+  const wanted = name.toLowerCase();
+  let found: string | null = null;
+  for (let at = 0; at + 1 < call.headers.length; at += 2) {
+    const value = call.headers[at + 1] ?? "";
+    if (call.headers[at]?.toLowerCase() !== wanted) continue;
+    if (found !== null && found !== value) throw new Rejected(`${name}: came more than once, with different values`);
+    found = value;
+  }
+  if (found !== null && found.length > longestHeader)
+    throw new Rejected(`${name}: ${found.length} characters, of which the limit is ${longestHeader}`);
+  return found;
+}
+
+/** The value of a header that must be there. */
+export function neededHeader(call: WebhookCall, name: string): string {
+  const value = headerOf(call, name);
+  if (value === null || value === "") throw new Rejected(`${name}: missing; was the call sent by the service that this source is for?`);
+  return value;
+}
+
+/** The parameters of the query of a call. */
+export const queryOf = (call: WebhookCall): URLSearchParams => new URLSearchParams(URL.parse(call.url)?.search ?? "");
+
+/** The body as a JSON object, or null when it is anything else. */
+export function jsonOf(call: WebhookCall): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(utf8.decode(call.body));
+    return isRecord(value) ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Whether a value is an object whose members can be asked for. */
+export const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** No header that is looked at may be longer, in characters: signatures take a few hundred. */
+const longestHeader = 8 * 1024;
+
+const utf8 = new TextDecoder("utf-8", { fatal: true });

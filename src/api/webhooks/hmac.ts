@@ -1,0 +1,72 @@
+import { z } from "zod";
+import { second } from "../../core/duration.ts";
+import type { WebhookCall } from "./call.ts";
+import { headerOf, neededHeader } from "./call.ts";
+import { checkFreshness, stampOf } from "./freshness.ts";
+import { answerTo, handshakeSchema } from "./handshake.ts";
+import { checkMac } from "./mac.ts";
+import type { Scheme } from "./scheme.ts";
+import { secretsOf, stored } from "./scheme.ts";
+import { accepted } from "./verdict.ts";
+
+const headerName = z
+  .string()
+  .max(128)
+  .regex(/^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/, "not the name of a header");
+
+const timestamp = z.strictObject({
+  header: headerName.describe("The header with the time at which the call was signed."),
+  unit: z.enum(["seconds", "milliseconds"]).default("seconds").describe("What it counts, since 1970."),
+  toleranceSeconds: z.int().min(1).max(86_400).default(300).describe("How far it may be from now, either way."),
+});
+
+/** What a service does that signs with an HMAC in a way of its own. */
+export const hmacSchema = stored("hmac", {
+  header: headerName.describe("The header with the signature."),
+  algorithm: z.enum(["sha1", "sha256", "sha512"]).default("sha256"),
+  encoding: z.enum(["hex", "base64"]).default("hex"),
+  prefix: z.string().max(64).default("").describe("What comes before the signature in its header, such as sha256=."),
+  timestamp: timestamp.optional().describe("For senders that sign the time, too."),
+  signed: z
+    .string()
+    .max(256)
+    .default("{body}")
+    .describe("The text that is signed, with {body}, and {timestamp} as its header has it: for instance {timestamp}.{body}."),
+  eventIdHeader: headerName.optional().describe("The header with the sender's id of the event, by which repetitions are known."),
+  handshake: handshakeSchema.optional(),
+}).superRefine((given, context) => {
+  const refuse = (message: string): void => context.addIssue({ code: "custom", path: ["signed"], message });
+  if (count(given.signed, "{body}") !== 1) refuse("must contain {body}, once");
+  if (given.timestamp && count(given.signed, "{timestamp}") === 0)
+    refuse("must contain {timestamp}: a time that is not signed proves nothing");
+  if (!given.timestamp && count(given.signed, "{timestamp}") > 0) refuse("contains {timestamp}: say with timestamp.header where it is");
+});
+
+type Stored = z.output<typeof hmacSchema>;
+
+export const hmac: Scheme<Stored> = {
+  check(verification, call) {
+    const answer = verification.handshake && answerTo(verification.handshake, call);
+    if (answer) return answer;
+    const { header, prefix, algorithm, encoding, secret } = verification;
+    const given = [neededHeader(call, header)];
+    checkMac({ header, given, prefix, keys: secretsOf(secret), signed: signedText(verification, call), algorithm, encoding });
+    return accepted(verification.eventIdHeader === undefined ? null : headerOf(call, verification.eventIdHeader));
+  },
+};
+
+/** The template, filled: what comes before the body, the body, and what comes after it. */
+function signedText({ signed, timestamp }: Stored, call: WebhookCall): (string | Uint8Array)[] {
+  const time = timestamp ? freshTime(timestamp, call) : "";
+  const [before = "", after = ""] = signed.split("{body}").map((text) => text.replaceAll("{timestamp}", time));
+  return [before, call.body, after];
+}
+
+function freshTime({ header, unit, toleranceSeconds }: z.output<typeof timestamp>, call: WebhookCall): string {
+  const text = neededHeader(call, header);
+  const at = stampOf(header, text, unit === "seconds" ? second : 1);
+  checkFreshness({ name: header, at, now: call.now, tolerance: toleranceSeconds * second });
+  return text;
+}
+
+const count = (text: string, part: string): number => text.split(part).length - 1;

@@ -1,0 +1,74 @@
+import { createHmac, timingSafeEqual } from "node:crypto";
+import type { Bytes } from "../../core/message.ts";
+import { Rejected } from "./verdict.ts";
+
+export type Algorithm = "sha1" | "sha256" | "sha512";
+export type Encoding = "hex" | "base64";
+
+/** A keyed hash (HMAC, RFC 2104) that a sender put into `header`: `given` are those it put there, any of which will do. */
+export type Mac = {
+  header: string;
+  given: readonly string[];
+  /** What comes before each of them; one without it is passed over. */
+  prefix?: string;
+  keys: readonly (string | Bytes)[];
+  /** What is signed: these, one after another, texts in UTF-8. */
+  signed: readonly (string | Bytes)[];
+  algorithm: Algorithm;
+  encoding: Encoding;
+};
+
+/** Rejects unless one of the keys signed. */
+export function checkMac(mac: Mac): void {
+  if (!hasMac(mac)) throw new Rejected(`${mac.header}: the signature does not match; ${whatToCheck}`);
+}
+
+/**
+ * Whether one of the keys signed. Compares without telling by its time how much of a signature was right. Rejects what is no
+ * signature at all.
+ */
+export function hasMac(mac: Mac): boolean {
+  const given = wellFormed(mac);
+  if (given.length === 0) throw new Rejected(`${mac.header}: has no signature of the form ${mac.prefix ?? ""}${formOf(mac)}`);
+  let found = false;
+  for (const key of mac.keys) {
+    const own = Buffer.from(macOf(key, mac));
+    for (const one of given) if (one.length === own.length && timingSafeEqual(one, own)) found = true;
+  }
+  return found;
+}
+
+/** Whether two texts are the same, without telling by its time how much of them was. */
+export function isSame(one: string, other: string): boolean {
+  const [a, b] = [Buffer.from(one), Buffer.from(other)];
+  return a.length === b.length && timingSafeEqual(a, b);
+}
+
+/** What an owner does about a signature that is well-formed and wrong. */
+export const whatToCheck = "check that the secret of this source is the sender's, and that nothing between changes the body";
+
+const bytesOf: Record<Algorithm, number> = { sha1: 20, sha256: 32, sha512: 64 };
+
+type Form = Pick<Mac, "algorithm" | "encoding">;
+
+const lengthOf = ({ algorithm, encoding }: Form): number =>
+  encoding === "hex" ? 2 * bytesOf[algorithm] : 4 * Math.ceil(bytesOf[algorithm] / 3);
+
+const formOf = (form: Form): string => `<${lengthOf(form)} characters of ${form.encoding}> (${form.algorithm})`;
+
+/** Of what was given, what can be a signature at all, as we would write it. */
+function wellFormed(mac: Mac): Buffer[] {
+  const prefix = mac.prefix ?? "";
+  const digits = mac.encoding === "hex" ? /^[0-9a-f]+$/i : /^[a-z0-9+/]+={0,2}$/i;
+  return mac.given.flatMap((text) => {
+    const one = text.slice(prefix.length);
+    if (!text.startsWith(prefix) || one.length !== lengthOf(mac) || !digits.test(one)) return [];
+    return [Buffer.from(mac.encoding === "hex" ? one.toLowerCase() : one)];
+  });
+}
+
+function macOf(key: string | Bytes, { algorithm, encoding, signed }: Mac): string {
+  const hmac = createHmac(algorithm, key);
+  for (const part of signed) hmac.update(part);
+  return hmac.digest(encoding);
+}

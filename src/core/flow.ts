@@ -1,0 +1,85 @@
+import type { Draft, Key, Moment } from "./command.ts";
+import { defaults, spans } from "./limits.ts";
+import type { AccountId, Flow, FlowControl, MessageState, Millis } from "./message.ts";
+
+// Queues and flow control keys are one thing, a flow: something with limits, counters and a line of messages before it.
+// A queue counts messages until they are finished; a key counts deliveries under way, and those begun in a window of time.
+
+export const queueFlow = (name: string): string => `queue:${name}`;
+export const keyFlow = (name: string): string => `key:${name}`;
+export const isQueue = (id: string): boolean => id.startsWith("queue:");
+/** The name that people gave it. */
+export const flowName = (id: string): string => id.slice(id.indexOf(":") + 1);
+
+/** A queue lets one message through at a time, a key has no limits, until somebody says otherwise. */
+export function newFlow(account: AccountId, id: string, now: Millis): Flow {
+  return {
+    ...{ account, id, createdAt: now, updatedAt: now, dueAt: null, paused: false },
+    ...{ parallelism: isQueue(id) ? 1 : null, running: 0, waiting: 0 },
+    ...{ rate: null, period: defaults.period, windowStart: now, windowUsed: 0, lastDueAt: now },
+    pinned: { parallelism: false, rate: false },
+  };
+}
+
+/** A flow, or what it would be if there were one. */
+export const flowOf = (draft: Draft, moment: Moment, account: AccountId, id: string): Flow =>
+  draft.get("flows", account, id) ?? newFlow(account, id, moment.now);
+
+/** The flows that these messages pass, or have passed. */
+export const flowKeysOf = (states: Iterable<Pick<MessageState, "account" | "queue" | "flowKey">>): Key[] =>
+  [...states].flatMap(({ account, queue, flowKey }) => {
+    const ids = [queue === null ? null : queueFlow(queue), flowKey === null ? null : keyFlow(flowKey)];
+    return ids.flatMap((id): Key[] => (id === null ? [] : [[account, id]]));
+  });
+
+/** The window of a key at `now`. It begins anew when its period has passed; a clock that was put back does not prolong it. */
+export function windowOf({ windowStart, windowUsed, period }: Flow, now: Millis): Pick<Flow, "windowStart" | "windowUsed"> {
+  return now >= windowStart + period ? { windowStart: now, windowUsed: 0 } : { windowStart: Math.min(windowStart, now), windowUsed };
+}
+
+/** How many more may begin now. */
+export function roomOf(flow: Flow, now: Millis): number {
+  if (flow.paused) return 0;
+  const ofRate = flow.rate === null ? Infinity : flow.rate - windowOf(flow, now).windowUsed;
+  return Math.max(0, Math.min(slotsFree(flow), ofRate));
+}
+
+const slotsFree = ({ parallelism, running }: Flow): number => (parallelism === null ? Infinity : parallelism - running);
+
+/** Writes a flow, with the time at which a claim must look at it: its line when it is open again, or its end. */
+export function putFlow(draft: Draft, moment: Moment, flow: Flow): void {
+  const updatedAt = isQueue(flow.id) ? flow.updatedAt : moment.now;
+  const windowStart = Math.min(flow.windowStart, moment.now);
+  draft.put("flows", { ...flow, updatedAt, windowStart, dueAt: nextLook(flow, moment.now) });
+}
+
+function nextLook(flow: Flow, now: Millis): Millis | null {
+  if (flow.waiting === 0) return isIdle(flow) ? Math.max(now + spans.idleKey, flow.lastDueAt + spans.idleKey, windowEnd(flow)) : null;
+  if (roomOf(flow, now) > 0) return now;
+  const onlyRateHoldsBack = !flow.paused && slotsFree(flow) > 0 && flow.rate !== 0;
+  return onlyRateHoldsBack ? windowOf(flow, now).windowStart + flow.period : null;
+}
+
+/** Until then it counts what has begun: a key that is forgotten earlier would let more begin than its rate. */
+const windowEnd = ({ rate, windowStart, period }: Flow): Millis => (rate === null ? 0 : windowStart + period);
+
+/** A key that nobody has used for long is forgotten. What people set by hand stays, as queues do. */
+export const isIdle = ({ id, running, waiting, paused, pinned }: Flow): boolean =>
+  !isQueue(id) && running === 0 && waiting === 0 && !paused && !pinned.parallelism && !pinned.rate;
+
+/** The limits of the message that came last hold for all, except where they are pinned. */
+export function withLimits(flow: Flow, { parallelism, rate, period }: Omit<FlowControl, "key">, now: Millis): Flow {
+  const ofRate = { rate, period: period ?? defaults.period };
+  const isSameRate = flow.rate === ofRate.rate && flow.period === ofRate.period;
+  return {
+    ...flow,
+    ...(flow.pinned.parallelism ? {} : { parallelism }),
+    ...(flow.pinned.rate || isSameRate ? {} : { ...windowOf(flow, now), ...ofRate }),
+  };
+}
+
+/** Counts a delivery that begins. */
+export function begun(flow: Flow, now: Millis): Flow {
+  const { windowStart, windowUsed } = windowOf(flow, now);
+  return { ...flow, running: flow.running + 1, windowStart, windowUsed: windowUsed + 1 };
+}

@@ -1,0 +1,132 @@
+import type { Draft, Key, Moment } from "./command.ts";
+import { begun, flowKeysOf, flowName, flowOf, isQueue, keyFlow, putFlow, queueFlow, roomOf } from "./flow.ts";
+import { spans } from "./limits.ts";
+import type { AccountId, Flow, FlowControl, MessageId, MessageState, Millis } from "./message.ts";
+
+// Before it is sent, a message passes three gates, in this order, and waits in line before the first one that is closed:
+// a slot of its queue, the limits of its flow control key, a hand for its host. The slot of the queue is kept until the
+// message and its callbacks are finished. The key counts a message while it is being sent; who waits for a hand does not
+// use up a place that others could have.
+
+export const hostLine = (host: string): string => `host:${host}`;
+
+/**
+ * Takes a message as far as it can go, through its queue at most: that slot is its own from then on. `stoppedAt` is the
+ * line it has to stand in; null: it may be sent. The caller puts the state.
+ */
+export function advance(draft: Draft, moment: Moment, met: MessageState): { state: MessageState; stoppedAt: string | null } {
+  let state = met;
+  if (state.queue !== null && state.slot === null) {
+    const queue = flowOf(draft, moment, state.account, queueFlow(state.queue));
+    if (!mayPass(queue, state, moment)) return { state, stoppedAt: queue.id };
+    state = takeSlot(draft, moment, state, queue);
+  }
+  if (state.flowKey !== null) {
+    const key = flowOf(draft, moment, state.account, keyFlow(state.flowKey));
+    if (!mayPass(key, state, moment)) return { state, stoppedAt: key.id };
+  }
+  return { state, stoppedAt: hasHand(draft, state) ? null : hostLine(state.host) };
+}
+
+/** Nobody overtakes those in line, except who has stood in it, or has come from a line behind it. */
+function mayPass(flow: Flow, { line }: MessageState, { now }: Moment): boolean {
+  const hasStood = line === flow.id || (line !== null && !isFlowLine(line));
+  return roomOf(flow, now) > 0 && (flow.waiting === 0 || hasStood);
+}
+
+function hasHand(draft: Draft, { account, host, line }: MessageState): boolean {
+  return (line === hostLine(host) || !draft.get("lines", account, host)) && draft.hasHand(account, host);
+}
+
+/** The same question before everything is loaded: false only when it is sure that it has to wait. */
+export function mightPass(draft: Draft, state: MessageState): boolean {
+  const { account, queue, slot, flowKey, line } = state;
+  const flows = [queue === null || slot !== null ? null : queueFlow(queue), flowKey === null ? null : keyFlow(flowKey)];
+  const isClosed = flows.some((id) => {
+    const flow = id === null ? undefined : draft.get("flows", account, id);
+    return flow && (flow.paused || (flow.parallelism !== null && flow.running >= flow.parallelism) || (flow.waiting > 0 && line === null));
+  });
+  return !isClosed && hasHand(draft, state);
+}
+
+function takeSlot(draft: Draft, moment: Moment, state: MessageState, queue: Flow): MessageState {
+  const hasStood = state.line === queue.id;
+  putFlow(draft, moment, { ...queue, running: queue.running + 1, waiting: queue.waiting - (hasStood ? 1 : 0) });
+  draft.put("slots", { account: state.account, id: state.id, queue: flowName(queue.id), holders: 1 });
+  return { ...state, slot: state.id, line: hasStood ? null : state.line };
+}
+
+/** Counts a delivery that begins now, where a key limits it. The message leaves the line in which it stood. */
+export function countStart(draft: Draft, moment: Moment, state: MessageState): void {
+  leaveLine(draft, moment, state);
+  if (state.flowKey === null) return;
+  putFlow(draft, moment, begun(flowOf(draft, moment, state.account, keyFlow(state.flowKey)), moment.now));
+}
+
+/** Counts a delivery that has ended, or was given up. `nextAt`: when the message is to be sent again, if it is. */
+export function countEnd(draft: Draft, moment: Moment, state: MessageState, nextAt: Millis = 0): void {
+  if (state.flowKey === null || state.state !== "active") return;
+  lower(draft, moment, state.account, keyFlow(state.flowKey), { counter: "running", nextAt });
+}
+
+/** Takes a due message out of sight of the claims, until the gate before which this line stands is open. */
+export function standInLine(draft: Draft, moment: Moment, state: MessageState, line: string): void {
+  const { account, host } = state;
+  if (state.line !== line) {
+    leaveLine(draft, moment, state);
+    if (isFlowLine(line)) {
+      const flow = flowOf(draft, moment, account, line);
+      putFlow(draft, moment, { ...flow, waiting: flow.waiting + 1 });
+    }
+  }
+  draft.put("messages", { ...state, state: "held", dueAt: null, leasedBy: null, line });
+  if (!isFlowLine(line) && !draft.get("lines", account, host)) draft.put("lines", { account, host, dueAt: moment.now + spans.lineCheck });
+}
+
+/** Counts a message that stands in its line no more. */
+function leaveLine(draft: Draft, moment: Moment, { account, line }: MessageState): void {
+  if (line !== null && isFlowLine(line)) lower(draft, moment, account, line, { counter: "waiting" });
+}
+
+/** A message that is delivered, has failed or was cancelled gives back whatever it held. Its callbacks have been made before. */
+export function depart(draft: Draft, moment: Moment, state: MessageState): void {
+  countEnd(draft, moment, state);
+  leaveLine(draft, moment, state);
+  if (state.slot === null) return;
+  const slot = draft.get("slots", state.account, state.slot);
+  if (!slot) return draft.fault(`message ${state.id} of account ${state.account} held a slot that is not there`);
+  if (slot.holders > 1) return draft.put("slots", { ...slot, holders: slot.holders - 1 });
+  draft.drop("slots", slot.account, slot.id);
+  if (slot.queue !== "") lower(draft, moment, slot.account, queueFlow(slot.queue), { counter: "running" });
+}
+
+/** A callback holds the slot of the message it tells of as well. */
+export function shareSlot(draft: Draft, account: AccountId, slot: MessageId): boolean {
+  const held = draft.get("slots", account, slot);
+  if (held) draft.put("slots", { ...held, holders: held.holders + 1 });
+  return held !== undefined;
+}
+
+type Lower = { counter: "running" | "waiting"; nextAt?: Millis };
+
+function lower(draft: Draft, moment: Moment, account: AccountId, id: string, { counter, nextAt = 0 }: Lower): void {
+  const flow = flowOf(draft, moment, account, id);
+  if (flow[counter] === 0) draft.fault(`the counter "${counter}" of ${id} in account ${account} was too low`);
+  putFlow(draft, moment, { ...flow, [counter]: Math.max(0, flow[counter] - 1), lastDueAt: Math.max(flow.lastDueAt, nextAt) });
+}
+
+/** What must be seen of flows and slots when these messages move: first what they name, then what that leads to. */
+export function needsOfGates(draft: Draft, states: readonly MessageState[]) {
+  const slotKeys = states.flatMap(({ account, slot }) => (slot === null ? [] : [[account, slot] as const]));
+  const slots = slotKeys.flatMap((key) => draft.get("slots", ...key) ?? []);
+  return {
+    slots: slotKeys,
+    flows: [...flowKeysOf(states), ...slots.flatMap(({ account, queue }): Key[] => (queue === "" ? [] : [[account, queueFlow(queue)]]))],
+  };
+}
+
+/** The flows that letters will pass. */
+export const flowsOfLetters = (account: AccountId, letters: readonly { queue: string | null; flowControl: FlowControl | null }[]): Key[] =>
+  flowKeysOf(letters.map(({ queue, flowControl }) => ({ account, queue, flowKey: flowControl?.key ?? null })));
+
+export const isFlowLine = (line: string): boolean => isQueue(line) || line.startsWith("key:");

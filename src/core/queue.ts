@@ -1,0 +1,47 @@
+import type { Decision, Key } from "./command.ts";
+import { Refusal } from "./errors.ts";
+import { flowOf, putFlow, queueFlow } from "./flow.ts";
+import { changed } from "./flowControl.ts";
+import type { AccountId, Flow, MessageId } from "./message.ts";
+import { flowLimitBrokenBy } from "./publish.ts";
+
+export type QueueName = { account: AccountId; name: string };
+
+/** What a queue is to be. `undefined`: as it is, and for a new one one message at a time, and not paused. */
+export type QueueSettings = { parallelism?: number | undefined; paused?: boolean | undefined };
+
+/** Makes a queue, or changes it. Throws `Refusal` when it is to be more parallel than the limit. */
+export const upsertQueue: Decision<QueueName & QueueSettings, Flow> = {
+  needs: ({ account, name }) => ({ flows: [[account, queueFlow(name)]] }),
+  decide: ({ account, name, parallelism, paused }, draft, moment) => {
+    const broken = flowLimitBrokenBy({ parallelism: parallelism ?? null });
+    if (broken) throw new Refusal(broken.refused, broken.message);
+    const flow = flowOf(draft, moment, account, queueFlow(name));
+    return changed(draft, moment, { ...flow, parallelism: parallelism ?? flow.parallelism, paused: paused ?? flow.paused });
+  },
+};
+
+/**
+ * Removes a queue in which no message waits or is under way; false when there are some. Of the given slots those are
+ * taken out of the queue of which the message is finished: its callbacks go on without it.
+ */
+export const deleteQueue: Decision<QueueName & { slots: readonly MessageId[] }, { deleted: boolean }> = {
+  needs: ({ account, name, slots }) => {
+    const keys = slots.map((id): Key => [account, id]);
+    return { flows: [[account, queueFlow(name)]], slots: keys, messages: keys };
+  },
+  decide: ({ account, name, slots }, draft, moment) => {
+    const flow = draft.get("flows", account, queueFlow(name));
+    if (!flow) return { deleted: true };
+    const left = slots.flatMap((id) => {
+      const slot = draft.get("slots", account, id);
+      return slot?.queue === name && !draft.get("messages", account, id) ? [slot] : [];
+    });
+    for (const slot of left) draft.put("slots", { ...slot, queue: "" });
+    const running = flow.running - left.length;
+    const deleted = running === 0 && flow.waiting === 0;
+    if (deleted) draft.drop("flows", account, flow.id);
+    else if (left.length > 0) putFlow(draft, moment, { ...flow, running });
+    return { deleted };
+  },
+};

@@ -1,0 +1,170 @@
+import type { Decision, Draft, Key, Moment } from "./command.ts";
+import { nextAfter, parseCron } from "./cron.ts";
+import { Refusal } from "./errors.ts";
+import { flowsOfLetters } from "./gate.ts";
+import { addressed } from "./group.ts";
+import { accept, linesTo } from "./lease.ts";
+import { limits, spans } from "./limits.ts";
+import type { AccountId, Bytes, Deduplication, Letter, Millis, Schedule } from "./message.ts";
+import { existing, sendingLimitBrokenBy } from "./publish.ts";
+
+/** What a schedule is to be. `id` null: it gets a new one. */
+export type ScheduleInput = { account: AccountId; id: string | null; cron: string; letter: Omit<Letter, "body">; body: Bytes };
+/** `deduplicated`: an older schedule is the same, nothing was made, and the id is that of the older one. */
+export type ScheduleCreated = { scheduleId: string; deduplicated: boolean };
+type Named = { account: AccountId; id: string };
+
+/**
+ * Makes a schedule, which fires at the next time after now. One with the same id is replaced as a whole, its history
+ * included; a time of the old one that is due and has not fired yet is kept when the expression stays the same, so that
+ * whoever sets up schedules again at each start misses nothing. Deduplication holds for the making of schedules, not
+ * for what they publish. Throws `Refusal`.
+ */
+export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
+  needs: ({ account, id, letter }) => ({
+    accounts: [[account]],
+    schedules: id === null ? [] : [[account, id]],
+    deduplications: letter.deduplication === null ? [] : [[account, deduplicationKey(letter.deduplication)]],
+  }),
+  further: ({ account, letter }, draft) => {
+    const older = deduplicationOf(draft, account, letter);
+    return { schedules: older ? [[account, older.messageId]] : [] };
+  },
+  decide: (input, draft, moment) => {
+    const { account, cron, body } = input;
+    existing(draft.get("accounts", account));
+    checkSchedule(input, moment.now);
+    const older = deduplicationOf(draft, account, input.letter);
+    if (older && older.expiresAt > moment.now && draft.get("schedules", account, older.messageId)) {
+      return { scheduleId: older.messageId, deduplicated: true };
+    }
+    const id = input.id ?? moment.newId("scd");
+    const letter = { ...input.letter, deduplication: null, scheduleId: id };
+    const dueAt = firstTime(draft.get("schedules", account, id), parseCron(cron), moment.now);
+    const schedule = { account, id, cron: parseCron(cron), createdAt: moment.now, dueAt, letter, body };
+    draft.put("schedules", { ...schedule, paused: false, lastAt: null, lastMessages: [] });
+    if (input.letter.deduplication !== null) {
+      const key = deduplicationKey(input.letter.deduplication);
+      draft.put("deduplications", { account, key, messageId: id, expiresAt: moment.now + spans.deduplication });
+    }
+    return { scheduleId: id, deduplicated: false };
+  },
+};
+
+/** Messages and schedules of the same key do not stand for each other. */
+const deduplicationKey = (key: string): string => `schedule ${key}`;
+
+const deduplicationOf = (draft: Draft, account: AccountId, { deduplication }: ScheduleInput["letter"]): Deduplication | undefined =>
+  deduplication === null ? undefined : draft.get("deduplications", account, deduplicationKey(deduplication));
+
+function checkSchedule({ id, letter, body }: ScheduleInput, now: Millis): void {
+  if (id !== null && !isScheduleId(id)) {
+    const problem = 'is no id; letters, digits, ".", "_" and "-" can be in it, and it is not "." or ".."';
+    throw new Refusal("invalid", `schedule-id: ${JSON.stringify(id.slice(0, 200))} ${problem}`);
+  }
+  if (letter.notBefore !== null) {
+    throw new Refusal(
+      "invalid",
+      "not-before: a schedule publishes again and again, at the times of its cron; use delay to send later than that",
+    );
+  }
+  const broken = sendingLimitBrokenBy({ ...letter, body }, now);
+  if (broken) throw new Refusal(broken.refused, broken.message);
+  if (body.byteLength > limits.messageBytes) {
+    throw new Refusal("too-large", `body: ${body.byteLength} bytes, the limit is ${limits.messageBytes}`);
+  }
+}
+
+/** Whether a schedule can be called so: what stands in a path, and means nothing else there. */
+export const isScheduleId = (text: string): boolean => text.length <= limits.nameLength && /^(?!\.{1,2}$)[A-Za-z0-9._-]+$/.test(text);
+
+function firstTime(replaced: Schedule | undefined, cron: string, now: Millis): Millis | null {
+  const isOverdue = replaced && replaced.cron === cron && replaced.dueAt !== null && replaced.dueAt <= now;
+  // A claim in this batch has seen what the old one needs; the next one will see what the new one does.
+  return isOverdue ? now + 1 : nextAfter(cron, now);
+}
+
+/** Removes a schedule, if there is one. What it has published goes its way. */
+export const deleteSchedule: Decision<Named, { deleted: boolean }> = {
+  needs: ({ account, id }) => ({ schedules: [[account, id]] }),
+  decide: ({ account, id }, draft) => {
+    const deleted = draft.get("schedules", account, id) !== undefined;
+    if (deleted) draft.drop("schedules", account, id);
+    return { deleted };
+  },
+};
+
+/** Lets a schedule pass over its times until it is resumed; one that is due and has not fired yet is passed over as well. */
+export const pauseSchedule: Decision<Named, { scheduleId: string }> = {
+  needs: deleteSchedule.needs,
+  decide: ({ account, id }, draft) => {
+    const schedule = known(draft, account, id);
+    if (!schedule.paused) draft.put("schedules", { ...schedule, paused: true, dueAt: null });
+    return { scheduleId: id };
+  },
+};
+
+/** Lets a paused schedule fire again, from the next time on: not one that it fired at before the clock was put back. */
+export const resumeSchedule: Decision<Named, { scheduleId: string }> = {
+  needs: deleteSchedule.needs,
+  decide: ({ account, id }, draft, moment) => {
+    const schedule = known(draft, account, id);
+    const dueAt = schedule.paused ? nextAfter(schedule.cron, Math.max(moment.now, schedule.lastAt ?? 0)) : schedule.dueAt;
+    if (schedule.paused) draft.put("schedules", { ...schedule, paused: false, dueAt });
+    return { scheduleId: id };
+  },
+};
+
+function known(draft: Draft, account: AccountId, id: string): Schedule {
+  const schedule = draft.get("schedules", account, id);
+  if (!schedule) throw noSchedule(id);
+  return schedule;
+}
+
+/** The refusal of an id that no schedule has. */
+export const noSchedule = (id: string): Refusal =>
+  new Refusal("not-found", `scheduleId: there is no schedule ${JSON.stringify(id.slice(0, 200))}`);
+
+/** What must be seen to fire these schedules: first their groups, then whatever their messages meet. */
+export function needsOfFiring(draft: Draft, schedules: readonly Schedule[]) {
+  const letters = schedules.flatMap(({ account, letter }) => sendable(draft, account, letter).map((one) => ({ account, letter: one })));
+  return {
+    groups: schedules.flatMap(({ account, letter }): Key[] => (letter.group === null ? [] : [[account, letter.group]])),
+    lines: letters.flatMap(({ account, letter }) => linesTo(account, [letter.url])),
+    flows: schedules.flatMap(({ account, letter }) => flowsOfLetters(account, [letter])),
+  };
+}
+
+/**
+ * Publishes what a schedule is to publish, once, however late it is and however many times were missed, and sets the
+ * time of the next firing after now. One whose group is gone or empty publishes nothing, and goes on. Nothing that is
+ * wrong with one schedule stops the others.
+ */
+export function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
+  const { account: id, letter, body } = schedule;
+  const account = draft.get("accounts", id);
+  if (!account) {
+    draft.fault(`schedule ${schedule.id} belongs to account ${id}, which is not there, and is removed`);
+    return draft.drop("schedules", id, schedule.id);
+  }
+  const wanted = addressed(draft, id, letter).length;
+  const letters = sendable(draft, id, letter);
+  if (letters.length < wanted) draft.fault(`schedule ${schedule.id} of account ${id} is to publish to what is no URL; that is left out`);
+  const next = nextOrNone(draft, schedule, moment.now);
+  const lastMessages = letters.map((one) => accept(draft, moment, account, { ...one, body }).id);
+  draft.put("schedules", { ...schedule, ...next, lastAt: moment.now, lastMessages });
+}
+
+/** What a URL is may have changed since this one was stored. */
+const sendable = <L extends Omit<Letter, "body">>(draft: Draft, account: AccountId, letter: L): L[] =>
+  addressed(draft, account, letter).filter(({ url }) => URL.canParse(url));
+
+/** So may what an expression means: zones come and go. */
+function nextOrNone(draft: Draft, { account, id, cron }: Schedule, now: Millis): Pick<Schedule, "paused" | "dueAt"> {
+  try {
+    return { paused: false, dueAt: nextAfter(cron, now) };
+  } catch (error) {
+    draft.fault(`schedule ${id} of account ${account} is paused, because its times cannot be told any more: ${String(error)}`);
+    return { paused: true, dueAt: null };
+  }
+}

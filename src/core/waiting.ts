@@ -1,0 +1,174 @@
+import { flowName, isQueue, keyFlow, queueFlow, windowOf } from "./flow.ts";
+import { hostLine } from "./gate.ts";
+import type { Flow, LogRow, MessageId, MessageState, Millis, NodeId } from "./message.ts";
+
+/** Messages before it in its line are counted as far as this. */
+export const mostCounted = 1_000;
+/** So many places of a queue are looked at, to say who holds them. */
+export const mostPlaces = 3;
+
+/** What is known of an unfinished message, read without a lock, so that one part may be older than another. */
+export type Standing = {
+  state: MessageState;
+  retries: number;
+  createdAt: Millis;
+  /** The last line of its log, if it has one. */
+  last: Pick<LogRow, "time" | "status" | "error"> | null;
+  queue: Flow | null;
+  key: Flow | null;
+  /** How many stand before it in its line; one more than `mostCounted` when there are more. */
+  before: number;
+  places: readonly Place[];
+};
+
+/** A place in the queue, and who holds it: the message itself, or its callbacks. */
+export type Place = { messageId: MessageId; holders: readonly MessageState[] };
+
+export const reasonNames = [
+  ...(["not-due", "retry", "due", "queue", "queue-paused", "key-parallelism", "key-rate", "key-paused", "turn", "host"] as const),
+  ...(["sending", "lease-over"] as const),
+] as const;
+
+/** Why a message waits, in words, and the figures that the words are made of. */
+export type Reason = {
+  reason: (typeof reasonNames)[number];
+  text: string;
+  since?: Millis;
+  until?: Millis;
+  queue?: string;
+  key?: string;
+  host?: string;
+  node?: NodeId;
+  /** How much of `limit` is used: places of a queue, deliveries of a key, retries. */
+  used?: number;
+  limit?: number;
+  /** How many stand before it in its line. `more`: there are more than were counted. */
+  position?: number;
+  more?: true;
+  status?: number;
+  error?: string;
+  behind?: readonly Behind[];
+};
+
+export type Behind = { messageId: MessageId; callbackId?: MessageId; text: string };
+
+/** Why a message is not finished, the reason that holds now first; then what will hold it back later for certain. */
+export function reasonsOf(standing: Standing, now: Millis): Reason[] {
+  const { state } = standing;
+  if (state.state === "active") return [sending(standing, now)];
+  if (state.state === "pending") return [untilDue(standing, now), ...laterPauses(standing, [standing.queue, standing.key])];
+  if (state.line === (state.queue !== null && queueFlow(state.queue)))
+    return [...inQueue(standing), ...laterPauses(standing, [standing.key])];
+  if (state.line === (state.flowKey !== null && keyFlow(state.flowKey))) return behindKey(standing, now);
+  return [atHost(standing)];
+}
+
+function sending({ state, last, createdAt }: Standing, now: Millis): Reason {
+  const { leasedBy, dueAt } = state;
+  const [node, until, since] = [leasedBy ?? "?", dueAt ?? now, last?.time ?? createdAt];
+  const facts = { node, since, until };
+  if (until <= now) {
+    const text = `node ${node} has sent it since ${iso(since)} and has not reported; its lease ended at ${iso(until)}, so it is sent again`;
+    return { reason: "lease-over", text, ...facts };
+  }
+  return { reason: "sending", text: `being sent by node ${node} since ${iso(since)}; its lease ends at ${iso(until)}`, ...facts };
+}
+
+function untilDue({ state, retries, last }: Standing, now: Millis): Reason {
+  const due = state.dueAt ?? now;
+  if (due <= now) return { reason: "due", text: `due since ${iso(due)}; the next node that looks takes it`, since: due };
+  const retried = state.attempts - state.lost;
+  if (retried === 0) return { reason: "not-due", text: `due at ${iso(due)}`, until: due };
+  const { status, error } = last ?? { status: null, error: null };
+  return {
+    reason: "retry",
+    text: `retry ${retried} of ${retries} at ${iso(due)}${afterWhat({ status, error })}`,
+    ...{ until: due, used: retried, limit: retries },
+    ...(status === null ? {} : { status }),
+    ...(error === null ? {} : { error }),
+  };
+}
+
+function afterWhat({ status, error }: Pick<LogRow, "status" | "error">): string {
+  if (status !== null) return `, after status ${status}`;
+  return error === null ? "" : `, after: ${error}`;
+}
+
+/** It has not been before these gates yet, and cannot pass them then, unless somebody resumes them. */
+const laterPauses = ({ state }: Standing, flows: readonly (Flow | null)[]): Reason[] =>
+  flows.flatMap((flow) => (flow?.paused && !(isQueue(flow.id) && state.slot !== null) ? [paused(flow)] : []));
+
+function paused(flow: Flow): Reason {
+  const name = flowName(flow.id);
+  return isQueue(flow.id)
+    ? { reason: "queue-paused", text: `queue ${name} is paused`, queue: name }
+    : { reason: "key-paused", text: `key ${name} is paused`, key: name };
+}
+
+function inQueue(standing: Standing): Reason[] {
+  const { queue, state, places } = standing;
+  const name = state.queue ?? "";
+  if (queue?.paused) return [inLine(paused(queue), standing)];
+  if (!queue || queue.parallelism === null || queue.running < queue.parallelism) return [turnOf(standing)];
+  const behind = places.flatMap((place) => behindOf(place));
+  const others = queue.running - places.length;
+  const names = [...behind.map(({ text }) => text), ...(others > 0 && behind.length > 0 ? [`${others} more`] : [])];
+  const text = `queue ${name}: ${queue.running} of ${queue.parallelism} at work${names.length > 0 ? `, behind ${names.join(", ")}` : ""}`;
+  return [inLine({ reason: "queue", text, queue: name, used: queue.running, limit: queue.parallelism, behind }, standing)];
+}
+
+/** The message first, then its callbacks. Nobody, when it was finished between two reads. */
+function behindOf({ messageId, holders }: Place): Behind[] {
+  const own = holders.find(({ id }) => id === messageId);
+  if (own) return [{ messageId, text: `message ${messageId} (${doing(own)})` }];
+  const callback = holders[0];
+  if (!callback) return [];
+  return [{ messageId, callbackId: callback.id, text: `message ${messageId} (its callback ${callback.id}: ${doing(callback)})` }];
+}
+
+function doing({ state, dueAt, attempts, lost, leasedBy, line }: MessageState): string {
+  if (state === "active") return `being sent by node ${leasedBy ?? "?"}`;
+  if (state === "held") return `in the line of ${(line ?? "?").replace(":", " ")}`;
+  return `${attempts - lost > 0 ? "in retry until" : "due at"} ${iso(dueAt ?? 0)}`;
+}
+
+/** A key may be closed in more than one way. */
+function behindKey(standing: Standing, now: Millis): Reason[] {
+  const { key: flow, state } = standing;
+  if (!flow) return [turnOf(standing)];
+  const key = state.flowKey ?? "";
+  const reasons: Reason[] = flow.paused ? [paused(flow)] : [];
+  const { parallelism, rate, running, period } = flow;
+  if (parallelism !== null && running >= parallelism) {
+    const facts = { key, used: running, limit: parallelism };
+    reasons.push({ reason: "key-parallelism", text: `key ${key}: ${running} of ${parallelism} in flight`, ...facts });
+  }
+  const { windowStart, windowUsed } = windowOf(flow, now);
+  if (rate !== null && windowUsed >= rate) {
+    const until = windowStart + period;
+    const text = `key ${key}: rate ${windowUsed} of ${rate} used until ${iso(until)}`;
+    reasons.push({ reason: "key-rate", text, key, used: windowUsed, limit: rate, until });
+  }
+  return reasons.length === 0 ? [turnOf(standing)] : reasons.map((reason) => inLine(reason, standing));
+}
+
+const turnOf = (standing: Standing): Reason =>
+  inLine(
+    { reason: "turn", text: `${(standing.state.line ?? "?").replace(":", " ")} is open; the next node that looks takes it on` },
+    standing,
+  );
+
+function atHost(standing: Standing): Reason {
+  const { host, line } = standing.state;
+  if (line !== hostLine(host)) return turnOf(standing);
+  return inLine({ reason: "host", text: `no free hand for host ${host}`, host }, standing);
+}
+
+function inLine(reason: Reason, { before }: Standing): Reason {
+  const more = before > mostCounted;
+  const count = more ? `more than ${mostCounted}` : before === 0 ? "nobody" : String(before);
+  const text = `${reason.text}; ${count} before it in line`;
+  return { ...reason, text, position: Math.min(before, mostCounted), ...(more ? { more } : {}) };
+}
+
+const iso = (time: Millis): string => new Date(time).toISOString();

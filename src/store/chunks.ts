@@ -1,0 +1,83 @@
+import type { Rows } from "../core/command.ts";
+import type { AccountId, Envelope, MessageId, MessageState } from "../core/message.ts";
+import type { Marked } from "./marked.ts";
+import { inOrder, markedIds } from "./marked.ts";
+import type { Range, Shelf } from "./shelf.ts";
+import { envelopesOf, keysOf, past } from "./shelf.ts";
+
+const chunk = 500;
+
+/** Rows of a table without their bodies, chunk by chunk, for as long as they are wanted. `marked`: only those with one of its marks. */
+export async function* chunksOf<T extends "envelopes" | "messages" | "deadLetters" | "log">(
+  shelf: Shelf,
+  table: T,
+  of: { range: Omit<Range, "limit">; marked: Marked | null; limit?: number },
+): AsyncGenerator<readonly Rows[T][]> {
+  const limit = Math.min(chunk, Math.max(50, of.limit ?? chunk));
+  if (of.marked) {
+    for await (const ids of portionsOf(markedIds(shelf, of.marked, of.range), limit)) {
+      const rows = await shelf.rows(table, keysOf(of.range.account, ids), { bodies: false });
+      yield [...rows].sort((a, b) => (a.id < b.id !== (of.range.descending === true) ? -1 : 1));
+    }
+    return;
+  }
+  const whole: Range = { ...of.range, limit, bodies: false };
+  for (let range = whole; ;) {
+    const rows = await shelf.range(table, range);
+    yield rows;
+    const last = rows.at(-1);
+    if (!last || rows.length < limit) return;
+    range = { ...whole, ...past(last.id, whole) };
+  }
+}
+
+/** Unfinished messages to some hosts, oldest first, chunk by chunk. */
+export async function* chunksTo(
+  shelf: Shelf,
+  hosts: readonly string[],
+  range: Omit<Range, "limit">,
+): AsyncGenerator<readonly MessageState[]> {
+  const limit = Math.ceil(chunk / Math.max(1, hosts.length));
+  yield* portionsOf(
+    inOrder(
+      hosts.map((host) => rowsTo(shelf, host, { ...range, limit })),
+      (a, b) => a.id < b.id,
+    ),
+    chunk,
+  );
+}
+
+async function* rowsTo(shelf: Shelf, host: string, range: Range): AsyncGenerator<MessageState> {
+  for (let next = range; ;) {
+    const rows = await shelf.messagesTo(host, next);
+    yield* rows;
+    const last = rows.at(-1);
+    if (!last || rows.length < range.limit) return;
+    next = { ...range, ...past(last.id, range) };
+  }
+}
+
+/** Small at first, since a page is often full soon. */
+async function* portionsOf<Item>(items: AsyncGenerator<Item>, most: number): AsyncGenerator<Item[]> {
+  let portion: Item[] = [];
+  let size = Math.min(most, 100);
+  for await (const item of items) {
+    portion.push(item);
+    if (portion.length < size) continue;
+    yield portion;
+    portion = [];
+    size = most;
+  }
+  if (portion.length > 0) yield portion;
+}
+
+/** Rows with their envelopes, all without their bodies. */
+export async function* withEnvelopes<Row>(
+  shelf: Shelf,
+  of: { account: AccountId; chunks: AsyncGenerator<readonly Row[]>; messageIdOf: (row: Row) => MessageId },
+): AsyncGenerator<{ row: Row; envelope: Envelope | undefined }> {
+  for await (const rows of of.chunks) {
+    const envelopes = await envelopesOf(shelf, of.account, rows.map(of.messageIdOf));
+    for (const row of rows) yield { row, envelope: envelopes.get(of.messageIdOf(row)) };
+  }
+}

@@ -1,0 +1,74 @@
+import type { Filter } from "../core/filter.ts";
+import { marksWanted, mostValues } from "../core/filter.ts";
+import type { MarkedList } from "../core/mark.ts";
+import { markPrefix } from "../core/mark.ts";
+import type { Range, Shelf } from "./shelf.ts";
+import { past } from "./shelf.ts";
+
+/** Rows of a list that have one of these marks, whatever else is asked of them. */
+export type Marked = { list: MarkedList; marks: readonly string[] };
+
+type Stretch = Omit<Range, "limit">;
+
+/** So far is counted to see which of several filters has the least. */
+const probe = 100;
+const chunk = 500;
+
+/** The shortest way through a list to all that passes a filter: by the marks of which there are the fewest. Null: all of it. */
+export async function shortestWay(shelf: Shelf, list: MarkedList, filter: Filter, range: Stretch): Promise<Marked | null> {
+  const ways = marksWanted(filter, list)
+    .filter((marks) => marks.length <= mostValues)
+    .map((marks) => ({ list, marks }));
+  if (ways.length < 2) return ways[0] ?? null;
+  const sizes = await Promise.all(ways.map((way) => sizeOf(shelf, way, range)));
+  return ways[sizes.indexOf(Math.min(...sizes))] ?? null;
+}
+
+async function sizeOf(shelf: Shelf, { list, marks }: Marked, range: Stretch): Promise<number> {
+  const limit = Math.ceil(probe / marks.length);
+  const found = await Promise.all(marks.map((mark) => shelf.range("marks", { ...within(list, mark, range), limit })));
+  return found.reduce((sum, rows) => sum + rows.length, 0);
+}
+
+/** The ids of the rows that have one of the marks, each once, in order. */
+export async function* markedIds(shelf: Shelf, { list, marks }: Marked, range: Stretch): AsyncGenerator<string> {
+  const limit = Math.ceil(chunk / Math.max(1, marks.length));
+  const sources = marks.map((mark) => idsOf(shelf, { prefix: markPrefix(list, mark), range: within(list, mark, range), limit }));
+  let last: string | null = null;
+  for await (const id of inOrder(sources, (a, b) => (range.descending ? a > b : a < b))) {
+    if (id !== last) yield id;
+    last = id;
+  }
+}
+
+async function* idsOf(shelf: Shelf, of: { prefix: string; range: Stretch; limit: number }): AsyncGenerator<string> {
+  const whole: Range = { ...of.range, limit: of.limit };
+  for (let range = whole; ;) {
+    const rows = await shelf.range("marks", range);
+    for (const { id } of rows) yield id.slice(of.prefix.length);
+    const last = rows.at(-1);
+    if (!last || rows.length < of.limit) return;
+    range = { ...whole, ...past(last.id, whole) };
+  }
+}
+
+/** The stretch of marks that stand for a stretch of rows. No id of a row has a character as high as `~`. */
+function within(list: MarkedList, mark: string, { account, after = "", before = "~", descending }: Stretch): Stretch {
+  const prefix = markPrefix(list, mark);
+  return { account, after: `${prefix}${after}`, before: `${prefix}${before}`, ...(descending ? { descending } : {}) };
+}
+
+/** Sources that are in order each, as one that is. */
+export async function* inOrder<Item>(
+  sources: readonly AsyncGenerator<Item>[],
+  precedes: (a: Item, b: Item) => boolean,
+): AsyncGenerator<Item> {
+  const started = await Promise.all(sources.map(async (source) => ({ source, head: await source.next() })));
+  let open = started.filter(({ head }) => !head.done);
+  while (open.length > 0) {
+    const first = open.reduce((a, b) => (!b.head.done && !a.head.done && precedes(b.head.value, a.head.value) ? b : a));
+    if (!first.head.done) yield first.head.value;
+    first.head = await first.source.next();
+    if (first.head.done) open = open.filter((one) => one !== first);
+  }
+}

@@ -1,0 +1,34 @@
+import type { AccountId, MessageId, MessageState } from "../core/message.ts";
+import { keyFlow, queueFlow } from "../core/flow.ts";
+import type { Standing } from "../core/waiting.ts";
+import { mostCounted, mostPlaces } from "../core/waiting.ts";
+import type { Shelf } from "./shelf.ts";
+
+/** How an unfinished message stands, by a bounded number of reads. Null when it has been finished. */
+export async function standingOf(shelf: Shelf, account: AccountId, id: MessageId): Promise<Standing | null> {
+  const [[state], [envelope], [last]] = await Promise.all([
+    shelf.rows("messages", [[account, id]]),
+    shelf.rows("envelopes", [[account, id]], { bodies: false }),
+    shelf.logOf(id, { account, descending: true, limit: 1, bodies: false }),
+  ]);
+  if (!state || !envelope) return null;
+  const flows = await shelf.rows("flows", [
+    ...(state.queue === null ? [] : [[account, queueFlow(state.queue)] as const]),
+    ...(state.flowKey === null ? [] : [[account, keyFlow(state.flowKey)] as const]),
+  ]);
+  return {
+    state,
+    ...{ retries: envelope.retries, createdAt: envelope.createdAt, last: last ?? null },
+    queue: flows.find((flow) => flow.id === queueFlow(state.queue ?? "")) ?? null,
+    key: flows.find((flow) => flow.id === keyFlow(state.flowKey ?? "")) ?? null,
+    before: state.line === null ? 0 : await shelf.countBefore(state, mostCounted + 1),
+    places: await placesOf(shelf, state),
+  };
+}
+
+/** Who holds the places of its queue, if that is what it waits for. */
+async function placesOf(shelf: Shelf, { account, queue, line }: MessageState): Promise<Standing["places"]> {
+  if (queue === null || line !== queueFlow(queue)) return [];
+  const slots = await shelf.slotsOfQueue(account, queue, mostPlaces);
+  return Promise.all(slots.map(async ({ id }) => ({ messageId: id, holders: await shelf.holdersOf(account, id, mostPlaces) })));
+}

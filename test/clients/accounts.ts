@@ -1,0 +1,55 @@
+import { expect, test } from "vitest";
+import type { Newcomer } from "./house.ts";
+import { later, startVerifying } from "./house.ts";
+
+export function accounts(arrive: () => Newcomer): void {
+  test("the token tells whose it is to whoever decodes it", () => {
+    const { token } = arrive();
+    expect(JSON.parse(Buffer.from(token, "base64").toString())).toMatchObject({ UserID: expect.stringMatching(/./) });
+    expect(Buffer.from(token, "base64").toString("base64")).toBe(token);
+  });
+
+  test("a wrong token is refused with 401", async () => {
+    const stranger = arrive().clientWith({ token: "bm9ib2R5" });
+    await expect(stranger.publish({ url: "https://example.com" })).rejects.toMatchObject({ status: 401 });
+    await expect(stranger.queue().list()).rejects.toMatchObject({ status: 401 });
+  });
+
+  test("what belongs to others is unknown, whatever it is", async () => {
+    const [{ client: mine }, { client: others }] = [arrive(), arrive()];
+    await others.urlGroups.addEndpoints({ name: "group", endpoints: [{ url: "https://one.example" }] });
+    await others.queue({ queueName: "line" }).upsert({});
+    const { messageId } = await others.publish({ ...later, flowControl: { key: "shop", rate: 1 } });
+    const { scheduleId } = await others.schedules.create({ destination: "https://example.com", cron: "0 0 1 1 *" });
+    const unknown = [
+      () => mine.urlGroups.get("group"),
+      () => mine.queue({ queueName: "line" }).get(),
+      () => mine.messages.get(messageId),
+      () => mine.messages.cancel(messageId),
+      () => mine.flowControl.get("shop"),
+      () => mine.schedules.get(scheduleId),
+      () => mine.schedules.pause({ schedule: scheduleId }),
+      () => mine.publish({ urlGroup: "group" }),
+    ];
+    for (const ask of unknown) await expect(ask()).rejects.toMatchObject({ status: 404 });
+    await mine.queue({ queueName: "line" }).delete();
+    await mine.schedules.delete(scheduleId);
+    expect(await mine.messages.cancel({ all: true })).toEqual({ cancelled: 0 });
+    expect((await mine.logs()).logs).toEqual([]);
+    expect(await others.queue({ queueName: "line" }).get()).toMatchObject({ name: "line" });
+    expect(await others.schedules.get(scheduleId)).toMatchObject({ scheduleId, isPaused: false });
+    expect(await others.messages.cancel({ all: true })).toEqual({ cancelled: 1 });
+  });
+
+  test("a Receiver with the keys of before the rotation knows what is signed after it", async () => {
+    const newcomer = arrive();
+    const destination = await startVerifying(newcomer);
+    const rotated = await fetch(`${newcomer.url}/v2/keys/rotate`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${newcomer.token}` },
+    });
+    expect(rotated.status).toBe(200);
+    await newcomer.client.publish({ url: destination.url, body: "signed anew" });
+    expect(await destination.first()).toMatchObject({ body: Buffer.from("signed anew") });
+  });
+}

@@ -1,0 +1,107 @@
+import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands.ts";
+import type { Flow, FlowControl, Letter, Outcome } from "../../src/core/message.ts";
+import type { Memory } from "../../src/store/memory.ts";
+import { Broker } from "./broker.ts";
+
+/** What does not agree with a recount of the rows: counters of queues and keys, holders of slots, messages in line. */
+export function disagreements({ tables }: Memory): string[] {
+  const [messages, slots, flows] = [[...tables.messages.values()], [...tables.slots.values()], [...tables.flows.values()]];
+  const wrong: string[] = [];
+  const compare = (what: string, counted: unknown, found: unknown): void => {
+    if (counted !== found) wrong.push(`${what}: ${String(counted)} instead of ${String(found)}`);
+  };
+  for (const { account, id, running, waiting } of flows) {
+    const ours = messages.filter((message) => message.account === account);
+    const active = ours.filter(({ state, flowKey }) => state === "active" && `key:${flowKey ?? ""}` === id);
+    const held = slots.filter((slot) => slot.account === account && `queue:${slot.queue}` === id);
+    compare(`running of ${id}`, running, id.startsWith("queue:") ? held.length : active.length);
+    compare(`waiting of ${id}`, waiting, ours.filter(({ line }) => line === id).length);
+  }
+  const has = (account: string, id: string): boolean => tables.flows.has(`${account}\n${id}`);
+  for (const { account, id, queue, holders } of slots) {
+    compare(`holders of slot ${id}`, holders, messages.filter((message) => message.account === account && message.slot === id).length);
+    // One without a name was left over when its queue was deleted.
+    if (queue !== "") compare(`queue of slot ${id} there`, has(account, `queue:${queue}`), true);
+  }
+  for (const { account, id, state, line, dueAt, slot, flowKey } of messages) {
+    compare(`line of ${id} set`, line !== null, state === "held");
+    compare(`dueAt of ${id} null`, dueAt === null, state === "held");
+    if (slot !== null) compare(`slot of ${id} there`, tables.slots.has(`${account}\n${slot}`), true);
+    if (line !== null && !line.startsWith("host:")) compare(`flow of the line of ${id} there`, has(account, line), true);
+    if (flowKey !== null && state === "active") compare(`key of ${id} there`, has(account, `key:${flowKey}`), true);
+  }
+  return wrong;
+}
+
+/** Recounts after each command, and wants no faults. Messages are known by their first label. */
+export class RecountedBroker extends Broker {
+  static override async open(): Promise<RecountedBroker> {
+    const broker = new RecountedBroker();
+    const keys = { current: "sig_1", next: "sig_2" };
+    await broker.run("createAccount", { id: "acme", name: "acme", password: "", token: "t", tokenHash: "h", signingKeys: keys });
+    return broker;
+  }
+
+  /** All that was handed over since this was last asked, by label, callbacks by their URL. */
+  readonly #begun: string[] = [];
+  readonly #ids = new Map<string, string>();
+
+  override async run<N extends CommandName>(name: N, input: InputOf<N>): Promise<AnswerOf<N>> {
+    const answer = await super.run(name, input);
+    const wrong = [...disagreements(this.memory), ...this.faults];
+    if (wrong.length > 0) throw new Error(`after ${name}: ${wrong.join("; ")}`);
+    for (const { message } of this.deliveries) {
+      const known = message.labels[0] ?? message.url;
+      this.#ids.set(known, message.id);
+      this.#begun.push(known);
+    }
+    return answer;
+  }
+
+  /** Publishes a message for each name, one after another. */
+  async send(names: string, letter: Partial<Letter> = {}): Promise<void> {
+    for (const name of names.split(" ")) this.#ids.set(name, await this.publish({ labels: [name], ...letter }));
+  }
+
+  /** Claims until nothing is left that is due now, and answers what has begun since this was last asked. */
+  async begun(): Promise<string> {
+    for (let turn = 0; ; turn++) {
+      if (turn === 100) throw new Error("claims do not come to an end");
+      const { more } = await this.run("claim", { limit: 100 });
+      if (!more && !this.#isDue()) return this.#begun.splice(0).join(" ");
+    }
+  }
+
+  #isDue(): boolean {
+    const { messages, flows } = this.memory.tables;
+    return [...messages.values(), ...flows.values()].some(({ dueAt }) => dueAt !== null && dueAt <= this.now);
+  }
+
+  async end(names: string, outcome: Partial<Outcome> = { status: 200 }): Promise<void> {
+    for (const name of names.split(" ")) await this.settle(this.id(name), outcome);
+  }
+
+  async cancel(names: string): Promise<void> {
+    await this.run("cancel", { account: "acme", messageIds: names.split(" ").map((name) => this.id(name)) });
+  }
+
+  id(name: string): string {
+    const id = this.#ids.get(name);
+    if (id === undefined) throw new Error(`nothing is known by the name ${name}`);
+    return id;
+  }
+
+  flow(id: string): Flow | undefined {
+    return this.memory.tables.flows.get(`acme\n${id}`);
+  }
+
+  /** Running and waiting. */
+  counts(id: string): [number, number] | null {
+    const flow = this.flow(id);
+    return flow ? [flow.running, flow.waiting] : null;
+  }
+}
+
+export const withKey = (key: string, limits: Partial<FlowControl> = {}): Pick<Letter, "flowControl"> => ({
+  flowControl: { parallelism: null, rate: null, period: null, ...limits, key },
+});

@@ -1,0 +1,54 @@
+import { describe, expect, test } from "vitest";
+import { newFlow } from "../../src/core/flow.ts";
+import type { MessageState } from "../../src/core/message.ts";
+import type { Standing } from "../../src/core/waiting.ts";
+import { mostCounted, reasonsOf } from "../../src/core/waiting.ts";
+import { noon } from "./broker.ts";
+
+const held: MessageState = {
+  ...{ account: "acme", id: "msg_9", state: "held", dueAt: null, attempts: 0, lost: 0, leasedBy: null, host: "shop.example", size: 1 },
+  ...{ tells: false, queue: null, flowKey: "k", slot: null, line: "key:k", marks: [] },
+};
+const key = { ...newFlow("acme", "key:k", noon), parallelism: 2, running: 2, waiting: 5 };
+const standing: Standing = { state: held, retries: 3, createdAt: noon, last: null, queue: null, key, before: 4, places: [] };
+const textsOf = (over: Partial<Standing>, now = noon): string[] => reasonsOf({ ...standing, ...over }, now).map(({ text }) => text);
+
+describe("reasonsOf", () => {
+  test("counts those before it only so far", () => {
+    expect(reasonsOf({ ...standing, before: mostCounted }, noon)).toMatchObject([{ position: 1000 }]);
+    expect(reasonsOf({ ...standing, before: mostCounted }, noon)[0]).not.toHaveProperty("more");
+    expect(reasonsOf({ ...standing, before: mostCounted + 1 }, noon)).toMatchObject([
+      { position: 1000, more: true, text: "key k: 2 of 2 in flight; more than 1000 before it in line" },
+    ]);
+  });
+
+  test("tells all that closes a key", () => {
+    const closed = { ...key, paused: true, rate: 1, period: 1000, windowStart: noon, windowUsed: 1 };
+    expect(textsOf({ key: closed })).toEqual([
+      "key k is paused; 4 before it in line",
+      "key k: 2 of 2 in flight; 4 before it in line",
+      "key k: rate 1 of 1 used until 2026-01-01T12:00:01.000Z; 4 before it in line",
+    ]);
+    expect(textsOf({ key: closed }, noon + 1000)).toHaveLength(2);
+  });
+
+  test("has something to say of parts that went away between two reads", () => {
+    const queued = { ...held, queue: "q", line: "queue:q" };
+    const queue = { ...newFlow("acme", "queue:q", noon), running: 2, waiting: 1 };
+    expect(textsOf({ key: null })).toEqual(["key k is open; the next node that looks takes it on; 4 before it in line"]);
+    expect(textsOf({ state: queued })).toEqual(["queue q is open; the next node that looks takes it on; 4 before it in line"]);
+    expect(textsOf({ state: queued, queue, places: [{ messageId: "msg_1", holders: [] }] })).toEqual([
+      "queue q: 2 of 1 at work; 4 before it in line",
+    ]);
+    expect(textsOf({ state: { ...held, line: null } })).toEqual(["? is open; the next node that looks takes it on; 4 before it in line"]);
+    expect(textsOf({ state: { ...held, state: "active" } }, noon)).toHaveLength(1);
+    expect(textsOf({ state: { ...held, state: "pending" } }, noon)).toHaveLength(1);
+  });
+
+  test("counts retries without attempts that nobody reported", () => {
+    const state: MessageState = { ...held, state: "pending", line: null, dueAt: noon + 5, attempts: 3, lost: 1 };
+    const last = { time: noon, status: null, error: null };
+    expect(textsOf({ state, last })).toEqual(["retry 2 of 3 at 2026-01-01T12:00:00.005Z"]);
+    expect(textsOf({ state: { ...state, attempts: 1 } })).toEqual(["due at 2026-01-01T12:00:00.005Z"]);
+  });
+});

@@ -1,0 +1,81 @@
+import type { AccountId, Letter } from "../../src/core/message.ts";
+import type { Call } from "../../src/store/store.ts";
+import type { Chance } from "./chance.ts";
+import type { Known } from "./clients.ts";
+import { groups, keys, queues } from "./clients.ts";
+import type { Tables } from "./storage.ts";
+
+const schedules = ["schedule-1", "schedule-2"] as const;
+
+/** A change by hand to what is set up in an account: queues, keys, groups, schedules. */
+export function randomSetUp(chance: Chance, { account }: Known, of: { letter: Letter; hosts: readonly string[]; tables: Tables }): Call {
+  const [name, key, group] = [chance.of(queues), chance.of(keys), chance.of(groups)];
+  const id = chance.happens(0.5) ? `queue:${name}` : `key:${key}`;
+  const schedule = { account, id: chance.of(schedules) };
+  const { body, ...sent } = of.letter;
+  const isToGroup = chance.happens(0.4);
+  const letter = { ...sent, notBefore: null, ...(isToGroup ? { url: "", group } : {}) };
+  const endpoint = () => ({ name: chance.happens(0.5) ? `n${chance.between(1, 4)}` : null, url: `https://${chance.of(of.hosts)}/group` });
+  const calls: (() => Call)[] = [
+    () => ({ name: "pauseFlow", input: { account, id } }),
+    () => ({ name: "resumeFlow", input: { account, id } }),
+    () => ({ name: "resumeFlow", input: { account, id } }),
+    () => ({
+      name: "upsertQueue",
+      input: { account, name, parallelism: chance.between(1, 3), ...(chance.happens(0.3) ? { paused: chance.happens(0.5) } : {}) },
+    }),
+    () => ({ name: "deleteQueue", input: { account, name, slots: slotsOf(of.tables, account, name) } }),
+    () => ({ name: "pinFlow", input: { account, key, parallelism: chance.between(1, 3) } }),
+    () => ({ name: "pinFlow", input: { account, key, rate: chance.between(1, 3), period: chance.of([700, 5_000]) } }),
+    () => ({ name: "unpinFlow", input: { account, key, parallelism: chance.happens(0.5), rate: chance.happens(0.5) } }),
+    () => ({ name: "resetRate", input: { account, key } }),
+    () => ({ name: "addEndpoints", input: { account, name: group, endpoints: [endpoint(), endpoint()] } }),
+    () => ({ name: "addEndpoints", input: { account, name: group, endpoints: [endpoint()] } }),
+    () => ({ name: "removeEndpoints", input: { account, name: group, endpoints: [endpoint()] } }),
+    () => ({ name: "deleteGroup", input: { account, name: group } }),
+    () => ({ name: "createSchedule", input: { ...schedule, cron: chance.of(crons), letter, body } }),
+    () => ({ name: "createSchedule", input: { ...schedule, cron: chance.of(crons), letter, body } }),
+    () => ({ name: "pauseSchedule", input: schedule }),
+    () => ({ name: "resumeSchedule", input: schedule }),
+    () => ({ name: "deleteSchedule", input: schedule }),
+  ];
+  return chance.of(calls)();
+}
+
+/** What there is from the beginning. */
+export const prepare = (account: AccountId, { letter, hosts }: { letter: Letter; hosts: readonly string[] }): Call[] => {
+  const endpoints = hosts.slice(0, 3).map((host) => ({ name: null, url: `https://${host}/group` }));
+  const { body, ...sent } = letter;
+  const toGroup = { ...sent, notBefore: null, url: "", group: groups[0] };
+  return [
+    { name: "addEndpoints", input: { account, name: groups[0], endpoints } },
+    { name: "upsertQueue", input: { account, name: queues[0], parallelism: 2 } },
+    { name: "createSchedule", input: { account, id: schedules[0], cron: crons[1], letter: toGroup, body } },
+  ];
+};
+
+const crons = ["* * * * *", "*/2 * * * *", "*/15 * * * *"] as const;
+
+/** Everything that holds something back is set free, and nothing begins by itself any more. */
+export const release = (account: AccountId): Call[] => [
+  ...[...queues.map((name) => `queue:${name}`), ...keys.map((key) => `key:${key}`)].map((id): Call => ({
+    name: "resumeFlow",
+    input: { account, id },
+  })),
+  ...keys.flatMap((key): Call[] => [
+    { name: "pinFlow", input: { account, key, parallelism: 2, rate: 40, period: 10_000 } },
+    { name: "unpinFlow", input: { account, key, parallelism: true, rate: true } },
+  ]),
+];
+
+/** Schedules go first, so that what they make does not go on for ever. */
+export const unschedule = (account: AccountId): Call[] => schedules.map((id): Call => ({ name: "deleteSchedule", input: { account, id } }));
+
+/** When all has ended, nothing stands in the way of removing it all. */
+export const clear = (account: AccountId): Call[] => [
+  ...queues.map((name): Call => ({ name: "deleteQueue", input: { account, name, slots: [] } })),
+  ...groups.map((name): Call => ({ name: "deleteGroup", input: { account, name } })),
+];
+
+const slotsOf = ({ slots }: Tables, account: AccountId, queue: string): string[] =>
+  [...slots.values()].flatMap((slot) => (slot.account === account && slot.queue === queue ? [slot.id] : []));

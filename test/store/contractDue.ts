@@ -1,0 +1,138 @@
+import { describe, expect, test } from "vitest";
+import { spans } from "../../src/core/limits.ts";
+import type { Delivery } from "../../src/core/message.ts";
+import { letterTo, World } from "./world.ts";
+import type { OpenStore } from "./world.ts";
+
+const idsOf = (deliveries: readonly Delivery[]): string[] => deliveries.map(({ message }) => message.id);
+const limited = (key: string, over: { parallelism?: number; rate?: number; period?: number } = {}) => ({
+  flowControl: { key, parallelism: null, rate: null, period: null, ...over },
+});
+
+async function sendAll(world: World, count: number, over: Parameters<World["send"]>[0]): Promise<string[]> {
+  const results = await world.publish(Array.from({ length: count }, () => letterTo(over)));
+  return results.flatMap((result) => ("messageId" in result ? [result.messageId] : []));
+}
+
+/** What a claim finds: lines that have opened, and schedules whose time has come. */
+export function describeDue(open: OpenStore): void {
+  describe("what comes due by itself", () => {
+    test("is the line of a key when its window ends, as many of it as the rate lets through, oldest first", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const ids = await sendAll(world, 7, limited("k", { rate: 2, period: 10_000 }));
+      expect(idsOf(world.delivered())).toEqual(ids.slice(0, 2));
+      const start = world.clock.now;
+      for (const [round, from] of [2, 4, 6].entries()) {
+        expect(await world.claim()).toEqual([]);
+        expect(await world.store.nextDueAt()).toBe(Math.min(start + (round + 1) * 10_000, start + spans.lease));
+        world.clock.now = start + (round + 1) * 10_000;
+        // Leases that run out now are not at issue.
+        for (const id of ids.slice(0, from)) await world.store.execute("cancel", { account: "acc", messageIds: [id] });
+        expect(idsOf(await world.claim())).toEqual(ids.slice(from, from + 2));
+      }
+    });
+
+    test("is no more than is asked for: the flow that opened first, then the others", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const [first, second] = [await sendAll(world, 2, { queue: "b" }), await sendAll(world, 2, { queue: "a" })];
+      const running = world.delivered();
+      expect(idsOf(running)).toEqual([first[0], second[0]]);
+      for (const delivery of running) {
+        await world.settle(delivery);
+        world.clock.now += 1;
+      }
+      expect(await world.store.execute("claim", { limit: 10, flows: 1 })).toMatchObject({ more: true });
+      expect(idsOf(world.delivered())).toEqual(first.slice(1));
+      expect(idsOf(await world.claim())).toEqual(second.slice(1));
+      expect(await world.store.execute("claim", { limit: 10 })).toMatchObject({ more: false });
+    });
+
+    test("is one line for each account and name: a queue is no key, and no queue of others", async () => {
+      const world = await World.open(open);
+      await Promise.all([world.account("acc"), world.account("other")]);
+      await sendAll(world, 1, { queue: "x" });
+      await world.publish([letterTo({ queue: "x" })], "other");
+      await sendAll(world, 1, limited("x", { parallelism: 1 }));
+      expect(world.delivered()).toHaveLength(3);
+      const [next] = await sendAll(world, 1, { queue: "x" });
+      await world.store.execute("cancel", { account: "other", messageIds: next ? [next] : [] });
+      expect(world.delivered()).toEqual([]);
+      expect((await world.store.read.message("acc", next ?? ""))?.state).toMatchObject({ state: "held", line: "queue:x", dueAt: null });
+    });
+
+    test("lets those in line go on in the order in which they were accepted, whenever they came to stand in it", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const [running] = [await world.sent({ queue: "q" })];
+      const early = await world.send({ queue: "q", delay: 5_000 });
+      const late = await world.send({ queue: "q" });
+      world.clock.now += 5_000;
+      expect(await world.claim()).toEqual([]);
+      await world.settle(running);
+      const [next] = await world.claim();
+      expect(next?.message.id).toBe(early);
+      if (next) await world.settle(next);
+      expect(idsOf(await world.claim())).toEqual([late]);
+    });
+
+    test("is a schedule, first the one that has waited longest, no more than are asked for", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const { body, ...letter } = letterTo();
+      const make = (id: string, cron: string) => world.store.execute("createSchedule", { account: "acc", id, cron, letter, body });
+      const minute = 60_000;
+      world.clock.now = Math.ceil(world.clock.now / (3 * minute)) * 3 * minute;
+      // In the order of their names the one that is due later comes first.
+      await make("a", "*/3 * * * *");
+      await make("b", "* * * * *");
+      const dueAt = (Math.floor(world.clock.now / minute) + 1) * minute;
+      expect(await world.store.nextDueAt()).toBe(dueAt);
+      world.clock.now = dueAt + 4 * minute;
+      await world.store.execute("claim", { limit: 10, schedules: 1 });
+      expect(world.delivered().map(({ message }) => message.scheduleId)).toEqual(["b"]);
+      expect((await world.claim()).map(({ message }) => message.scheduleId)).toEqual(["a"]);
+      expect(await world.claim()).toEqual([]);
+      const next = await world.store.read.setUp("schedules", "acc", "b");
+      expect(next).toMatchObject({ dueAt: dueAt + 5 * minute, lastAt: dueAt + 4 * minute });
+    });
+
+    test("schedules fire in the order in which they came due", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const { body, ...letter } = letterTo();
+      await world.store.execute("createSchedule", { account: "acc", id: "b", cron: "* * * * *", letter, body });
+      world.clock.now += 60_000;
+      await world.store.execute("createSchedule", { account: "acc", id: "a", cron: "* * * * *", letter, body });
+      world.clock.now += 60_000;
+      expect((await world.claim()).map(({ message }) => message.scheduleId)).toEqual(["b", "a"]);
+    });
+
+    test("is a key that nobody has used for an hour, which is forgotten then", async () => {
+      const world = await World.open(open);
+      await world.account();
+      await world.settle(await world.sent(limited("k", { parallelism: 1 })));
+      expect(await world.store.nextDueAt()).toBe(world.clock.now + spans.idleKey);
+      world.clock.now += spans.idleKey;
+      await world.claim();
+      expect(await world.store.read.setUp("flows", "acc", "key:k")).toBeNull();
+      expect(await world.store.nextDueAt()).toBeNull();
+    });
+
+    test("a key is not forgotten before its window has ended", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const period = 5 * spans.idleKey;
+      const delivery = await world.sent(limited("k", { rate: 1, period }));
+      const start = world.clock.now;
+      await world.settle(delivery);
+      world.clock.now = start + period - 1;
+      await world.claim();
+      await world.send(limited("k", { rate: 1, period }));
+      expect([...world.delivered(), ...(await world.claim())]).toEqual([]);
+      world.clock.now = start + period;
+      expect(await world.claim()).toHaveLength(1);
+    });
+  });
+}
