@@ -272,6 +272,7 @@ const aboutLimits: { readonly [N in keyof typeof limits]: readonly [about: strin
     count,
   ],
   urlLength: ["Characters of a URL", count],
+  hostLength: ["Characters of the host of a URL", count],
   headerBytes: ["Headers that go out for one message, its callbacks included; and one setting", sizeOf],
   callbackDepth: ["Callbacks of callbacks", count],
   parallelism: ["Parallelism of a queue or a flow control key", count],
@@ -280,6 +281,7 @@ const aboutLimits: { readonly [N in keyof typeof limits]: readonly [about: strin
   groups: ["URL groups of an account", count],
   endpoints: ["Endpoints of a URL group, or of one request that adds or removes some", count],
   groupLength: ["Characters of all names and URLs of a URL group", count],
+  fanOutBytes: ["Bodies of a request, or of one firing of a schedule, to URL groups: one for each endpoint", sizeOf],
   sources: ["Sources of an account", count],
   schedules: ["Schedules of an account", count],
 };

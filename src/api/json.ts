@@ -16,6 +16,26 @@ export function readJson(body: Bytes): unknown {
   }
 }
 
+/**
+ * Reads the JSON of a body in which every name means something: a schema passes over `__proto__` without a word. Throws
+ * `Refusal`.
+ */
+export function readNamedJson(body: Bytes): unknown {
+  const value = readJson(body);
+  const path = pathOfProto(value);
+  if (path === null) return value;
+  throw new Refusal("invalid", `${path.slice(0, 200)}: there is no such field`);
+}
+
+function pathOfProto(value: unknown): string | null {
+  if (typeof value !== "object" || value === null) return null;
+  for (const [name, inner] of Object.entries(value)) {
+    const below = name === "__proto__" ? "" : pathOfProto(inner);
+    if (below !== null) return below === "" ? name : `${name}.${below}`;
+  }
+  return null;
+}
+
 /** Beyond this, looking for the place costs more than it is worth. */
 const longestSearched = 4 * 1024 * 1024;
 

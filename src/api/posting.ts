@@ -1,4 +1,5 @@
 import { Refusal } from "../core/errors.ts";
+import { limits } from "../core/limits.ts";
 import type { AccountId, Bytes, Group, HeaderList, Letter } from "../core/message.ts";
 import type { Store } from "../store/store.ts";
 import { brandOfToken, brandShown } from "./brand.ts";
@@ -7,7 +8,7 @@ import type { Given, Settings } from "./given.ts";
 import { givenByHeaders, givenByQuery, readSettings, refuseOfSchedules } from "./given.ts";
 import { letterOf } from "./letter.ts";
 import type { Incoming } from "./route.ts";
-import { checkUrl, destinationOf, groupNameIn, isUrl, noDestination } from "./target.ts";
+import { checkUrl, destinationOf, groupNameIn, isUrl, noDestination, shortened } from "./target.ts";
 
 /** What a request that publishes was read into. `ignored`: settings of the other brand that are unknown. */
 export type Posting = { letter: Letter; settings: Settings; ignored: string[] };
@@ -72,15 +73,13 @@ export async function groupAt(store: Store, account: AccountId, destination: str
   if (mark < 0) return group;
   throw new Refusal(
     "invalid",
-    `destination: a URL group takes no query, because its endpoints have their own; leave out ${quoted(destination.slice(mark))}`,
+    `destination: a URL group takes no query, because its endpoints have their own; leave out ${JSON.stringify(shortened(destination.slice(mark)))}`,
   );
 }
 
-const quoted = (text: string): string => JSON.stringify(text.length > 200 ? `${text.slice(0, 200)}…` : text);
-
 /** What the URL groups of one request come to: all of it is stored in one transaction. */
 type FanOut = { messages: number; bytes: number };
-const mostFanOut: FanOut = { messages: 10_000, bytes: 256 * 1024 * 1024 };
+const mostFanOut: FanOut = { messages: 10_000, bytes: limits.fanOutBytes };
 
 /** Adds what a body makes, sent to each endpoint of a group, to what the request has `made` so far. Throws `Refusal` when that is too much. */
 export function checkFanOut({ name, endpoints }: Group, made: FanOut, body: Bytes): void {

@@ -7,6 +7,7 @@ import { defaults, logBodyBytes } from "../core/limits.ts";
 import type { LogEvent } from "../store/logQuery.ts";
 import type { DeadLetterEntry } from "../store/queries.ts";
 
+/** What stands for a value that is redacted. */
 export const sha256: Hash = (value) => hash("sha256", value, "hex");
 
 const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });

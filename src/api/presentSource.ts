@@ -1,9 +1,9 @@
-import { hash } from "node:crypto";
 import { headerMap } from "../core/callback.ts";
 import type { HeaderList, Rejection, Source } from "../core/message.ts";
 import { redactBody, redactHeaders } from "../core/redaction.ts";
-import { bodyFields } from "./present.ts";
-import { redactionOf, settingsOf } from "./sourceSettings.ts";
+import { redactionOf } from "./keptSettings.ts";
+import { bodyFields, sha256 } from "./present.ts";
+import { settingsOf } from "./sourceSettings.ts";
 import { verificationSchema } from "./webhooks/verification.ts";
 
 /** A source, as it is shown: nothing that is secret. */
@@ -34,5 +34,3 @@ export function rejectionJson(rejection: Rejection, settings: HeaderList): Recor
     ...(others === 0 ? {} : { notKept: others }),
   };
 }
-
-const sha256 = (value: string | Uint8Array): string => hash("sha256", value, "hex");

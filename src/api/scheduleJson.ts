@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { headerMap } from "../core/callback.ts";
-import { defaults } from "../core/limits.ts";
+import { defaults, limits } from "../core/limits.ts";
 import type { Schedule } from "../core/message.ts";
 import { redactHeaders, redactBody } from "../core/redaction.ts";
 import { bodyFields, flowControlFields, present, sha256 } from "./present.ts";
@@ -42,14 +42,18 @@ export function scheduleJson(schedule: Schedule, states: ReadonlyMap<string, Sch
 }
 
 /** A firing that published nothing says why not. */
-function lastError({ lastAt, lastMessages, letter }: Schedule): string | null {
+function lastError({ lastAt, lastMessages, letter, body }: Schedule): string | null {
   if (lastAt === null || lastMessages.length > 0) return null;
   if (letter.group === null) return "nothing was published: the destination is not a URL that can be called";
-  return `nothing was published: there is no URL group ${letter.group} with endpoints`;
+  const most = Math.floor(limits.fanOutBytes / Math.max(1, body.byteLength));
+  const tooMany =
+    most < limits.endpoints ? `, or it has more than ${most}, to each of which so large a body cannot be published at once` : "";
+  return `nothing was published: there is no URL group ${letter.group} with endpoints${tooMany}`;
 }
 
 const millis = (about: string) => z.int().describe(`${about}, in unix milliseconds.`);
 
+/** The same, for the reference. */
 export const scheduleShape = z.object({
   scheduleId: z.string(),
   cron: z.string().describe("When it fires. Five fields, in UTC unless a time zone stands before them."),

@@ -1,64 +1,21 @@
-import { hash } from "node:crypto";
 import { Refusal } from "../core/errors.ts";
-import { limits } from "../core/limits.ts";
-import type { AccountId, HeaderList, Redaction, Source } from "../core/message.ts";
-import { canonicalName, noBytes } from "../core/message.ts";
+import type { AccountId, HeaderList, Source } from "../core/message.ts";
+import { noBytes } from "../core/message.ts";
 import { sendingLimitBrokenBy } from "../core/publish.ts";
-import type { Hash } from "../core/redaction.ts";
-import { redactHeaders } from "../core/redaction.ts";
-import { brandedName, brandShown } from "./brand.ts";
-import { readSettings } from "./given.ts";
+import { brandShown } from "./brand.ts";
+import { shownSettings } from "./keptSettings.ts";
 import { givenBy, readPosting } from "./posting.ts";
 import type { Incoming, Parts } from "./route.ts";
-
-/** Settings as they are given and shown: names of headers, with one value or several. */
-export type SettingsGiven = Readonly<Record<string, string | readonly string[]>>;
-
-/** The settings of a source, as a list of headers. Throws `Refusal` for a name that is no setting. */
-export function headersOf(settings: SettingsGiven): HeaderList {
-  const headers = Object.entries(settings).flatMap(([name, values]) =>
-    (typeof values === "string" ? [values] : values).map((value) => [name, value] as const),
-  );
-  for (const [name, value] of headers) {
-    const shown = name.slice(0, 200);
-    if (!brandedName(name.toLowerCase()))
-      throw new Refusal(
-        "invalid",
-        `settings: ${shown} is no setting; names begin with Svc-, as in Svc-Retries or Svc-Forward-Authorization`,
-      );
-    // What is not shown cannot be given back: it would replace what it stands for.
-    if (/^REDACTED:[0-9a-f]{64}$/.test(value))
-      throw new Refusal("invalid", `settings: ${shown} has what is shown instead of its value; give the value itself`);
-  }
-  const size = headers.reduce((sum, [name, value]) => sum + name.length + value.length, 0);
-  if (size > limits.headerBytes) throw new Refusal("invalid", `settings: ${size} characters, of which the limit is ${limits.headerBytes}`);
-  return headers;
-}
 
 /** The settings of a list of headers, to be shown. What its `redact-fields` hide is not. */
 export function settingsOf(headers: HeaderList): Record<string, string | string[]> {
   const settings: Record<string, string | string[]> = {};
-  for (const [name, value] of hidden(headers)) {
+  for (const [name, value] of shownSettings(headers)) {
     const before = settings[name];
     settings[name] = before === undefined ? value : [...(typeof before === "string" ? [before] : before), value];
   }
   return settings;
 }
-
-function hidden(headers: HeaderList): HeaderList {
-  const redaction = redactionOf(headers);
-  return headers.map(([name, value]) => {
-    const [, of] = /^(?:svc|upstash)-(?:(?:failure-)?callback-)*forward-(.*)$/i.exec(name) ?? [];
-    const [shown] = of === undefined ? [] : redactHeaders([[canonicalName(of), value]], redaction, sha256);
-    return [name, shown?.[1] ?? value];
-  });
-}
-
-const sha256: Hash = (value) => hash("sha256", value, "hex");
-
-/** What the settings of a source hide from every answer. */
-export const redactionOf = (headers: HeaderList): Redaction | null =>
-  readSettings(givenBy(headers.filter(([name]) => /-redact-fields$/i.test(name))), []).settings.values["redact-fields"] ?? null;
 
 /** What a source publishes with: its settings, and the headers of its calls unless it says otherwise. */
 export function defaultsOf({ headers }: Pick<Source, "headers">): HeaderList {

@@ -1,5 +1,6 @@
 import { Refusal } from "../core/errors.ts";
 import { limits } from "../core/limits.ts";
+import { isName } from "../core/name.ts";
 import { brandedName, brandOfToken } from "./brand.ts";
 
 /** A request target cut at its first `?`, not decoded: what is left as it came cannot be changed by accident. */
@@ -88,9 +89,6 @@ export function destinationOf(path: string, query: string | null): string {
 
 export const isUrl = (destination: string): boolean => /^https?:\/\//i.test(destination);
 
-/** One or two dots are no name: clients take them for steps in a path, however they are encoded. */
-const isName = (text: string): boolean => text.length <= limits.nameLength && /^(?!\.{1,2}$)[A-Za-z0-9._-]+$/.test(text);
-
 /** Checks the name of a queue or a URL group, and answers it. Throws `Refusal`; `field` is named in it. */
 export function checkName(field: string, name: string): string {
   if (isName(name)) return name;
@@ -124,7 +122,9 @@ export function checkUrl(field: string, url: string): void {
   if (!/^https?:\/\//i.test(url)) refuse("is not a URL with http:// or https://");
   // oxlint-disable-next-line no-control-regex -- URL parsers drop these silently, so the URL would not be the one that was given
   if (/[\0-\x1f\x7f]|^https?:\/\/[/\\]| $/i.test(url)) refuse("is not a valid URL");
-  if (!URL.canParse(url)) refuse("is not a valid URL");
+  const { hostname } = URL.parse(url) ?? refuse("is not a valid URL");
+  if (hostname.length > limits.hostLength) refuse(`has a host of ${hostname.length} characters, the limit is ${limits.hostLength}`);
 }
 
-const shortened = (text: string): string => (text.length > 200 ? `${text.slice(0, 200)}…` : text);
+/** As much of a text as a refusal shows. */
+export const shortened = (text: string): string => (text.length > 200 ? `${text.slice(0, 200)}…` : text);

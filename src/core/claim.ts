@@ -5,7 +5,7 @@ import { giveUp, headsOf, sendNow, serveFlow, serveLine, withHand } from "./line
 import { maxLost } from "./limits.ts";
 import type { MessageState, Millis } from "./message.ts";
 import { noBytes } from "./message.ts";
-import { fire, needsOfFiring } from "./schedule.ts";
+import { fireFirst, needsOfFiring } from "./schedule.ts";
 import { failForGood, needsOfConsequences } from "./settle.ts";
 
 /** `more`: more may be due than was looked at. `now`: the moment it was looked at, in the time of the store. */
@@ -51,9 +51,9 @@ export const claim: Decision<Most, Claimed> = {
     for (const line of lines) serveLine(draft, moment, line);
     for (const flow of flows) serveFlow(draft, moment, flow);
     const left = due.filter((state) => !claimOne(draft, moment, state));
-    for (const schedule of schedules) fire(draft, moment, schedule);
+    const allFired = fireFirst(draft, moment, schedules);
     const isFull = due.length >= limit || lines.length >= mostLines || flows.length >= mostFlows || schedules.length >= mostSchedules;
-    return { more: left.length > 0 || isFull, now: moment.now };
+    return { more: left.length > 0 || !allFired || isFull, now: moment.now };
   },
 };
 

@@ -5,7 +5,9 @@ import type { AccountId, Flow, FlowControl, MessageState, Millis } from "./messa
 // Queues and flow control keys are one thing, a flow: something with limits, counters and a line of messages before it.
 // A queue counts messages until they are finished; a key counts deliveries under way, and those begun in a window of time.
 
+/** The flow of a queue, and the name of its line. */
 export const queueFlow = (name: string): string => `queue:${name}`;
+/** The flow of a flow control key, and the name of its line. */
 export const keyFlow = (name: string): string => `key:${name}`;
 export const isQueue = (id: string): boolean => id.startsWith("queue:");
 /** The name that people gave it. */

@@ -8,6 +8,7 @@ import type { AccountId, Flow, FlowControl, MessageId, MessageState, Millis } fr
 // message and its callbacks are finished. The key counts a message while it is being sent; who waits for a hand does not
 // use up a place that others could have.
 
+/** The line of those that wait for a hand for a host. */
 export const hostLine = (host: string): string => `host:${host}`;
 
 /**
@@ -129,4 +130,5 @@ export function needsOfGates(draft: Draft, states: readonly MessageState[]) {
 export const flowsOfLetters = (account: AccountId, letters: readonly { queue: string | null; flowControl: FlowControl | null }[]): Key[] =>
   flowKeysOf(letters.map(({ queue, flowControl }) => ({ account, queue, flowKey: flowControl?.key ?? null })));
 
+/** Whether a line is that of a queue or a key, and not that of a host. */
 export const isFlowLine = (line: string): boolean => isQueue(line) || line.startsWith("key:");

@@ -1,6 +1,7 @@
 import type { Decision, Draft, Key } from "./command.ts";
 import { Refusal } from "./errors.ts";
 import { limits } from "./limits.ts";
+import { fingerprint } from "./mark.ts";
 import type { AccountId, Endpoint, Group, HeaderList, Letter } from "./message.ts";
 
 /**
@@ -14,8 +15,13 @@ export function addressed<L extends Omit<Letter, "body">>(draft: Draft, account:
 }
 
 function letterTo<L extends Omit<Letter, "body">>(letter: L, { name, url }: Endpoint): L {
-  return { ...letter, url, endpoint: name, deduplication: letter.deduplication === null ? null : `${letter.deduplication} ${url}` };
+  const deduplication =
+    letter.deduplication === null ? null : `${letter.deduplication} ${url.length > longestInKey ? fingerprint(url) : url}`;
+  return { ...letter, url, endpoint: name, deduplication };
 }
+
+/** A key of a database cannot be as long as a URL. */
+const longestInKey = 512;
 
 /** Which group of an account. Its name has been checked. */
 type Named = { account: AccountId; name: string };

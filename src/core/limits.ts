@@ -13,6 +13,8 @@ export const limits = {
   /** Longest label, deduplication id and other names, in characters. */
   nameLength: 512,
   urlLength: 16 * 1024,
+  /** As long as the name of a host can be (RFC 1035). Hosts stand in indexes, of which a database takes some 2,700 bytes at most. */
+  hostLength: 255,
   /** Of the headers that go out for one message, names and values, those of its callbacks included. No setting is longer, either. */
   headerBytes: 64 * 1024,
   /** Callbacks of callbacks. */
@@ -27,6 +29,8 @@ export const limits = {
   endpoints: 100,
   schedules: 200_000,
   groupLength: 128 * 1024,
+  /** Bytes that one request, or one firing of a schedule, comes to when each endpoint of its URL group has a copy of the body. */
+  fanOutBytes: 256 * 1024 * 1024,
   sources: 1_000,
 } as const;
 
@@ -44,6 +48,8 @@ export const spans = {
   lease: 30 * second,
   /** A line is served whenever a delivery of its host ends; if that was missed, after this at the latest. */
   lineCheck: 1 * second,
+  /** A key whose first messages met no free hand lets more go on after this, or when one of its deliveries ends. */
+  flowCheck: 100,
   /** Same deduplication key within this time: one message. */
   deduplication: 10 * minute,
   /** A finished message can still be read by its id for so long. */

@@ -30,13 +30,27 @@ export function serveLine(draft: Draft, moment: Moment, line: Line): void {
  * Whatever opens a flow makes it due, so that there is this one place where its line is served.
  */
 export function serveFlow(draft: Draft, moment: Moment, { account, id }: Flow): void {
+  const before = draft.get("flows", account, id);
   const first = firstNotServed(draft, moment, account, id);
   const flow = draft.get("flows", account, id);
   if (!flow) return;
-  if (first || !draft.isWholeLine(account, id)) return putFlow(draft, moment, flow);
+  if (first || !draft.isWholeLine(account, id)) {
+    putFlow(draft, moment, flow);
+    if (!first && flow.running === before?.running) restFlow(draft, moment, flow);
+    return;
+  }
   if (flow.waiting > 0) draft.fault(`${id} of account ${account} counted ${flow.waiting} in a line in which nobody stood`);
   if (flow.dueAt !== null && flow.dueAt <= moment.now && isIdle(flow)) return draft.drop("flows", account, id);
   putFlow(draft, moment, { ...flow, waiting: 0 });
+}
+
+/**
+ * All that were looked at went on to lines of hosts that have no free hand. If the others followed at once, they would
+ * come back as soon as hands are free and the key is full, and so to and fro. Some have gone on: the rest has time.
+ */
+function restFlow(draft: Draft, moment: Moment, { account, id }: Flow): void {
+  const flow = draft.get("flows", account, id);
+  if (flow && flow.dueAt !== null) draft.put("flows", { ...flow, dueAt: Math.max(flow.dueAt, moment.now + spans.flowCheck) });
 }
 
 /** The first ones of the lines of due flows, as many as these let through, and in all as many as there can be hands for. */

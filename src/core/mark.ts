@@ -62,7 +62,7 @@ export function dropEnvelope(draft: Draft, of: { account: AccountId; messageId: 
 }
 
 /** 53 bits of a text: cyrb53, two multiplicative hashes side by side. */
-function fingerprint(text: string): string {
+export function fingerprint(text: string): string {
   let [high, low] = [0xdeadbeef, 0x41c6ce57];
   for (let index = 0; index < text.length; index++) {
     const code = text.charCodeAt(index);

@@ -4,8 +4,9 @@ import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
 import { addressed } from "./group.ts";
 import { accept, linesTo } from "./lease.ts";
-import { limits, spans } from "./limits.ts";
+import { limits, memory, spans } from "./limits.ts";
 import type { AccountId, Bytes, Deduplication, Letter, Millis, Schedule } from "./message.ts";
+import { isName } from "./name.ts";
 import { existing, sendingLimitBrokenBy } from "./publish.ts";
 
 /** What a schedule is to be. `id` null: it gets a new one. */
@@ -58,7 +59,7 @@ const deduplicationOf = (draft: Draft, account: AccountId, { deduplication }: Sc
   deduplication === null ? undefined : draft.get("deduplications", account, deduplicationKey(deduplication));
 
 function checkSchedule({ id, letter, body }: ScheduleInput, now: Millis): void {
-  if (id !== null && !isScheduleId(id)) {
+  if (id !== null && !isName(id)) {
     const problem = 'is no id; letters, digits, ".", "_" and "-" can be in it, and it is not "." or ".."';
     throw new Refusal("invalid", `schedule-id: ${JSON.stringify(id.slice(0, 200))} ${problem}`);
   }
@@ -74,9 +75,6 @@ function checkSchedule({ id, letter, body }: ScheduleInput, now: Millis): void {
     throw new Refusal("too-large", `body: ${body.byteLength} bytes, the limit is ${limits.messageBytes}`);
   }
 }
-
-/** Whether a schedule can be called so: what stands in a path, and means nothing else there. */
-export const isScheduleId = (text: string): boolean => text.length <= limits.nameLength && /^(?!\.{1,2}$)[A-Za-z0-9._-]+$/.test(text);
 
 function firstTime(replaced: Schedule | undefined, cron: string, now: Millis): Millis | null {
   const isOverdue = replaced && replaced.cron === cron && replaced.dueAt !== null && replaced.dueAt <= now;
@@ -135,12 +133,30 @@ export function needsOfFiring(draft: Draft, schedules: readonly Schedule[]) {
   };
 }
 
+/** Messages, and bytes of their bodies, that the schedules of one claim make together: each makes one for every endpoint of its group. */
+const mostFired = { messages: 1_000, bytes: memory.batch };
+
+/** Fires the first of these, as many as one claim can bear, and one at least. False: the others are due still. */
+export function fireFirst(draft: Draft, moment: Moment, schedules: readonly Schedule[]): boolean {
+  let [messages, bytes] = [0, 0];
+  for (const [at, schedule] of schedules.entries()) {
+    const { account, letter, body } = schedule;
+    const count = addressed(draft, account, letter).length;
+    messages += count;
+    bytes += count * body.byteLength;
+    if (at > 0 && (messages > mostFired.messages || bytes > mostFired.bytes)) return false;
+    fire(draft, moment, schedule);
+  }
+  return true;
+}
+
 /**
  * Publishes what a schedule is to publish, once, however late it is and however many times were missed, and sets the
- * time of the next firing after now. One whose group is gone or empty publishes nothing, and goes on. Nothing that is
- * wrong with one schedule stops the others.
+ * time of the next firing after now. One whose group is gone or empty, or has become so large that all copies of the
+ * body are more than a request may come to, publishes nothing, and goes on. Nothing that is wrong with one schedule
+ * stops the others.
  */
-export function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
+function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
   const { account: id, letter, body } = schedule;
   const account = draft.get("accounts", id);
   if (!account) {
@@ -151,7 +167,8 @@ export function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
   const letters = sendable(draft, id, letter);
   if (letters.length < wanted) draft.fault(`schedule ${schedule.id} of account ${id} is to publish to what is no URL; that is left out`);
   const next = nextOrNone(draft, schedule, moment.now);
-  const lastMessages = letters.map((one) => accept(draft, moment, account, { ...one, body }).id);
+  const published = letters.length * body.byteLength > limits.fanOutBytes ? [] : letters;
+  const lastMessages = published.map((one) => accept(draft, moment, account, { ...one, body }).id);
   draft.put("schedules", { ...schedule, ...next, lastAt: moment.now, lastMessages });
 }
 

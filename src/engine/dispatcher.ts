@@ -201,19 +201,21 @@ export class Dispatcher {
       this.#starved = false;
       this.#lookAt(atOnce);
     }
-    const settled = await this.#settle(outcome);
+    const settled = await this.#settle(delivery, outcome);
     if (settled) log.attempt(delivery, outcome, settled.became);
     this.#reports--;
     if (this.#running.size + this.#reports === 0) this.#emptied();
   }
 
   /** Reports until the store takes it, for as long as the report can matter: past the lease another node has sent it again. */
-  async #settle(outcome: Outcome): Promise<Settled | null> {
+  async #settle({ message }: Delivery, outcome: Outcome): Promise<Settled | null> {
     const { store, clock, log } = this.#parts;
     const until = clock.now() + spans.lease;
+    // Others may stand in line for its place; that of a callback is the place of what it tells of.
+    const isWaitedFor = message.queue !== null || message.flowControl !== null || message.tells !== null;
     for (;;) {
       try {
-        return await store.execute("settle", outcome, { canWait: this.#isQuiet() });
+        return await store.execute("settle", outcome, { canWait: !isWaitedFor && this.#isQuiet() });
       } catch (error) {
         log.trouble(`storing the outcome of ${outcome.messageId} failed`, error);
         if (clock.now() >= until) return null;

@@ -3,7 +3,8 @@ import type { ErrorCode } from "../core/errors.ts";
 import { Refusal, errorCodes } from "../core/errors.ts";
 import type { Hands } from "../core/hands.ts";
 import { noHands } from "../core/hands.ts";
-import type { Bytes, Millis } from "../core/message.ts";
+import { limits } from "../core/limits.ts";
+import type { Letter, Millis } from "../core/message.ts";
 import type { Queries } from "./queries.ts";
 import type { BatchResult, Call, Desk, Haste, Reply, RunBatch, Store, Unsubscribe } from "./store.ts";
 import { Unavailable } from "./store.ts";
@@ -193,8 +194,14 @@ function nextBatch(waiting: Waiting[]): Waiting[] {
 function weightOf(input: unknown): { bytes: number; hands: number } {
   if (typeof input !== "object" || input === null) return { bytes: 0, hands: 0 };
   if ("letters" in input && Array.isArray(input.letters)) {
-    const bytes = input.letters.reduce<number>((sum, letter: { body: Bytes }) => sum + letter.body.byteLength, 0);
-    return { bytes, hands: input.letters.length };
+    const weight = { bytes: 0, hands: 0 };
+    for (const { body, group } of input.letters as readonly Pick<Letter, "body" | "group">[]) {
+      // To a group it is as many messages as that has endpoints.
+      const most = group === null ? 1 : limits.endpoints;
+      weight.bytes += most * body.byteLength;
+      weight.hands += most;
+    }
+    return weight;
   }
   if ("limit" in input && typeof input.limit === "number") return { bytes: 0, hands: input.limit };
   // An outcome: a callback or two, and those that waited for its hand.

@@ -99,10 +99,35 @@ export function connectionOf(run: (query: QueryConfig<unknown[]>) => Promise<Ans
     dialect,
     query: async (sql, values) => (await run({ ...prepared(sql), values: values.map(storable) }).catch(rethrow)).rows,
     each: async (sql, types, rows) => {
-      const columns = types.map((_: ColumnType, index) => rows.map((row) => storable(row[index] ?? null)));
-      return (await run({ ...prepared(sql), values: columns }).catch(rethrow)).rows;
+      const found: Columns[] = [];
+      for (const portion of types.includes("bytea") ? portionsOf(rows) : [rows]) {
+        const columns = types.map((_: ColumnType, index) => portion.map((row) => storable(row[index] ?? null)));
+        const { rows: answered } = await run({ ...prepared(sql), values: columns }).catch(rethrow);
+        if (portion.length === rows.length) return answered;
+        for (const one of answered) found.push(one);
+      }
+      return found;
     },
   };
+}
+
+/** Bytes in bodies of one statement. The driver makes a text of them, twice as long, and no text can be longer than 512 MiB. */
+const statementBytes = 32 * 1024 * 1024;
+
+/** Rows, as many at a time as a statement can carry: one after another, so that not all of them are in memory as texts. */
+function portionsOf(rows: readonly (readonly Value[])[]): (readonly (readonly Value[])[])[] {
+  const portions: [(readonly Value[])[], ...(readonly Value[])[][]] = [[]];
+  let [portion, bytes] = [portions[0], 0];
+  for (const row of rows) {
+    const size = row.reduce<number>((sum, value) => sum + (value instanceof Uint8Array ? value.byteLength : 0), 0);
+    if (portion.length > 0 && bytes + size > statementBytes) {
+      [portion, bytes] = [[], 0];
+      portions.push(portion);
+    }
+    portion.push(row);
+    bytes += size;
+  }
+  return portions;
 }
 
 /** Runs statements that take no values, in one go. Answers the rows of the last. */

@@ -44,7 +44,7 @@ export interface Queries {
   sourceBySecret(secretHash: string): Promise<Source | null>;
   /** The oldest unfinished messages of a queue, those that wait for their time included. */
   messagesOfQueue(of: QueueNeed): Promise<readonly MessageId[]>;
-  /** The messages that hold places in a queue. Some of them may be finished, and their callbacks hold it still. */
+  /** The first thousand messages that hold places in a queue. Some of them may be finished, and their callbacks hold it still. */
   slotsOf(account: AccountId, queue: string): Promise<MessageId[]>;
   /** How many deliveries of an account are under way. Where very much is due within the next seconds, fewer than there are. */
   underWay(account: AccountId, now: Millis): Promise<number>;
@@ -53,6 +53,7 @@ export interface Queries {
 }
 
 const mostCountedLeases = 10_000;
+const mostSlots = 1_000;
 
 /** Answers every question from a few plain reads, so that a storage has nothing to decide. */
 export function queriesOf(shelf: Shelf): Queries {
@@ -81,7 +82,7 @@ export function queriesOf(shelf: Shelf): Queries {
     countSetUp: (table, account, most) => shelf.count(table, account, most),
     sourceBySecret: (hash) => shelf.sourceBySecret(hash),
     messagesOfQueue: (of) => shelf.messagesOfQueue(of),
-    slotsOf: (account, queue) => slotsOf(shelf, account, queue),
+    slotsOf: async (account, queue) => (await shelf.slotsOfQueue(account, queue, mostSlots)).map(({ id }) => id),
     // A lease is longer than the clocks of two nodes are apart.
     underWay: (account, now) => shelf.countLeased({ account, now, until: now + 2 * spans.lease, scan: mostCountedLeases }),
     nextExpiryAt: (account, retention) => nextExpiryAt(shelf, account, retention),
@@ -192,18 +193,6 @@ function bounds(
   const after = descending ? start : (cursor ?? start);
   const before = descending ? (cursor ?? end) : end;
   return { ...(after === undefined ? {} : { after }), ...(before === undefined ? {} : { before }) };
-}
-
-/** Those of all queues are looked at: as many as messages have begun in queues and are not finished, so as queues are parallel. */
-async function slotsOf(shelf: Shelf, account: AccountId, queue: string): Promise<MessageId[]> {
-  const found: MessageId[] = [];
-  for (let after = ""; ;) {
-    const slots = await shelf.range("slots", { account, after, limit: 1000 });
-    for (const slot of slots) if (slot.queue === queue) found.push(slot.id);
-    const last = slots.at(-1);
-    if (!last || slots.length < 1000) return found;
-    after = last.id;
-  }
 }
 
 async function nextExpiryAt(shelf: Shelf, account: AccountId, retention: Retention): Promise<Millis | null> {

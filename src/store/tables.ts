@@ -118,7 +118,8 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       ...{ account, id, message_id: messageId, detail: JSON.stringify(detail), body: bodyOf(body) },
     }),
     read: (row) => ({
-      ...detailOf<DeadLetter>(row),
+      // The first ones were kept without marks.
+      ...{ marks: [], ...detailOf<Omit<DeadLetter, "marks"> & Partial<Pick<DeadLetter, "marks">>>(row) },
       ...{ account: text(row.account), id: text(row.id), messageId: text(row.message_id), body: bytes(row.body) },
     }),
   },

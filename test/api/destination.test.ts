@@ -84,6 +84,18 @@ describe("a destination in the path", () => {
     const { json } = await publish(`https://e.example/${"x".repeat(17_000)}`);
     expect(json.error).toMatch(/is too long: 17018 characters, the limit is 16384$/);
   });
+
+  test("with a host that is longer than any is refused, for a schedule as well", async () => {
+    const { ask, store } = await house();
+    const error = expect.stringMatching(/ has a host of 256 characters, the limit is 255$/);
+    for (const path of ["publish", "schedules"]) {
+      const post = (host: string) =>
+        ask("POST", `/v2/${path}/https://${host}:80/`, path === "schedules" ? { headers: { "svc-cron": "* * * * *" } } : {});
+      expect(await post("x".repeat(256))).toMatchObject({ status: 400, body: { error } });
+      expect((await post("x".repeat(255))).status).toBe(200);
+    }
+    expect(await store.read.countSetUp("schedules", "acc_1", 10)).toBe(1);
+  });
 });
 
 describe("a publish over the wire", () => {

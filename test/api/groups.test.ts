@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { at, house, otherToken } from "./house.ts";
 import type { House } from "./house.ts";
@@ -106,7 +107,7 @@ describe("a URL group", () => {
     const make = (name: string) => home.store.execute("addEndpoints", { account: "acc_1", name, endpoints: [{ name: null, url: a }] });
     for (let at = 0; at < 999; at++) await make(`g${at}`);
     await make("orders");
-    const error = "name: there are 1000 URL groups, and there can be no more; delete one that is not needed";
+    const error = "groups: there are 1000, and there can be no more; delete some that are not needed";
     expect(await home.ask("POST", "/v2/topics/more/endpoints", json({ endpoints: [{ url: a }] }))).toMatchObject({
       status: 412,
       body: { error },
@@ -231,6 +232,26 @@ describe("default headers", () => {
     expect(reply.status).toBe(status);
     expect(reply.body.error.slice(0, error.length)).toBe(error);
     expect((await home.ask("GET", path)).body.headers).toEqual({ "Svc-Label": ["kept"] });
+  });
+
+  test("of a name that means something to the server itself are refused as well", async () => {
+    const home = await homeWith({ "Svc-Label": "kept" });
+    const reply = await home.ask("PATCH", path, { body: '{"headers":{"__proto__":["1"]}}' });
+    expect(reply).toMatchObject({ status: 400, body: { error: "headers.__proto__: there is no such field" } });
+    expect((await home.ask("GET", path)).body.headers).toEqual({ "Svc-Label": ["kept"] });
+  });
+
+  test("are hidden where they say so, sent as they are, and not taken back as they are shown", async () => {
+    const home = await homeWith({ "Svc-Redact-Fields": "header[Authorization]", "Svc-Forward-Authorization": "Bearer deep" });
+    const { headers } = (await home.ask("GET", path)).body;
+    expect(headers).toEqual({
+      "Svc-Redact-Fields": ["header[Authorization]"],
+      "Svc-Forward-Authorization": [`REDACTED:${hash("sha256", "Bearer deep", "hex")}`],
+    });
+    expect((await home.ask("GET", "/v2/topics")).body).toMatchObject([{ headers }]);
+    expect(await patch(home, headers)).toMatchObject({ status: 400, body: { error: expect.stringContaining("give the value itself") } });
+    await home.ask("POST", "/v2/publish/orders");
+    expect(published(home)[0]?.headers).toEqual([["Authorization", "Bearer deep"]]);
   });
 
   test("of the other brand that are unknown are left out, and named", async () => {

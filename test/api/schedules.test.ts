@@ -364,33 +364,3 @@ describe("ids and paths", () => {
     expect(home.lines.map(({ path }) => path)).toEqual(["/v2/schedules/https://e.example"]);
   });
 });
-
-describe("many schedules", () => {
-  test("are listed by their ids, all of them, the first bodies too", async () => {
-    const home = await house();
-    const ids = Array.from({ length: 23 }, (_, index) => `s${String(index).padStart(2, "0")}`);
-    for (const id of ids.toReversed()) await create(home, "https://e.example", { headers: { "svc-schedule-id": id }, body: id });
-    const { body } = await home.ask("GET", "/v2/schedules");
-    expect(body.map((one: { scheduleId: string; body: string }) => [one.scheduleId, one.body])).toEqual(ids.map((id) => [id, id]));
-  });
-
-  test("are listed without their bodies where these are too many bytes", async () => {
-    const home = await house();
-    const ids = ["a", "b", "c", "d", "e", "f"];
-    const body = Buffer.alloc(8 * 1024 * 1024, "x");
-    for (const id of ids) await create(home, "https://e.example", { headers: { "svc-schedule-id": id }, body });
-    const { body: list } = await home.ask("GET", "/v2/schedules");
-    expect(list.map((one: { body?: string }) => one.body?.length ?? null)).toEqual([...ids.slice(0, 4).map(() => body.length), null, null]);
-  });
-
-  test("are refused beyond the limit, except in the place of another", async () => {
-    const home = await house();
-    const { read } = home.store;
-    const count = read.countSetUp.bind(read);
-    read.countSetUp = async (table, account, most) => ((await count(table, account, most)) === 0 ? most - 1 : most);
-    await create(home, "https://e.example", { headers: { "svc-schedule-id": "s" } });
-    const error = "schedules: there are 200000, and there can be no more; delete some that are not needed";
-    expect(await post(home, "https://e.example")).toMatchObject({ status: 412, body: { error } });
-    await create(home, "https://e.example", { headers: { "svc-schedule-id": "s" } });
-  });
-});

@@ -266,4 +266,25 @@ describe("when hands are short", () => {
     expect(await broker.begun()).toMatch(/a$/);
     expect(broker.memory.tables.lines.size).toBe(0);
   });
+
+  test("a key whose first messages met no hand lets more go on a little later, or when one of its deliveries ends", async () => {
+    await broker.run("pauseFlow", { account: "acme", id: "key:k" });
+    await broker.send("a b c d e f g", withKey("k", { parallelism: 2 }));
+    await broker.run("resumeFlow", { account: "acme", id: "key:k" });
+    broker.hands = { ...none, free: 5, perHost: 1, busy: new Map([["acme shop.example", 1]]) };
+    await broker.run("claim", { limit: 10 });
+    expect(broker.counts("key:k")).toEqual([0, 5]);
+    const dueAt = (): number | null | undefined => broker.memory.tables.flows.get("acme\nkey:k")?.dueAt;
+    expect(dueAt()).toBe(broker.now + 100);
+    broker.now += 100;
+    await broker.run("claim", { limit: 10 });
+    expect(broker.counts("key:k")).toEqual([0, 3]);
+    // One of them goes out by the line of its host, and comes back.
+    broker.hands = { ...none, free: 10, perHost: 1 };
+    broker.now += second;
+    await broker.run("claim", { limit: 10, flows: 0 });
+    expect(broker.counts("key:k")).toEqual([1, 3]);
+    await broker.end("a");
+    expect(dueAt()).toBe(broker.now);
+  });
 });

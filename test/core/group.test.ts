@@ -170,6 +170,16 @@ describe("a letter to a group", () => {
     expect(broker.state(second)).toBeUndefined();
   });
 
+  test("is known by keys of bounded length, however long the URLs are", async () => {
+    const [one, two] = [`${a}?${"x".repeat(16_000)}1`, `${a}?${"x".repeat(16_000)}2`];
+    const broker = await openWith(...bare(one, two));
+    const first = await publish(broker, { deduplication: "i:1" });
+    expect(first).toMatchObject({ each: [{ deduplicated: false }, { deduplicated: false }] });
+    expect(await publish(broker, { deduplication: "i:1" })).toMatchObject({ each: [{ deduplicated: true }, { deduplicated: true }] });
+    const keys = [...broker.memory.tables.deduplications.values()].map(({ key }) => key.length);
+    expect(Math.max(...keys)).toBeLessThan(100);
+  });
+
   test("is the same as an older one for each endpoint by itself", async () => {
     const broker = await openWith(...bare(a));
     const first = await publish(broker, { deduplication: "i:1" });

@@ -204,3 +204,20 @@ describe("a backlog of one host that hangs", () => {
     expect(asked.claim).toBeLessThan(1_000);
   });
 });
+
+test("an outcome may wait for company, unless others may stand in line for the place of its message", async () => {
+  const hastes: unknown[] = [];
+  const { execute } = store;
+  store.execute = (name, input, haste) => {
+    if (name === "settle") hastes.push(haste);
+    return execute(name, input);
+  };
+  dispatcher();
+  await runUntil(second);
+  const flowControl = { key: "k", parallelism: 1, rate: null, period: null };
+  for (const [turn, letter] of [{}, { queue: "q" }, { flowControl }].entries()) {
+    publish(letter);
+    await runUntil((turn + 2) * second);
+  }
+  expect(hastes).toEqual([{ canWait: true }, { canWait: false }, { canWait: false }]);
+});

@@ -231,7 +231,7 @@ function checkLook(flow: Flow, { demand, now }: Court): void {
   const hasPlace = !paused && (parallelism === null || running < parallelism) && rate !== 0;
   const isWindowFull = rate !== null && windowUsed >= rate && now < windowStart + period;
   const opensAt = !hasPlace ? Infinity : isWindowFull ? windowStart + period : now;
-  demand((dueAt ?? Infinity) <= opensAt, `nobody waits for ever: ${id} opens at ${opensAt} and is looked at ${dueAt}`);
+  demand((dueAt ?? Infinity) <= opensAt + spans.flowCheck, `nobody waits for ever: ${id} opens at ${opensAt} and is looked at ${dueAt}`);
 }
 
 /** What a run must have seen to be worth its name. */

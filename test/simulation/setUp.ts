@@ -62,10 +62,10 @@ export const release = (account: AccountId): Call[] => [
     name: "resumeFlow",
     input: { account, id },
   })),
-  ...keys.flatMap((key): Call[] => [
-    { name: "pinFlow", input: { account, key, parallelism: 2, rate: 40, period: 10_000 } },
-    { name: "unpinFlow", input: { account, key, parallelism: true, rate: true } },
-  ]),
+  // One message after another, each with its retries and callbacks, could take weeks.
+  ...queues.map((name): Call => ({ name: "upsertQueue", input: { account, name, parallelism: 50 } })),
+  // Pinned, so that no late callback with a long period holds it all up again.
+  ...keys.map((key): Call => ({ name: "pinFlow", input: { account, key, parallelism: 2, rate: 40, period: 10_000 } })),
 ];
 
 /** Schedules go first, so that what they make does not go on for ever. */
@@ -73,6 +73,7 @@ export const unschedule = (account: AccountId): Call[] => schedules.map((id): Ca
 
 /** When all has ended, nothing stands in the way of removing it all. */
 export const clear = (account: AccountId): Call[] => [
+  ...keys.map((key): Call => ({ name: "unpinFlow", input: { account, key, parallelism: true, rate: true } })),
   ...queues.map((name): Call => ({ name: "deleteQueue", input: { account, name, slots: [] } })),
   ...groups.map((name): Call => ({ name: "deleteGroup", input: { account, name } })),
 ];

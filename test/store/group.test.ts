@@ -1,8 +1,10 @@
 import { expect, test } from "vitest";
 import type { Outcome } from "../../src/core/message.ts";
 import { noBytes } from "../../src/core/message.ts";
+import { limits } from "../../src/core/limits.ts";
 import { groupCommit } from "../../src/store/group.ts";
 import type { Call } from "../../src/store/store.ts";
+import { letterTo } from "./world.ts";
 
 const outcome: Outcome = {
   ...{ account: "a", messageId: "msg_1", host: "h.example", attempt: 0, status: 200 },
@@ -54,4 +56,31 @@ test("an outcome that cannot wait goes at once, and so does all that waits when 
   await store.close();
   await settled;
   expect(batches).toEqual([["settle"], ["settle"]]);
+});
+
+test("a batch that is sent ahead leaves the hands that messages to a URL group may take", async () => {
+  const free: number[] = [];
+  const ends: (() => void)[] = [];
+  const store = groupCommit({
+    runBatch: async (calls: readonly Call[], hands) => {
+      free.push(hands.free);
+      await new Promise<void>((resolve) => ends.push(resolve));
+      return { replies: calls.map(() => ({ answer: [] })), deliveries: [], dueAt: null, faults: [] };
+    },
+    read: new Proxy({}, { get: () => async () => null }) as never,
+    nextDueAt: async () => null,
+    runsInTurn: true,
+    close: async () => undefined,
+  });
+  const bytes = { free: 2 ** 30, perBatch: 2 ** 25, busy: {} };
+  const hands = () => ({ free: 1_000, perHost: 1_000, behind: false, busy: new Map(), bytes });
+  store.attach({ hands, deliver: () => undefined, fault: () => undefined });
+  const publish = (group: string | null) => store.execute("publish", { account: "a", letters: [letterTo({ group })] });
+  const first = [publish("shops"), publish(null)];
+  await Promise.resolve();
+  const others = Array.from({ length: 64 }, () => publish(null));
+  await Promise.resolve();
+  for (const end of ends) end();
+  await Promise.all([...first, ...others]);
+  expect(free).toEqual([1_000, 1_000 - limits.endpoints - 1]);
 });

@@ -104,3 +104,9 @@ function check<T extends TableName>(name: T): void {
     expect(table.read(table.write(row))).toEqual(row);
   });
 }
+
+test("dead letters that were kept before there were marks have none", () => {
+  const { detail, ...columns } = tables.deadLetters.write({ ...full.deadLetters, marks: ["label:l"] });
+  const { marks: _marks, ...old } = JSON.parse(String(detail));
+  expect(tables.deadLetters.read({ ...columns, detail: JSON.stringify(old) })).toEqual({ ...full.deadLetters, marks: [] });
+});

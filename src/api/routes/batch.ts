@@ -9,6 +9,7 @@ import { givenByHeaders, readSettings, refuseOfSchedules } from "../given.ts";
 import { readJson } from "../json.ts";
 import { letterOf } from "../letter.ts";
 import { checkFanOut, givenBy, groupAt } from "../posting.ts";
+import { checkedObject } from "../readObject.ts";
 import type { Incoming } from "../route.ts";
 import { route } from "../route.ts";
 import { checkName, checkUrl, isUrl } from "../target.ts";
@@ -94,7 +95,7 @@ type GroupAt = (destination: string, body: Bytes) => Promise<Group>;
 type Around = { incoming: Incoming; brand: Brand; ignored: Set<string>; groupAt: GroupAt };
 
 async function letterOfItem(given: unknown, { incoming, brand, ignored, groupAt }: Around): Promise<Letter> {
-  const { destination, headers = {}, body: text = "", queue } = checked(given);
+  const { destination, headers = {}, body: text = "", queue } = checkedObject(item, given, "message");
   const body = Buffer.from(text);
   const group = isUrl(destination) ? null : await groupAt(destination, body);
   if (group === null) checkUrl("destination", destination);
@@ -116,16 +117,6 @@ async function letterOfItem(given: unknown, { incoming, brand, ignored, groupAt 
     callerIp: incoming.callerIp,
     settings,
   });
-}
-
-function checked(given: unknown): z.output<typeof item> {
-  const result = item.safeParse(given);
-  if (result.success) return result.data;
-  const [issue] = result.error.issues;
-  const where = issue?.code === "unrecognized_keys" ? issue.keys[0] : issue?.path.join(".");
-  const problem =
-    issue?.code === "unrecognized_keys" ? "there is no such field; there are destination, headers, body, queue" : issue?.message;
-  throw new Refusal("invalid", `${(where || "message").slice(0, 200)}: ${problem ?? "is not valid"}`);
 }
 
 function contentOf(headers: Readonly<Record<string, string>>): HeaderList {

@@ -1,15 +1,16 @@
 import { z } from "zod";
+import { headerMap } from "../../core/callback.ts";
 import { Refusal } from "../../core/errors.ts";
 import { limits } from "../../core/limits.ts";
 import type { Endpoint, Group, HeaderList } from "../../core/message.ts";
 import { noBytes } from "../../core/message.ts";
 import { sendingLimitBrokenBy } from "../../core/publish.ts";
-import type { Store } from "../../store/store.ts";
-import { brandedName } from "../brand.ts";
 import { givenByHeaders, readSettings, refuseOfSchedules } from "../given.ts";
-import { readJson } from "../json.ts";
+import { headersOf, shownSettings } from "../keptSettings.ts";
+import type { SettingsGiven } from "../keptSettings.ts";
 import { letterOf } from "../letter.ts";
-import type { Incoming } from "../route.ts";
+import { readObject } from "../readObject.ts";
+import { takePlace } from "../room.ts";
 import { route } from "../route.ts";
 import { checkName, checkUrl } from "../target.ts";
 
@@ -100,27 +101,18 @@ const add = route({
   body: { about: "The endpoints.", contentType: "application/json", schema: added, required: true, mostBytes },
   answers: { 200: { about: "The URL group as it is now.", schema: group } },
   refusals: ["limit-exceeded"],
-  handle: async ({ account, params, incoming, parts: { store } }) => {
+  handle: async ({ account, params, incoming, parts }) => {
     const name = checkName("name", params.name);
-    const given = { account: account.id, name, endpoints: readBody(added, incoming).endpoints.map(checkedEndpoint) };
-    await checkRoom(store, given);
-    return { status: 200, body: groupJson(await store.execute("addEndpoints", given)) };
+    const given = { account: account.id, name, endpoints: readObject(added, incoming).endpoints.map(checkedEndpoint) };
+    const isNew = !(await parts.store.read.setUp("groups", account.id, name));
+    if (isNew) await takePlace(parts, { table: "groups", account: account.id, most: limits.groups });
+    return { status: 200, body: groupJson(await parts.store.execute("addEndpoints", given)) };
   },
 });
 
 function checkedEndpoint({ name = "", url }: { name?: string | undefined; url: string }, at: number): Endpoint {
   checkUrl(`endpoints.${at}.url`, url);
   return { name: name === "" ? null : checkName(`endpoints.${at}.name`, name), url };
-}
-
-async function checkRoom({ read }: Store, { account, name }: { account: string; name: string }): Promise<void> {
-  if (await read.setUp("groups", account, name)) return;
-  const others = await read.allSetUp("groups", { account, limit: limits.groups });
-  if (others.length < limits.groups) return;
-  throw new Refusal(
-    "limit-exceeded",
-    `name: there are ${limits.groups} URL groups, and there can be no more; delete one that is not needed`,
-  );
 }
 
 const removed = z.strictObject({
@@ -146,7 +138,7 @@ const removeSome = route({
   answers: { 200: { about: "How many were removed.", schema: z.object({ removed: z.int() }) } },
   refusals: ["not-found", "limit-exceeded"],
   handle: async ({ account, params, incoming, parts: { store } }) => {
-    const endpoints = readBody(removed, incoming).endpoints.map(({ name = "", url = "" }, at) => {
+    const endpoints = readObject(removed, incoming).endpoints.map(({ name = "", url = "" }, at) => {
       if (name === "" && url === "") throw new Refusal("invalid", `endpoints.${at}: has neither name nor url; give one of them`);
       return { name: name === "" ? null : name, url: url === "" ? null : url };
     });
@@ -181,25 +173,15 @@ const setHeaders = route({
   refusals: ["not-found", "limit-exceeded"],
   handle: async ({ account, params, incoming, parts: { store, now } }) => {
     const name = checkName("name", params.name);
-    const { headers, ignored } = checkedHeaders(readBody(defaultHeaders, incoming).headers, now());
+    const { headers, ignored } = checkedHeaders(readObject(defaultHeaders, incoming).headers, now());
     const changed = await store.execute("setGroupHeaders", { account: account.id, name, headers });
     return { status: 200, body: groupJson(changed), ignored };
   },
 });
 
 /** Reads them as every request to the group will, so that what is kept can be used. Those that are unknown and may be are left out. */
-function checkedHeaders(given: Readonly<Record<string, string | string[]>>, now: number): { headers: HeaderList; ignored: string[] } {
-  const headers = Object.entries(given).flatMap(([name, values]) =>
-    (typeof values === "string" ? [values] : values).map((value) => [name, value.trim()] as const),
-  );
-  const foreign = Object.keys(given).find((name) => !brandedName(name.toLowerCase()));
-  if (foreign !== undefined) {
-    const shown = foreign.slice(0, 200);
-    throw new Refusal("invalid", `headers.${shown}: is no setting; Svc-Forward-${shown || "…"} has a header delivered`);
-  }
-  const length = headers.reduce((sum, [name, value]) => sum + name.length + value.length, 0);
-  if (length > limits.headerBytes)
-    throw new Refusal("limit-exceeded", `headers: ${length} characters of names and values, the limit is ${limits.headerBytes}`);
+function checkedHeaders(given: SettingsGiven, now: number): { headers: HeaderList; ignored: string[] } {
+  const headers = headersOf("headers", given);
   const { settings, ignored } = readSettings(givenByHeaders(headers.flat()));
   refuseOfSchedules(settings);
   const post = { brand: "svc", destination: "group", body: noBytes, content: [], senders: () => [], callerIp: null, settings } as const;
@@ -208,28 +190,12 @@ function checkedHeaders(given: Readonly<Record<string, string | string[]>>, now:
   return { headers: headers.filter(([name]) => !ignored.includes(name.toLowerCase())), ignored };
 }
 
-function readBody<T>(schema: z.ZodType<T>, { body }: Incoming): T {
-  if (body.length === 0) throw new Refusal("invalid", "body: missing; give a JSON object");
-  const result = schema.safeParse(readJson(body));
-  if (result.success) return result.data;
-  const [issue] = result.error.issues;
-  const path = [...(issue?.path ?? []), ...(issue?.code === "unrecognized_keys" ? issue.keys.slice(0, 1) : [])].join(".");
-  const problem = issue?.code === "unrecognized_keys" ? "there is no such field" : path === "" ? "is not a JSON object" : issue?.message;
-  throw new Refusal("invalid", `${(path || "body").slice(0, 200)}: ${problem ?? "is not valid"}`);
-}
-
 function groupJson({ name, createdAt, updatedAt, endpoints, headers }: Group): z.output<typeof group> {
   return {
     ...{ name, createdAt, updatedAt },
     endpoints: endpoints.map((one) => (one.name === null ? { url: one.url } : { name: one.name, url: one.url })),
-    ...(headers.length === 0 ? {} : { headers: valuesByName(headers) }),
+    ...(headers.length === 0 ? {} : { headers: headerMap(shownSettings(headers)) }),
   };
-}
-
-function valuesByName(headers: HeaderList): Record<string, string[]> {
-  const values = new Map<string, string[]>();
-  for (const [name, value] of headers) values.set(name, [...(values.get(name) ?? []), value]);
-  return Object.fromEntries(values);
 }
 
 export const groups = [list, get, remove, add, removeSome, setHeaders];

@@ -4,8 +4,7 @@ import { flowName, queueFlow } from "../../core/flow.ts";
 import { limits } from "../../core/limits.ts";
 import type { AccountId, Flow } from "../../core/message.ts";
 import type { Store } from "../../store/store.ts";
-import { readJson } from "../json.ts";
-import type { Incoming } from "../route.ts";
+import { readObject } from "../readObject.ts";
 import { route } from "../route.ts";
 import { checkName } from "../target.ts";
 import { flowsOf } from "./flowControl.ts";
@@ -56,22 +55,12 @@ const upsert = route({
   answers: { 200: { about: now, schema: queue } },
   refusals: ["limit-exceeded"],
   handle: async ({ account, incoming, parts }) => {
-    const { queueName, parallelism, paused } = settingsIn(incoming);
+    const { queueName, parallelism, paused } = readObject(settings, incoming);
     const name = checkName("queueName", queueName);
     const flow = await parts.store.execute("upsertQueue", { account: account.id, name, parallelism, paused });
     return { status: 200, body: queueJson(flow) };
   },
 });
-
-function settingsIn({ body }: Incoming): z.output<typeof settings> {
-  if (body.length === 0) throw new Refusal("invalid", "body: missing; give a JSON object with queueName");
-  const result = settings.safeParse(readJson(body));
-  if (result.success) return result.data;
-  const [issue] = result.error.issues;
-  const stranger = issue?.code === "unrecognized_keys" ? issue.keys[0] : undefined;
-  if (stranger === undefined) throw new Refusal("invalid", `${String(issue?.path[0] ?? "body")}: ${issue?.message ?? "is not valid"}`);
-  throw new Refusal("invalid", `${stranger.slice(0, 200)}: there is no such field; there are ${Object.keys(settings.shape).join(", ")}`);
-}
 
 /** In one answer. */
 const mostListed = 10_000;

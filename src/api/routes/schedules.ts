@@ -1,8 +1,9 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { limits, memory } from "../../core/limits.ts";
-import type { AccountId, HeaderList, Schedule } from "../../core/message.ts";
-import { isScheduleId, noSchedule } from "../../core/schedule.ts";
+import type { AccountId, Schedule } from "../../core/message.ts";
+import { isName } from "../../core/name.ts";
+import { noSchedule } from "../../core/schedule.ts";
 import type { Store } from "../../store/store.ts";
 import { readPosting } from "../posting.ts";
 import type { ScheduleState } from "../scheduleJson.ts";
@@ -10,7 +11,6 @@ import { scheduleJson, scheduleShape } from "../scheduleJson.ts";
 import { takePlace } from "../room.ts";
 import { route } from "../route.ts";
 
-/** More are refused, so that all of them can be listed. */
 /** A list tells the states of so many messages in all. */
 const mostStates = 1_000;
 
@@ -92,7 +92,7 @@ const remove = route({
   },
   refusals: [],
   handle: async ({ account, params: { scheduleId: id }, parts }) => {
-    const { deleted } = isScheduleId(id) ? await parts.store.execute("deleteSchedule", { account: account.id, id }) : { deleted: false };
+    const { deleted } = isName(id) ? await parts.store.execute("deleteSchedule", { account: account.id, id }) : { deleted: false };
     return { status: 200, body: { deleted: deleted ? 1 : 0 } };
   },
 });
@@ -126,28 +126,32 @@ const changes: readonly Change[] = [
 
 /** What cannot be an id needs no look into the store. */
 function checked(id: string): string {
-  if (!isScheduleId(id)) throw noSchedule(id);
+  if (!isName(id)) throw noSchedule(id);
   return id;
 }
 
 async function all(store: Store, account: AccountId): Promise<Schedule[]> {
   const found: Schedule[] = [];
-  let [bodyBytes, headerBytes] = [0, 0];
+  let [bodyBytes, letterBytes] = [0, 0];
   for (;;) {
     const last = found.at(-1);
     const isFull = bodyBytes >= memory.page;
     const limit = isFull ? 500 : memory.page / limits.messageBytes;
     const range = { account, limit, ...(last ? { after: last.id } : {}), ...(isFull ? { bodies: false as const } : {}) };
     const rows = await store.read.allSetUp("schedules", range);
-    for (const { body, letter } of rows) [bodyBytes, headerBytes] = [bodyBytes + body.byteLength, headerBytes + bytesOf(letter.headers)];
-    if (headerBytes > 4 * memory.page)
-      throw new Refusal("limit-exceeded", "schedules: their headers are too large to be listed; read each by its id");
+    for (const { body, letter } of rows) [bodyBytes, letterBytes] = [bodyBytes + body.byteLength, letterBytes + sizeOf(letter)];
+    if (letterBytes > mostLetterBytes)
+      throw new Refusal("limit-exceeded", "schedules: their settings are too large to be listed; read each by its id");
     found.push(...rows);
     if (rows.length < limit || found.length >= limits.schedules) return found;
   }
 }
 
-const bytesOf = (headers: HeaderList): number => headers.reduce((sum, [name, value]) => sum + name.length + value.length, 0);
+/** All that one list may load besides bodies: as many schedules as there can be, of a thousand characters each. */
+const mostLetterBytes = 6 * memory.page;
+
+/** URLs, labels, headers, and those of callbacks, which may be callbacks of callbacks: any of them may be long. */
+const sizeOf = (letter: Schedule["letter"]): number => JSON.stringify(letter).length;
 
 /** How the messages stand of which anything is known. */
 async function statesOf(store: Store, account: AccountId, ids: readonly string[]): Promise<ReadonlyMap<string, ScheduleState>> {

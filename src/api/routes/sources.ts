@@ -6,13 +6,15 @@ import type { SourceSetUp } from "../../core/source.ts";
 import { places, rejectionsOf } from "../../core/source.ts";
 import { isId } from "../filters.ts";
 import { hashOfSecret, intakeUrl, newSecret } from "../intakeUrl.ts";
-import { readJson } from "../json.ts";
+import { headersOf } from "../keptSettings.ts";
 import { count, one } from "../parameters.ts";
 import { rejectionJson, sourceJson } from "../presentSource.ts";
-import type { Incoming, Parts } from "../route.ts";
+import { readObject } from "../readObject.ts";
+import { takePlace } from "../room.ts";
+import type { Parts } from "../route.ts";
 import { route } from "../route.ts";
 import { rejection, source } from "../sourceShapes.ts";
-import { checkAim, headersOf } from "../sourceSettings.ts";
+import { checkAim } from "../sourceSettings.ts";
 import { verificationSchema } from "../webhooks/verification.ts";
 
 const byId = z.object({ sourceId: z.string() });
@@ -55,9 +57,9 @@ const create = route({
   answers: { 201: { about: "The source, with its URL.", schema: withUrl } },
   refusals: ["limit-exceeded"],
   handle: async ({ account: { id: account }, incoming, parts }) => {
-    const setUp = setUpOf(read(creation, incoming));
+    const setUp = setUpOf(readObject(creation, incoming));
     const ignored = await checkAim(incoming, parts, { account, ...setUp });
-    await checkRoom(parts, account);
+    await takePlace(parts, { table: "sources", account, most: limits.sources });
     const secret = newSecret();
     const made = await parts.store.execute("createSource", { account, secretHash: hashOfSecret(secret), ...setUp });
     return { status: 201, body: { ...sourceJson(made), url: intakeUrl(incoming.origin, secret) }, ignored };
@@ -65,16 +67,9 @@ const create = route({
 });
 
 const setUpOf = ({ destination, name, settings: given, verification, deduplicate, paused }: z.output<typeof creation>): SourceSetUp => ({
-  ...{ destination, name: name ?? "", headers: headersOf(given ?? {}), verification: verification ?? null },
+  ...{ destination, name: name ?? "", headers: headersOf("settings", given ?? {}), verification: verification ?? null },
   ...{ deduplicate: deduplicate ?? true, paused: paused ?? false },
 });
-
-/** Two that are made at the same moment may go beyond the limit by one. */
-async function checkRoom({ store }: Parts, account: AccountId): Promise<void> {
-  const present = await store.read.allSetUp("sources", { account, limit: limits.sources });
-  if (present.length < limits.sources) return;
-  throw new Refusal("limit-exceeded", `sources: there are ${present.length}, which is the limit; delete one that is not used any more`);
-}
 
 const list = route({
   method: "GET",
@@ -126,7 +121,7 @@ const patch = route({
   refusals: ["not-found", "limit-exceeded"],
   handle: async ({ account, params, incoming, parts }) => {
     const before = await present(parts, account.id, params.sourceId);
-    const changed = changeOf(read(change, incoming));
+    const changed = changeOf(readObject(change, incoming));
     const isAimed = changed.destination !== undefined || changed.headers !== undefined;
     const ignored = isAimed ? await checkAim(incoming, parts, { ...before, ...changed }) : [];
     return { status: 200, body: sourceJson(await changedSource(parts, before, changed)), ignored };
@@ -134,7 +129,7 @@ const patch = route({
 });
 
 function changeOf({ settings: given, ...rest }: z.output<typeof change>): Partial<SourceSetUp> {
-  const changed = { ...rest, ...(given === undefined ? {} : { headers: headersOf(given) }) };
+  const changed = { ...rest, ...(given === undefined ? {} : { headers: headersOf("settings", given) }) };
   return Object.fromEntries(Object.entries(changed).filter(([, value]) => value !== undefined));
 }
 
@@ -207,17 +202,5 @@ async function present({ store }: Parts, account: AccountId, id: string): Promis
 }
 
 const missing = (id: string): Refusal => new Refusal("not-found", `source: there is no source ${JSON.stringify(id.slice(0, 200))}`);
-
-/** The JSON of a body, checked. Throws `Refusal` with the field that is wrong; never with a value, which may be a secret. */
-function read<T extends z.ZodType>(schema: T, { body }: Incoming): z.output<T> {
-  if (body.length === 0) throw new Refusal("invalid", "body: missing; give a JSON object");
-  const result = schema.safeParse(readJson(body));
-  if (result.success) return result.data;
-  const [issue] = result.error.issues;
-  const path = (issue?.path.join(".") || "body").slice(0, 200);
-  if (issue?.code !== "unrecognized_keys") throw new Refusal("invalid", `${path}: ${issue?.message ?? "is not valid"}`);
-  const where = issue.path.length > 0 ? `${path}.` : "";
-  throw new Refusal("invalid", `${where}${issue.keys[0]?.slice(0, 200)}: there is no such field`);
-}
 
 export const sources = [create, list, get, patch, rotate, remove, rejections];

@@ -1,0 +1,48 @@
+import { Refusal } from "../core/errors.ts";
+import { limits } from "../core/limits.ts";
+import type { HeaderList, Redaction } from "../core/message.ts";
+import { canonicalName } from "../core/message.ts";
+import { redactHeaders } from "../core/redaction.ts";
+import { brandedName } from "./brand.ts";
+import { readSettings } from "./given.ts";
+import { givenBy } from "./posting.ts";
+import { sha256 } from "./present.ts";
+
+// URL groups and sources keep settings for what is published later. They are kept as headers, as they were given.
+
+/** Settings as they are given: names of headers, with one value or several. */
+export type SettingsGiven = Readonly<Record<string, string | readonly string[]>>;
+
+/** Settings as a list of headers. Throws `Refusal`, with the `field` that has them, for a name that is no setting, and when they are too long. */
+export function headersOf(field: string, settings: SettingsGiven): HeaderList {
+  const headers = Object.entries(settings).flatMap(([name, values]) =>
+    (typeof values === "string" ? [values] : values).map((value) => [name, value.trim()] as const),
+  );
+  for (const name of Object.keys(settings)) {
+    if (brandedName(name.toLowerCase())) continue;
+    const shown = name.slice(0, 200);
+    throw new Refusal("invalid", `${field}.${shown}: is no setting; Svc-Forward-${shown || "…"} has a header delivered`);
+  }
+  for (const [name, value] of headers) {
+    // What is not shown cannot be given back: it would replace what it stands for.
+    if (/^REDACTED:[0-9a-f]{64}$/.test(value))
+      throw new Refusal("invalid", `${field}.${name.slice(0, 200)}: is what is shown instead of a value; give the value itself`);
+  }
+  const length = headers.reduce((sum, [name, value]) => sum + name.length + value.length, 0);
+  if (length <= limits.headerBytes) return headers;
+  throw new Refusal("limit-exceeded", `${field}: ${length} characters of names and values, the limit is ${limits.headerBytes}`);
+}
+
+/** Settings to be shown: what their own `redact-fields` hide is hidden, those for callbacks included. */
+export function shownSettings(headers: HeaderList): HeaderList {
+  const redaction = redactionOf(headers);
+  return headers.map(([name, value]) => {
+    const [, of] = /^(?:svc|upstash)-(?:(?:failure-)?callback-)*forward-(.*)$/i.exec(name) ?? [];
+    const [shown] = of === undefined ? [] : redactHeaders([[canonicalName(of), value]], redaction, sha256);
+    return [name, shown?.[1] ?? value];
+  });
+}
+
+/** What settings hide from every answer. */
+export const redactionOf = (headers: HeaderList): Redaction | null =>
+  readSettings(givenBy(headers.filter(([name]) => /-redact-fields$/i.test(name))), []).settings.values["redact-fields"] ?? null;

@@ -1,0 +1,63 @@
+import { describe, expect, test } from "vitest";
+import { house } from "./house.ts";
+import type { House, Reply } from "./house.ts";
+
+const every5 = { "svc-cron": "*/5 * * * *" };
+
+type More = { headers?: Record<string, string>; body?: string | Buffer; token?: string };
+
+const post = ({ ask }: House, destination: string, { headers = {}, ...more }: More = {}): Promise<Reply> =>
+  ask("POST", `/v2/schedules/${destination}`, { headers: { ...every5, ...headers }, ...more });
+
+async function create(home: House, destination: string, more: More = {}): Promise<string> {
+  const { status, body } = await post(home, destination, more);
+  expect({ status, body }).toEqual({ status: 200, body: { scheduleId: expect.any(String) } });
+  return body.scheduleId;
+}
+
+describe("many schedules", () => {
+  test("are listed by their ids, all of them, the first bodies too", async () => {
+    const home = await house();
+    const ids = Array.from({ length: 23 }, (_, index) => `s${String(index).padStart(2, "0")}`);
+    for (const id of ids.toReversed()) await create(home, "https://e.example", { headers: { "svc-schedule-id": id }, body: id });
+    const { body } = await home.ask("GET", "/v2/schedules");
+    expect(body.map((one: { scheduleId: string; body: string }) => [one.scheduleId, one.body])).toEqual(ids.map((id) => [id, id]));
+  });
+
+  test("are listed without their bodies where these are too many bytes", async () => {
+    const home = await house();
+    const ids = ["a", "b", "c", "d", "e", "f"];
+    const body = Buffer.alloc(8 * 1024 * 1024, "x");
+    for (const id of ids) await create(home, "https://e.example", { headers: { "svc-schedule-id": id }, body });
+    const { body: list } = await home.ask("GET", "/v2/schedules");
+    expect(list.map((one: { body?: string }) => one.body?.length ?? null)).toEqual([...ids.slice(0, 4).map(() => body.length), null, null]);
+  });
+
+  test("are not listed where all their settings, those of callbacks too, are more than can be shown at once", async () => {
+    const home = await house();
+    await create(home, "https://e.example", {
+      headers: { "svc-callback": "https://c.example", "svc-callback-forward-x": "x".repeat(60_000) },
+    });
+    const [one] = await home.store.read.allSetUp("schedules", { account: "acc_1", limit: 1 });
+    if (!one) throw new Error("no schedule");
+    let pages = 0;
+    home.store.read.allSetUp = async (_table, { limit }) => {
+      pages++;
+      return Array.from({ length: limit }, () => one) as never;
+    };
+    const error = "schedules: their settings are too large to be listed; read each by its id";
+    expect(await home.ask("GET", "/v2/schedules")).toMatchObject({ status: 412, body: { error } });
+    expect(pages).toBeLessThan(1_000);
+  });
+
+  test("are refused beyond the limit, except in the place of another", async () => {
+    const home = await house();
+    const { read } = home.store;
+    const count = read.countSetUp.bind(read);
+    read.countSetUp = async (table, account, most) => ((await count(table, account, most)) === 0 ? most - 1 : most);
+    await create(home, "https://e.example", { headers: { "svc-schedule-id": "s" } });
+    const error = "schedules: there are 200000, and there can be no more; delete some that are not needed";
+    expect(await post(home, "https://e.example")).toMatchObject({ status: 412, body: { error } });
+    await create(home, "https://e.example", { headers: { "svc-schedule-id": "s" } });
+  });
+});
