@@ -27,7 +27,7 @@ export function serveLine(draft: Draft, moment: Moment, line: Line): void {
 
 /**
  * Lets the first ones of a queue or of a key go on, as far as it is open; a key that was idle for long is forgotten.
- * Whatever opens a flow makes it due, so that there is this one place where its line is served.
+ * Whatever opens a flow makes it due, for a claim to serve its line; an outcome, which does so most often, serves it at once.
  */
 export function serveFlow(draft: Draft, moment: Moment, { account, id }: Flow): void {
   const before = draft.get("flows", account, id);

@@ -1,12 +1,12 @@
 import { callbackLetter } from "./callback.ts";
 import type { Decision, Draft, Moment } from "./command.ts";
 import type { Held } from "./lease.ts";
-import { flowKeysOf } from "./flow.ts";
+import { flowKeysOf, keyFlow, queueFlow } from "./flow.ts";
 import { countEnd, depart, flowsOfLetters, hostLine, needsOfGates } from "./gate.ts";
 import { accept, fenced, linesTo, logRow } from "./lease.ts";
 import { logBodyBytes, spans } from "./limits.ts";
 import { markOf } from "./mark.ts";
-import { giveUp, headLimit, lineOf, lookSoon, serveLine, withHand } from "./line.ts";
+import { giveUp, headLimit, lineOf, lookSoon, serveFlow, serveLine, withHand } from "./line.ts";
 import type {
   Account,
   Answer,
@@ -14,6 +14,7 @@ import type {
   DeadLetter,
   Envelope,
   FailureCallbackInfo,
+  Flow,
   MessageState,
   Outcome,
   Outline,
@@ -34,31 +35,48 @@ export const settle: Decision<Outcome, Settled> = {
     const { account, messageId, host } = outcome;
     const state = draft.get("messages", account, messageId);
     const line = draft.behind() ? undefined : draft.get("lines", account, host);
-    const states = [...(state ? [state] : []), ...(line ? draft.head(account, hostLine(host)) : [])];
-    const gates = needsOfGates(draft, states);
+    const flows = draft.behind() ? [] : waitedFor(draft, state);
+    const heads = [
+      ...(line ? [{ account, line: hostLine(host), limit: headLimit }] : []),
+      ...flows.map(({ id }) => ({ account, line: id, limit: 1 })),
+    ];
+    const next = heads.flatMap((head) => [...draft.head(account, head.line)]);
+    const gates = needsOfGates(draft, state ? [state, ...next] : next);
     const key = [account, messageId] as const;
     const envelope = draft.outline("envelopes", ...key);
     const told = needsOfConsequences(envelope ? [envelope] : []);
     const hasCallback = envelope && (envelope.callback ?? (isSuccess(outcome) ? null : envelope.failureCallback));
     return {
-      ...{ deduplications: told.deduplications, deadLetters: told.deadLetters, lines: told.lines },
-      ...{ slots: gates.slots, flows: [...gates.flows, ...told.flows] },
+      ...{ deduplications: told.deduplications, deadLetters: told.deadLetters, slots: gates.slots, heads },
+      lines: [...told.lines, ...next.map((one) => [account, one.host] as const)],
+      flows: [...gates.flows, ...told.flows],
       outlines: { envelopes: state && (state.tells || !isSuccess(outcome)) ? [key] : [] },
       // Only a callback tells of the body.
       envelopes: hasCallback ? [key] : [],
-      ...(line ? { heads: [{ account, line: hostLine(host), limit: headLimit }], toSendFrom: withHand(draft, [line]) } : {}),
+      toSendFrom: [...(line ? withHand(draft, [line]) : []), ...flows.map(({ id }) => ({ account, line: id }))],
     };
   },
   decide: (outcome, draft, moment) => {
     const state = fenced(draft, moment, outcome);
     const account = draft.get("accounts", outcome.account);
+    const flows = draft.behind() ? [] : waitedFor(draft, state);
     const settled: Settled = state && account ? draw(draft, moment, { account, state, outcome }) : { became: "late" };
     const line = lineOf(draft, outcome);
     if (line && draft.behind()) lookSoon(draft, moment, line);
     else if (line) serveLine(draft, moment, line);
+    for (const flow of flows) serveFlow(draft, moment, flow);
     return settled;
   },
 };
+
+/** The queue and the key that get back a place when a delivery ends, as far as others stand in line before them. */
+function waitedFor(draft: Draft, state: MessageState | null | undefined): Flow[] {
+  if (!state) return [];
+  const slot = state.slot === null ? undefined : draft.get("slots", state.account, state.slot);
+  const ids = [state.flowKey === null ? null : keyFlow(state.flowKey), slot ? queueFlow(slot.queue) : null];
+  const flows = ids.flatMap((id) => (id === null ? [] : (draft.get("flows", state.account, id) ?? [])));
+  return flows.filter(({ waiting }) => waiting > 0);
+}
 
 /** Rows that change with messages when they end badly, or when they tell of others; and the lines of their callbacks. */
 export function needsOfConsequences(envelopes: readonly Outline<Envelope>[]) {

@@ -285,6 +285,7 @@ describe("when hands are short", () => {
     await broker.run("claim", { limit: 10, flows: 0 });
     expect(broker.counts("key:k")).toEqual([1, 3]);
     await broker.end("a");
-    expect(dueAt()).toBe(broker.now);
+    // The next one of the host goes out, and one of the key takes its place there.
+    expect(broker.counts("key:k")).toEqual([1, 2]);
   });
 });

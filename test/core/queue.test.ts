@@ -221,10 +221,8 @@ describe("what a message holds is given back", () => {
     const [sent, waits] = [await plain.publish({ queue, callback, ...withKey("k") }), await plain.publish({ queue, callback })];
     plain.memory.tables.envelopes.clear();
     await plain.settle(sent);
-    expect(plain.faults).toMatchObject([expect.stringContaining(`message ${sent} of account acme has lost its envelope`)]);
-    expect(disagreements(plain.memory)).toEqual([]);
-    await plain.run("claim", { limit: 10 });
-    expect(plain.faults).toMatchObject([expect.stringContaining(waits)]);
+    const lost = [`message ${sent} of account acme has lost its envelope`, `message ${waits} of account acme has lost its envelope`];
+    expect(plain.faults).toMatchObject(lost.map((text) => expect.stringContaining(text)));
     expect(disagreements(plain.memory)).toEqual([]);
     expect(plain.memory.tables.slots.size).toBe(0);
   });

@@ -40,7 +40,7 @@ export function describeDue(open: OpenStore): void {
       const running = world.delivered();
       expect(idsOf(running)).toEqual([first[0], second[0]]);
       for (const delivery of running) {
-        await world.settle(delivery);
+        await world.store.execute("cancel", { account: "acc", messageIds: [delivery.message.id] });
         world.clock.now += 1;
       }
       expect(await world.store.execute("claim", { limit: 10, flows: 1 })).toMatchObject({ more: true });
