@@ -15,7 +15,9 @@ const maxBytes = 16 * 1024 * 1024;
 /** So many calls must wait before they are sent ahead of the answer to the last batch. See docs/decisions/0009. */
 const aheadCalls = 64;
 
-type Waiting = Call & { bytes: number; hands: number; canWait: boolean; resolve(answer: never): void; reject(error: Error): void };
+/** Bytes of the bodies that a call carries, and the hands it may take at most; more when it fans out. */
+type Weight = { bytes: number; hands: number; fansOut: boolean };
+type Waiting = Call & Weight & { canWait: boolean; resolve(answer: never): void; reject(error: Error): void };
 
 export type Parts = {
   runBatch: RunBatch;
@@ -119,8 +121,13 @@ class GroupCommit {
   #mayBegin(): boolean {
     if (this.#waiting.length === 0) return false;
     if (this.#isLingering && !this.#closing && this.#waiting.every(({ canWait }) => canWait)) return false;
-    const isAhead = this.#parts.runsInTurn === true && this.#running.size === 1 && this.#waiting.length >= aheadCalls;
+    const isAhead = this.#parts.runsInTurn === true && this.#running.size === 1 && this.#waiting.length >= aheadCalls && !this.#fansOut();
     return this.#running.size === 0 || isAhead;
+  }
+
+  /** How many hands the messages to a URL group take is known when they are made: the next batch waits, to be offered what is left. */
+  #fansOut(): boolean {
+    return [...this.#running].some((batch) => batch.some(({ fansOut }) => fansOut));
   }
 
   /** What a batch under way may take is not offered twice. */
@@ -190,22 +197,21 @@ function nextBatch(waiting: Waiting[]): Waiting[] {
   return waiting.splice(0, count);
 }
 
-/** Bytes of the bodies a command carries, as far as they count, and the hands it may take at most. */
-function weightOf(input: unknown): { bytes: number; hands: number } {
-  if (typeof input !== "object" || input === null) return { bytes: 0, hands: 0 };
+function weightOf(input: unknown): Weight {
+  if (typeof input !== "object" || input === null) return { bytes: 0, hands: 0, fansOut: false };
   if ("letters" in input && Array.isArray(input.letters)) {
-    const weight = { bytes: 0, hands: 0 };
+    const weight = { bytes: 0, hands: 0, fansOut: false };
     for (const { body, group } of input.letters as readonly Pick<Letter, "body" | "group">[]) {
       // To a group it is as many messages as that has endpoints.
-      const most = group === null ? 1 : limits.endpoints;
-      weight.bytes += most * body.byteLength;
-      weight.hands += most;
+      weight.bytes += (group === null ? 1 : limits.endpoints) * body.byteLength;
+      weight.hands++;
+      weight.fansOut ||= group !== null;
     }
     return weight;
   }
-  if ("limit" in input && typeof input.limit === "number") return { bytes: 0, hands: input.limit };
+  if ("limit" in input && typeof input.limit === "number") return { bytes: 0, hands: input.limit, fansOut: false };
   // An outcome: a callback or two, and those that waited for its hand.
-  return { bytes: "body" in input && input.body instanceof Uint8Array ? input.body.byteLength : 0, hands: 2 };
+  return { bytes: "body" in input && input.body instanceof Uint8Array ? input.body.byteLength : 0, hands: 2, fansOut: false };
 }
 
 function answer({ name, resolve, reject }: Waiting, reply: Reply | undefined): void {
