@@ -114,7 +114,7 @@ describe("a batch with URL groups", () => {
         { messageId: messages[0]?.id, url: a },
         { messageId: messages[1]?.id, url: b },
       ],
-      { messageId: messages[2]?.id },
+      { messageId: messages[2]?.id, url: "https://c.example" },
       [
         { messageId: messages[3]?.id, url: a },
         { messageId: expect.stringMatching(/^msg_/), url: b },

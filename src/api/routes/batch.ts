@@ -140,7 +140,7 @@ function answersTo(read: readonly (Letter | Refusal)[], results: readonly Publis
   const answers = read.map((one) => {
     if (one instanceof Refusal) return one;
     const result = results[next++];
-    return result && "refused" in result ? new Refusal(result.refused, result.message) : publishedJson(result);
+    return result && "refused" in result ? new Refusal(result.refused, result.message) : publishedJson(result, one);
   });
   const [first] = answers;
   if (first instanceof Refusal && answers.every((answer) => answer instanceof Refusal)) {

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { limits } from "../../core/limits.ts";
+import type { Letter } from "../../core/message.ts";
 import type { Published, PublishResult } from "../../core/publish.ts";
 import type { PostingOf } from "../posting.ts";
 import { readPosting } from "../posting.ts";
@@ -10,13 +11,12 @@ import { route } from "../route.ts";
 /** What a publish of one message is answered with. */
 export const published = z.object({
   messageId: z.string().describe("The id of the message."),
+  url: z.string().describe("Where it goes."),
   deduplicated: z.literal(true).optional().describe("An older message is the same as this one; the id is that of the older one."),
 });
 
 /** What a publish to a URL group is answered with. */
-export const publishedToEach = z
-  .array(published.extend({ url: z.string().describe("The endpoint.") }))
-  .describe("One for each endpoint of the URL group.");
+export const publishedToEach = z.array(published).describe("One for each endpoint of the URL group.");
 
 /** What routes that publish one request have in common. */
 export const publishing = {
@@ -50,18 +50,19 @@ export const publish = route({
 export async function publishOne(incoming: Incoming, of: PostingOf): Promise<Answer> {
   const { letter, ignored } = await readPosting(incoming, of);
   const [result] = await of.store.execute("publish", { account: of.account, letters: [letter] });
-  return { status: statusOf(result), body: publishedJson(result), ignored };
+  return { status: statusOf(result), body: publishedJson(result, letter), ignored };
 }
 
 /** The answer for one letter; for one to a URL group, those for its endpoints. Throws `Refusal` when it was refused. */
-export function publishedJson(result: PublishResult | undefined): unknown {
+export function publishedJson(result: PublishResult | undefined, { url }: Pick<Letter, "url">): unknown {
   if (!result) throw new Error("publish: a letter has no answer");
   if ("refused" in result) throw new Refusal(result.refused, result.message);
-  return "each" in result ? result.each.map((one) => ({ ...oneJson(one), url: one.url })) : oneJson(result);
+  return "each" in result ? result.each.map((one) => oneJson(one, one.url)) : oneJson(result, url);
 }
 
-const oneJson = ({ messageId, deduplicated }: Published) => ({
+const oneJson = ({ messageId, deduplicated }: Published, url: string): z.output<typeof published> => ({
   messageId,
+  url,
   ...(deduplicated ? { deduplicated: true as const } : {}),
 });
 
