@@ -36,7 +36,8 @@ export function serveFlow(draft: Draft, moment: Moment, { account, id }: Flow): 
   if (!flow) return;
   if (first || !draft.isWholeLine(account, id)) {
     putFlow(draft, moment, flow);
-    if (!first && flow.running === before?.running) restFlow(draft, moment, flow);
+    const haveOnlyMoved = before && flow.running === before.running && flow.waiting < before.waiting;
+    if (!first && haveOnlyMoved) restFlow(draft, moment, flow);
     return;
   }
   if (flow.waiting > 0) draft.fault(`${id} of account ${account} counted ${flow.waiting} in a line in which nobody stood`);

@@ -24,7 +24,7 @@ import { verdictOf } from "./retry.ts";
 /** `late`: the lease had been lost, or the message cancelled; the outcome changed nothing. */
 export type Settled = { became: "delivered" | "retry" | "failed" | "late" };
 
-/** Draws the consequences of one attempt: delivered, tried again later, or dead-lettered; callbacks; the host's line. */
+/** Draws the consequences of one attempt: delivered, tried again later, or dead-lettered; callbacks; the lines before what it gives back. */
 export const settle: Decision<Outcome, Settled> = {
   needs: ({ account, messageId, host }) => ({
     accounts: [[account]],

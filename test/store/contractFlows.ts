@@ -53,6 +53,18 @@ export function describeFlows(open: OpenStore): void {
       expect(await world.store.read.allSetUp("flows", range)).toEqual([await flow("key:k")]);
     });
 
+    test("go on at once when outcomes of one batch have let go all that they looked at", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const limited = { flowControl: { key: "k", parallelism: 2, rate: null, period: null } };
+      const running = [await world.sent(limited), await world.sent(limited)];
+      for (let count = 0; count < 4; count++) await world.send(limited);
+      await world.store.execute("pinFlow", { account: "acc", key: "k", parallelism: 10 });
+      await Promise.all(running.map((delivery) => world.settle(delivery)));
+      expect(world.delivered()).toHaveLength(2);
+      expect(await world.store.read.setUp("flows", "acc", "key:k")).toMatchObject({ running: 2, waiting: 2, dueAt: world.clock.now });
+    });
+
     test("are gone when they are deleted, while callbacks go on", async () => {
       const world = await World.open(open);
       await world.account();
