@@ -7,14 +7,14 @@ create table accounts (
   detail text not null
 ) /*sqlite: without rowid */;
 
--- A message as it was accepted. Written once.
+-- A message as it was accepted. Written once. Rows are too large to lie in the tree of their key: few of them fit on a page.
 create table envelopes (
   account text not null,
   id text not null,
   detail text not null,
   body bytea,
   primary key (account, id)
-) /*sqlite: without rowid */;
+);
 
 -- Where an unfinished message stands. Small and hot: a row goes when its message is finished.
 create table messages (
