@@ -37,6 +37,8 @@ const perMilli = 10_000;
 export function idMaker(random: () => number): (kind: IdKind, now: Millis) => string {
   let last = 0;
   let counter = 0;
+  // Most ids are made in a millisecond that has ids already.
+  let written = { at: last, padded: padded(last, 13), base58: base58(last, 8) };
   const draw = (below: number): number => Math.floor(random() * below);
   return (kind, now) => {
     if (kind === "sig") return `sig_${Array.from({ length: 28 }, () => alphabet[draw(58)]).join("")}`;
@@ -47,7 +49,8 @@ export function idMaker(random: () => number): (kind: IdKind, now: Millis) => st
       last++;
       counter = 0;
     }
-    if (kind === "log" || kind === "dlq") return `${padded(last, 13)}-${padded(counter, 4)}${padded(draw(100_000), 5)}`;
-    return `${kind}_${base58(last, 8)}${base58(counter, 3)}${base58(draw(58 ** 9), 9)}`;
+    if (written.at !== last) written = { at: last, padded: padded(last, 13), base58: base58(last, 8) };
+    if (kind === "log" || kind === "dlq") return `${written.padded}-${padded(counter, 4)}${padded(draw(100_000), 5)}`;
+    return `${kind}_${written.base58}${base58(counter, 3)}${base58(draw(58 ** 9), 9)}`;
   };
 }

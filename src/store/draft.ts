@@ -120,10 +120,9 @@ export class WorkingSet implements Draft {
 
   put<T extends TableName>(table: T, row: Rows[T]): void {
     const key = keyOf[table](row);
-    if (this.get(table, ...key) === undefined) {
+    if (this.#set(table, key, row) === undefined) {
       for (const id of marksOfRow[table]?.(row) ?? []) this.#set("marks", [key[0], id], { account: key[0], id });
     }
-    this.#set(table, key, row);
     if (table === "messages" && "state" in row && row.state === "held") this.#noteHeld(row);
   }
 
@@ -258,19 +257,21 @@ export class WorkingSet implements Draft {
     }
   }
 
-  #set<T extends TableName>(table: T, key: Key, row: Rows[T] | undefined): void {
+  /** Answers what was there. */
+  #set<T extends TableName>(table: T, key: Key, row: Rows[T] | undefined): Rows[T] | undefined {
     const rows: Map<string, Change<Rows[T]>> = this.#tables[table];
     const text = keyText(key);
     const entry = rows.get(text);
-    if (entry) {
-      const { now } = entry;
-      entry.now = row;
-      if (now && "state" in now && now.state === "held") this.#left.push(now);
-      this.#undo.push(() => (entry.now = now));
-    } else {
+    if (!entry) {
       rows.set(text, { key, loaded: false, before: undefined, now: row });
       this.#undo.push(() => rows.delete(text));
+      return undefined;
     }
+    const { now } = entry;
+    entry.now = row;
+    if (now && "state" in now && now.state === "held") this.#left.push(now);
+    this.#undo.push(() => (entry.now = now));
+    return now;
   }
 
   #isUntouched<T extends TableName>(table: T, row: Rows[T]): boolean {
