@@ -30,16 +30,15 @@ export const claim: Decision<Most, Claimed> = {
     // In all as many as there can be hands for.
     const ofHosts = lines.map(({ account, host }) => ({ account, line: hostLine(host), limit: Math.ceil(handsAtMost / lines.length) }));
     const heads = [...ofHosts, ...headsOf(flows, handsAtMost)];
-    const states = [...due, ...heads.flatMap(({ account, line }) => [...draft.head(account, line)])];
     const consequences = due.filter(isLostForGood).flatMap(({ account, id }) => draft.outline("envelopes", account, id) ?? []);
     const told = needsOfConsequences(consequences);
     const fired = needsOfFiring(draft, schedules);
-    const gates = needsOfGates(draft, states);
+    const gates = needsOfGates(draft, due);
     return {
       ...{ heads, deduplications: told.deduplications, deadLetters: told.deadLetters, slots: gates.slots, groups: fired.groups },
       accounts: [...new Set([...due, ...lines, ...flows, ...schedules].map(({ account }) => account))].map((id) => [id] as const),
       flows: [...gates.flows, ...told.flows, ...fired.flows],
-      lines: [...states.map(({ account, host }) => [account, host] as const), ...told.lines, ...fired.lines],
+      lines: [...due.map(({ account, host }) => [account, host] as const), ...told.lines, ...fired.lines],
       // Who waited in line has waited longer.
       toSendFrom: [...withHand(draft, lines), ...heads.filter(({ line }) => isFlowLine(line))],
       toSend: due.filter((state) => isLostForGood(state) || mightPass(draft, state)),

@@ -68,6 +68,7 @@ export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
   readonly toSendFrom?: readonly Pick<LineHead, "account" | "line">[];
   /** What is due, oldest first: messages; lines of hosts, and of flows; schedules. At most so many of each. */
   readonly due?: DueNeed;
+  /** With what must be seen when those that stand there go on. */
   readonly heads?: readonly LineHead[];
   /** Messages leased by any node but this one. Only where no other node can be alive. */
   readonly leasedByOthers?: { node: NodeId; limit: number };

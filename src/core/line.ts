@@ -1,6 +1,6 @@
-import type { Draft, LineHead, Moment } from "./command.ts";
+import type { Draft, LineHead, Moment, Needs } from "./command.ts";
 import { isIdle, putFlow, roomOf } from "./flow.ts";
-import { advance, depart, hostLine, standInLine } from "./gate.ts";
+import { advance, depart, hostLine, needsOfGates, standInLine } from "./gate.ts";
 import { lease, logRow } from "./lease.ts";
 import { spans } from "./limits.ts";
 import type { Flow, Line, MessageState } from "./message.ts";
@@ -60,6 +60,12 @@ export const headsOf = (flows: readonly Flow[], most: number): LineHead[] =>
     const limit = Math.min(Math.ceil(most / flows.length), roomOf(flow, flow.dueAt ?? 0));
     return flow.waiting > 0 && limit > 0 ? [{ account: flow.account, line: flow.id, limit }] : [];
   });
+
+/** What must be seen of those at the heads of lines, besides their envelopes, when they go on. */
+export function needsOfHeads(draft: Draft, heads: readonly LineHead[]): Needs {
+  const states = heads.flatMap(({ account, line }) => [...draft.head(account, line)]);
+  return { ...needsOfGates(draft, states), lines: states.map(({ account, host }) => [account, host] as const) };
+}
 
 function firstNotServed(draft: Draft, moment: Moment, account: string, line: string): MessageState | null {
   for (const state of draft.head(account, line)) if (!serveOne(draft, moment, state, line)) return state;

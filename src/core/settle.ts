@@ -40,15 +40,14 @@ export const settle: Decision<Outcome, Settled> = {
       ...(line ? [{ account, line: hostLine(host), limit: headLimit }] : []),
       ...flows.map(({ id }) => ({ account, line: id, limit: 1 })),
     ];
-    const next = heads.flatMap((head) => [...draft.head(account, head.line)]);
-    const gates = needsOfGates(draft, state ? [state, ...next] : next);
+    const gates = needsOfGates(draft, state ? [state] : []);
     const key = [account, messageId] as const;
     const envelope = draft.outline("envelopes", ...key);
     const told = needsOfConsequences(envelope ? [envelope] : []);
     const hasCallback = envelope && (envelope.callback ?? (isSuccess(outcome) ? null : envelope.failureCallback));
     return {
       ...{ deduplications: told.deduplications, deadLetters: told.deadLetters, slots: gates.slots, heads },
-      lines: [...told.lines, ...next.map((one) => [account, one.host] as const)],
+      lines: told.lines,
       flows: [...gates.flows, ...told.flows],
       outlines: { envelopes: state && (state.tells || !isSuccess(outcome)) ? [key] : [] },
       // Only a callback tells of the body.

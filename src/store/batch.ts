@@ -4,6 +4,7 @@ import type { Commands } from "../core/commands.ts";
 import { Refusal } from "../core/errors.ts";
 import { laneOf } from "../core/hands.ts";
 import type { Hands } from "../core/hands.ts";
+import { needsOfHeads } from "../core/line.ts";
 import type { Millis } from "../core/message.ts";
 import type { Loader } from "./draft.ts";
 import { WorkingSet } from "./draft.ts";
@@ -27,7 +28,8 @@ export async function decideBatch(
   await set.load(loader, merge(calls.map(({ name, input }) => decisionOf(name).needs(input))), now);
   const curious = calls.filter(({ name }) => decisionOf(name).further);
   for (let round = 1; curious.length > 0; round++) {
-    const loaded = await set.load(loader, merge(curious.map(({ name, input }) => decisionOf(name).further?.(input, set) ?? {})), now);
+    const asked = merge(curious.map(({ name, input }) => decisionOf(name).further?.(input, set) ?? {}));
+    const loaded = await set.load(loader, withHeads(set, asked), now);
     if (!loaded) break;
     if (round === maxRounds) throw new Error(`a decision still had needs after ${maxRounds} rounds`);
   }
@@ -43,6 +45,9 @@ function decideOne({ decide }: Decision<unknown, unknown>, input: unknown, set: 
     return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) };
   }
 }
+
+/** Found out for all calls together: a hundred outcomes of one key name the same hundred that stand in its line. */
+const withHeads = (set: WorkingSet, asked: Needs): Needs => (asked.heads?.length ? merge([asked, needsOfHeads(set, asked.heads)]) : asked);
 
 /** The needs of many as the needs of one. Where each asks for the first so many of something, they ask for the sum. */
 function merge(all: readonly Needs[]): Needs {
