@@ -1,5 +1,4 @@
 import { DatabaseSync } from "node:sqlite";
-import type { StatementSync } from "node:sqlite";
 import { migrate } from "./migrate.ts";
 import type { Connection, Database, Dialect } from "./database.ts";
 import { LostUpdate } from "./database.ts";
@@ -8,7 +7,7 @@ import { queriesOf } from "./queries.ts";
 import { nextDueAt, runSqlBatch, sqlShelf } from "./sql.ts";
 import type { Source, Store } from "./store.ts";
 import { StorageRefused, Unavailable } from "./store.ts";
-import type { Columns } from "./tables.ts";
+import type { Columns, Value } from "./tables.ts";
 
 /** SQLite takes its rows one by one: a prepared statement run in a loop costs less than any list of values. */
 const dialect: Dialect = {
@@ -121,26 +120,37 @@ function knowing<T>(path: string, run: () => T): T {
 const begin = (db: DatabaseSync, path: string): void => knowing(path, () => db.exec("begin immediate"));
 
 function connectionOf(db: DatabaseSync): Connection {
-  const statements = new Map<string, StatementSync>();
-  const prepare = (sql: string): StatementSync => {
+  const statements = new Map<string, Statement>();
+  const prepare = (sql: string): Statement => {
     const known = statements.get(sql);
     if (known) return known;
-    const statement = db.prepare(sql);
+    const statement = prepared(db, sql);
     statements.set(sql, statement);
     return statement;
   };
   return {
     dialect,
-    query: async (sql, values) => prepare(sql).all(...values) as Columns[],
+    query: async (sql, values) => prepare(sql).all(values),
     each: async (sql, _types, rows) => {
-      const statement = prepare(sql);
-      const found: Columns[] = [];
-      if (!/^select|returning/.test(sql)) {
-        for (const row of rows) statement.run(...row);
-      } else {
-        for (const row of rows) for (const columns of statement.all(...row)) found.push(columns as Columns);
-      }
-      return found;
+      const { all, run } = prepare(sql);
+      if (/^select|returning/.test(sql)) return rows.flatMap(all);
+      for (const row of rows) run(row);
+      return [];
     },
   };
+}
+
+type Statement = { all(values: readonly Value[]): Columns[]; run(values: readonly Value[]): void };
+
+/** Rows come as lists and get their names here: SQLite's own would be written anew for every row. */
+function prepared(db: DatabaseSync, sql: string): Statement {
+  const statement = db.prepare(sql);
+  statement.setReturnArrays(true);
+  const names = statement.columns().map(({ name }) => name);
+  const named = (row: unknown): Columns => {
+    const [values, columns] = [row as Value[], {} as Columns];
+    names.forEach((name, index) => (columns[name] = values[index] ?? null));
+    return columns;
+  };
+  return { all: (values) => statement.all(...values).map(named), run: (values) => void statement.run(...values) };
 }

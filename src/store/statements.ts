@@ -67,9 +67,19 @@ function update(dialect: Dialect, table: Shape): string {
 }
 
 /** The columns of a table, as a select names them. */
-export const columnsOf = ({ name, columns }: Shape, { bodies }: Bodies = {}): string =>
+export function columnsOf(table: Shape, { bodies }: Bodies = {}): string {
+  const known = bodies === false ? outlineColumns : wholeColumns;
+  let columns = known.get(table);
+  if (columns === undefined) known.set(table, (columns = columnNames(table, bodies !== false)));
+  return columns;
+}
+
+const wholeColumns = new WeakMap<Shape, string>();
+const outlineColumns = new WeakMap<Shape, string>();
+
+const columnNames = ({ name, columns }: Shape, bodies: boolean): string =>
   Object.keys(columns)
-    .filter((column) => bodies !== false || column !== "body")
+    .filter((column) => bodies || column !== "body")
     .map((column) => `${name}.${column}`)
     .join(", ");
 
