@@ -56,7 +56,8 @@ export function putFlow(draft: Draft, moment: Moment, flow: Flow): void {
 }
 
 function nextLook(flow: Flow, now: Millis): Millis | null {
-  if (flow.waiting === 0) return isIdle(flow) ? Math.max(now + spans.idleKey, flow.lastDueAt + spans.idleKey, windowEnd(flow)) : null;
+  const idle = isQueue(flow.id) ? spans.idleQueue : spans.idleKey;
+  if (flow.waiting === 0) return isIdle(flow) ? Math.max(now + idle, flow.lastDueAt + idle, windowEnd(flow)) : null;
   if (roomOf(flow, now) > 0) return now;
   const onlyRateHoldsBack = !flow.paused && slotsFree(flow) > 0 && flow.rate !== 0;
   return onlyRateHoldsBack ? windowOf(flow, now).windowStart + flow.period : null;
@@ -65,9 +66,9 @@ function nextLook(flow: Flow, now: Millis): Millis | null {
 /** Until then it counts what has begun: a key that is forgotten earlier would let more begin than its rate. */
 const windowEnd = ({ rate, windowStart, period }: Flow): Millis => (rate === null ? 0 : windowStart + period);
 
-/** A key that nobody has used for long is forgotten. What people set by hand stays, as queues do. */
-export const isIdle = ({ id, running, waiting, paused, pinned }: Flow): boolean =>
-  !isQueue(id) && running === 0 && waiting === 0 && !paused && !pinned.parallelism && !pinned.rate;
+/** A queue or a key that nobody has used for long is forgotten, as its next message makes the same again. What people set by hand stays. */
+export const isIdle = ({ running, waiting, paused, pinned }: Flow): boolean =>
+  running === 0 && waiting === 0 && !paused && !pinned.parallelism && !pinned.rate;
 
 /** The limits of the message that came last hold for all, except where they are pinned. */
 export function withLimits(flow: Flow, { parallelism, rate, period }: Omit<FlowControl, "key">, now: Millis): Flow {

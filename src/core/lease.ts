@@ -1,9 +1,9 @@
 import type { Draft, Key, Moment } from "./command.ts";
-import { flowOf, keyFlow, newFlow, putFlow, queueFlow, withLimits } from "./flow.ts";
+import { flowOf, keyFlow, putFlow, queueFlow, withLimits } from "./flow.ts";
 import { advance, countStart, isFlowLine, shareSlot, standInLine } from "./gate.ts";
 import { defaults, spans } from "./limits.ts";
 import { marksOf } from "./mark.ts";
-import type { Account, AccountId, Envelope, Letter, LogRow, MessageId, MessageState, Millis } from "./message.ts";
+import type { Account, AccountId, Envelope, Flow, Letter, LogRow, MessageId, MessageState, Millis } from "./message.ts";
 import { hostOf, noBytes } from "./message.ts";
 
 /**
@@ -60,12 +60,9 @@ function announce(
   account: AccountId,
   { queue, flowControl, dueAt }: Pick<Letter, "queue" | "flowControl"> & { dueAt: Millis },
 ): void {
-  if (queue !== null && !draft.get("flows", account, queueFlow(queue))) {
-    putFlow(draft, moment, newFlow(account, queueFlow(queue), moment.now));
-  }
-  if (!flowControl) return;
-  const key = withLimits(flowOf(draft, moment, account, keyFlow(flowControl.key)), flowControl, moment.now);
-  putFlow(draft, moment, { ...key, lastDueAt: Math.max(key.lastDueAt, dueAt) });
+  const expect = (flow: Flow): void => putFlow(draft, moment, { ...flow, lastDueAt: Math.max(flow.lastDueAt, dueAt) });
+  if (queue !== null) expect(flowOf(draft, moment, account, queueFlow(queue)));
+  if (flowControl) expect(withLimits(flowOf(draft, moment, account, keyFlow(flowControl.key)), flowControl, moment.now));
 }
 
 /**

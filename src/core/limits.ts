@@ -56,6 +56,8 @@ export const spans = {
   grace: 60 * second,
   /** A flow control key is forgotten when it has not been used for so long. */
   idleKey: 60 * minute,
+  /** A queue that nobody has set up is forgotten when nothing was sent through it for so long. */
+  idleQueue: 7 * day,
 } as const;
 
 /** What may be in memory at once, in bytes of bodies: counts alone do not bound it, for a body may be empty or 8 MiB. */

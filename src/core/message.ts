@@ -134,8 +134,9 @@ export type Flow = {
   windowStart: Millis;
   /** Deliveries begun in the window. */
   windowUsed: number;
-  /** The latest time at which one of its messages was to be sent, as far as they were told of. A key is not forgotten before. */
+  /** The latest time at which one of its messages was to be sent, as far as they were told of. It is not forgotten before. */
   lastDueAt: Millis;
+  /** What people have set by hand. A queue that they have set up is pinned as well. */
   pinned: { parallelism: boolean; rate: boolean };
 };
 

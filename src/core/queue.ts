@@ -17,7 +17,9 @@ export const upsertQueue: Decision<QueueName & QueueSettings, Flow> = {
     const broken = flowLimitBrokenBy({ parallelism: parallelism ?? null });
     if (broken) throw new Refusal(broken.refused, broken.message);
     const flow = flowOf(draft, moment, account, queueFlow(name));
-    return changed(draft, moment, { ...flow, parallelism: parallelism ?? flow.parallelism, paused: paused ?? flow.paused });
+    // Pinned, so that it is not forgotten when it is idle.
+    const pinned = { ...flow.pinned, parallelism: true };
+    return changed(draft, moment, { ...flow, parallelism: parallelism ?? flow.parallelism, paused: paused ?? flow.paused, pinned });
   },
 };
 

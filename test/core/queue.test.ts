@@ -115,7 +115,7 @@ describe("a queue of parallelism 1", () => {
 
 test("a queue exists from the first message on, even if its time has not come", async () => {
   await broker.send("late", { queue, delay: minute });
-  expect(broker.flow("queue:q")).toMatchObject({ parallelism: 1, running: 0, waiting: 0, paused: false, dueAt: null, createdAt: noon });
+  expect(broker.flow("queue:q")).toMatchObject({ parallelism: 1, running: 0, waiting: 0, paused: false, createdAt: noon });
 });
 
 test("a queue of parallelism 3 has three messages under way, as long as there are three", async () => {
@@ -268,14 +268,6 @@ describe("a paused queue", () => {
     expect(await broker.begun()).toBe("");
     await broker.run("resumeFlow", { account: "acme", id });
     expect(await broker.begun()).toBe("b");
-  });
-
-  test("stays when nobody uses it for long, as all queues do", async () => {
-    await broker.send("a", { queue });
-    await broker.end("a");
-    broker.now += 1000 * minute;
-    expect(await broker.begun()).toBe("a");
-    expect(broker.flow(id)).toMatchObject({ dueAt: null });
   });
 
   test("is paused once, however often it is asked to be, and that changes its time of change", async () => {

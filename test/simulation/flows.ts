@@ -215,7 +215,7 @@ function limitsOf(name: string, of: { before: Flow | undefined; after: Flow | un
     period: Math.min(...rates.map(({ period }) => period ?? 1000)),
     isPaused: rows.length === 2 && rows.every(({ paused }) => paused) && !calls.some(({ call }) => changesPause.has(call)),
     isReset: about.some(({ call, rate, period }) => call === "resetRate" || (call === "pinFlow" && (rate ?? period) !== undefined)),
-    isPinned: about.some(({ call }) => call === "pinFlow"),
+    isPinned: about.some(({ call }) => call === "pinFlow" || call === "upsertQueue"),
   };
 }
 
@@ -225,8 +225,8 @@ const changesPause = new Set(["pauseFlow", "resumeFlow", "upsertQueue"]);
 function checkLook(flow: Flow, { demand, now }: Court): void {
   const { id, waiting, paused, parallelism, running, rate, windowStart, windowUsed, period, dueAt } = flow;
   if (waiting === 0) {
-    const isKept = !id.startsWith("key:") || running > 0 || paused || flow.pinned.parallelism || flow.pinned.rate;
-    return demand(isKept || dueAt !== null, `a key that nobody uses is forgotten some time: ${id}`);
+    const isKept = running > 0 || paused || flow.pinned.parallelism || flow.pinned.rate;
+    return demand(isKept || dueAt !== null, `what nobody uses is forgotten some time: ${id}`);
   }
   const hasPlace = !paused && (parallelism === null || running < parallelism) && rate !== 0;
   const isWindowFull = rate !== null && windowUsed >= rate && now < windowStart + period;

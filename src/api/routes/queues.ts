@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { flowName, queueFlow } from "../../core/flow.ts";
-import { limits } from "../../core/limits.ts";
+import { limits, spans } from "../../core/limits.ts";
 import type { AccountId, Flow } from "../../core/message.ts";
 import type { Store } from "../../store/store.ts";
 import { readObject } from "../readObject.ts";
@@ -84,7 +84,7 @@ const get = route({
   path: "/v2/queues/{name}",
   tag: "Queues",
   summary: "Read a queue",
-  about: "A queue exists from its first message on, or once it was created. It stays until it is deleted.",
+  about: `A queue exists from its first message on, or once it was created. One that was created, or is paused, stays until it is deleted. Any other is forgotten ${spans.idleQueue / 86_400_000} days after nothing is left to be sent through it; its next message makes it again.`,
   params: byName,
   answers: { 200: { about: now, schema: queue } },
   refusals: ["not-found"],
