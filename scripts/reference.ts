@@ -278,6 +278,7 @@ const aboutLimits: { readonly [N in keyof typeof limits]: readonly [about: strin
   parallelism: ["Parallelism of a queue or a flow control key", count],
   rate: ["Rate of a flow control key", count],
   period: ["Period of a flow control key", days],
+  queues: ["Queues of an account, unless `WAYPOST_MAX_QUEUES` says otherwise", count],
   groups: ["URL groups of an account", count],
   endpoints: ["Endpoints of a URL group, or of one request that adds or removes some", count],
   groupLength: ["Characters of all names and URLs of a URL group", count],

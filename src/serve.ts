@@ -92,6 +92,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened: { st
     store,
     now: () => clock.now(),
     retention,
+    mostQueues: settings.maxQueues,
     trustProxy,
     publicUrl: settings.publicUrl,
     log: requestLog(log),

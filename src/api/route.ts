@@ -14,6 +14,8 @@ export type Parts = {
   store: Store;
   now(): Millis;
   retention: Retention;
+  /** Queues that an account may have. Not given: as many as `limits` says. */
+  mostQueues?: number;
   /** Figures for the health report. */
   health(): Record<string, unknown>;
   /** False once the server has begun to stop. */

@@ -23,7 +23,8 @@ export const limits = {
   parallelism: 10_000,
   rate: 1_000_000,
   period: 7 * day,
-  /** Of an account. */
+  /** Of an account; of queues unless the server is set up otherwise. */
+  queues: 10_000,
   groups: 1_000,
   /** Of a URL group; and all their names and URLs together, in characters. */
   endpoints: 100,

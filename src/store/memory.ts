@@ -157,11 +157,7 @@ function shelfOf(memory: Memory): Shelf {
         .filter((row) => row.slot === slot)
         .slice(0, limit),
     accountByToken: async (hash) => [...accounts.values()].find(({ tokenHash }) => tokenHash === hash) ?? null,
-    count: async (table, account, most) =>
-      Math.min(
-        most,
-        those(memory.tables[table] as Map<string, Rows[TableName]>, (row) => "account" in row && row.account === account).length,
-      ),
+    count: async (table, range) => stretch(memory, table, range).length,
     sourceBySecret: async (hash) => [...memory.tables.sources.values()].find(({ secretHash }) => secretHash === hash) ?? null,
     messagesOfQueue: async ({ account, queue, limit }) =>
       those(messages, (row) => row.account === account && row.queue === queue)

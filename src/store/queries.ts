@@ -39,8 +39,8 @@ export interface Queries {
   setUp<T extends SetUpName>(table: T, account: AccountId, id: string): Promise<Rows[T] | null>;
   /** Such rows in the order of their ids or names. `before` and `after` are exclusive. */
   allSetUp<T extends SetUpName>(table: T, range: Range): Promise<readonly Rows[T][]>;
-  /** How many of them there are, counted up to `most`. */
-  countSetUp(table: SetUpName, account: AccountId, most: number): Promise<number>;
+  /** How many of them there are, counted up to `most`; of those whose ids begin so only. */
+  countSetUp(table: SetUpName, account: AccountId, most: number, beginning?: string): Promise<number>;
   sourceBySecret(secretHash: string): Promise<Source | null>;
   /** The oldest unfinished messages of a queue, those that wait for their time included. */
   messagesOfQueue(of: QueueNeed): Promise<readonly MessageId[]>;
@@ -79,7 +79,8 @@ export function queriesOf(shelf: Shelf): Queries {
     log: (query) => logPage(shelf, query),
     setUp: (table, account, id) => one(table, account, id),
     allSetUp: (table, range) => shelf.range(table, range),
-    countSetUp: (table, account, most) => shelf.count(table, account, most),
+    countSetUp: (table, account, most, beginning = "") =>
+      shelf.count(table, { account, limit: most, after: beginning, ...(beginning === "" ? {} : { before: `${beginning}\uffff` }) }),
     sourceBySecret: (hash) => shelf.sourceBySecret(hash),
     messagesOfQueue: (of) => shelf.messagesOfQueue(of),
     slotsOf: async (account, queue) => (await shelf.slotsOfQueue(account, queue, mostSlots)).map(({ id }) => id),

@@ -26,8 +26,8 @@ export interface Shelf {
   holdersOf(account: AccountId, slot: MessageId, limit: number): Promise<readonly MessageState[]>;
   accountByToken(tokenHash: string): Promise<Account | null>;
   accounts(): Promise<readonly Account[]>;
-  /** Rows of an account, counted up to `most`. */
-  count(table: TableName, account: AccountId, most: number): Promise<number>;
+  /** Rows of a stretch, counted up to its limit. */
+  count(table: TableName, range: Range): Promise<number>;
   sourceBySecret(secretHash: string): Promise<Source | null>;
   /** The oldest unfinished messages of a queue, those that wait for their time included. */
   messagesOfQueue(of: QueueNeed): Promise<readonly MessageId[]>;

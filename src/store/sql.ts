@@ -201,9 +201,10 @@ export function sqlShelf(connection: Connection): Shelf {
     },
     accountByToken: async (hash) => (await read(tables.accounts, `where token_hash = ?`, [hash]))[0] ?? null,
     accounts: () => read(tables.accounts, `order by id`, []),
-    count: async (name, account, most) => {
-      const counted = `select count(*) as n from (select 1 as one from ${tables[name].name} where account = ? limit ?) as counted`;
-      const [row] = await connection.query(counted, [account, most]);
+    count: async (name, range) => {
+      const { where, values } = stretch(range, tables[name].key.at(-1) ?? "id");
+      const counted = `select count(*) as n from (select 1 as one from ${tables[name].name} ${where} limit ?) as counted`;
+      const [row] = await connection.query(counted, [...values, range.limit]);
       return Number(row?.n ?? 0);
     },
     sourceBySecret: async (hash) => (await read(tables.sources, `where secret_hash = ?`, [hash]))[0] ?? null,

@@ -37,7 +37,7 @@ export type House = {
 
 /** A server with a store in memory and a clock that stands still; whatever is due is delivered into a list. */
 export async function house(
-  options: { trustProxy?: boolean | string[]; intakeBytes?: number; wrap?(store: Store): Store } = {},
+  options: { trustProxy?: boolean | string[]; intakeBytes?: number; mostQueues?: number; wrap?(store: Store): Store } = {},
 ): Promise<House> {
   const clock = { now: at };
   let seed = 1;
@@ -67,6 +67,7 @@ export async function house(
     retention: { log: 86_400_000, deadLetters: 86_400_000 },
     trustProxy: options.trustProxy ?? false,
     ...(options.intakeBytes === undefined ? {} : { intakeBytes: options.intakeBytes }),
+    ...(options.mostQueues === undefined ? {} : { mostQueues: options.mostQueues }),
     log: (_status, line) => void lines.push(line()),
     ready: () => !stopping,
     health: () => ({ pending: deliveries.length }),

@@ -11,6 +11,7 @@ import { letterOf } from "../letter.ts";
 import { checkFanOut, givenBy, groupAt } from "../posting.ts";
 import { checkedObject } from "../readObject.ts";
 import type { Incoming } from "../route.ts";
+import { takeQueue } from "../room.ts";
 import { route } from "../route.ts";
 import { checkName, checkUrl, isUrl } from "../target.ts";
 import { published, publishedJson, publishedToEach } from "./publish.ts";
@@ -51,9 +52,11 @@ export const batch = route({
     },
   },
   refusals: ["not-found", "limit-exceeded"],
-  handle: async ({ account, incoming, parts: { store } }) => {
+  handle: async ({ account, incoming, parts }) => {
+    const { store } = parts;
     const items = itemsOf(incoming);
-    const around = { incoming, brand: brandOf(incoming), ignored: new Set<string>(), groupAt: groupsOf(store, account.id) };
+    const takes = (queue: string): Promise<void> => takeQueue(parts, account.id, queue);
+    const around = { incoming, brand: brandOf(incoming), ignored: new Set<string>(), groupAt: groupsOf(store, account.id), takes };
     const read: (Letter | Refusal)[] = [];
     for (const one of items) read.push(await attempt(() => letterOfItem(one, around)));
     const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
@@ -92,9 +95,9 @@ function brandOf({ rawHeaders, query }: Incoming): Brand {
 }
 
 type GroupAt = (destination: string, body: Bytes) => Promise<Group>;
-type Around = { incoming: Incoming; brand: Brand; ignored: Set<string>; groupAt: GroupAt };
+type Around = { incoming: Incoming; brand: Brand; ignored: Set<string>; groupAt: GroupAt; takes(queue: string): Promise<void> };
 
-async function letterOfItem(given: unknown, { incoming, brand, ignored, groupAt }: Around): Promise<Letter> {
+async function letterOfItem(given: unknown, { incoming, brand, ignored, groupAt, takes }: Around): Promise<Letter> {
   const { destination, headers = {}, body: text = "", queue } = checkedObject(item, given, "message");
   const body = Buffer.from(text);
   const group = isUrl(destination) ? null : await groupAt(destination, body);
@@ -103,13 +106,14 @@ async function letterOfItem(given: unknown, { incoming, brand, ignored, groupAt 
   const { settings, ignored: unknown } = readSettings(own, givenBy(group?.headers));
   refuseOfSchedules(settings);
   for (const name of unknown) if (ignored.size < 100) ignored.add(name);
+  if (queue !== undefined) await takes(checkName("queue", queue));
   return letterOf({
     brand: brandShown(
       own.map((one) => one.brand),
       brand,
     ),
     destination: group?.name ?? destination,
-    queue: queue === undefined ? null : checkName("queue", queue),
+    queue: queue ?? null,
     body,
     content: contentOf(headers),
     // There is no request of its own whose headers could go along.

@@ -1,3 +1,4 @@
+import { takeQueue } from "../room.ts";
 import type { Incoming } from "../route.ts";
 import { route } from "../route.ts";
 import { checkName } from "../target.ts";
@@ -11,9 +12,10 @@ export const enqueue = route({
   about:
     "Like a publish, except that the message waits for its turn in the queue. A queue that does not exist yet lets one message through at a time. With a delay, the message takes its place in line when its time has come.",
   ...publishing,
-  handle: ({ account, incoming, parts: { store } }) => {
+  handle: async ({ account, incoming, parts }) => {
     const queue = checkName("queue", incoming.params["queue"] ?? "");
-    return publishOne(incoming, { destination: destinationIn(incoming), account: account.id, store, queue });
+    await takeQueue(parts, account.id, queue);
+    return publishOne(incoming, { destination: destinationIn(incoming), account: account.id, store: parts.store, queue });
   },
 });
 

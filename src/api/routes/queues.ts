@@ -5,6 +5,7 @@ import { limits, spans } from "../../core/limits.ts";
 import type { AccountId, Flow } from "../../core/message.ts";
 import type { Store } from "../../store/store.ts";
 import { readObject } from "../readObject.ts";
+import { takeQueue } from "../room.ts";
 import { route } from "../route.ts";
 import { checkName } from "../target.ts";
 import { flowsOf } from "./flowControl.ts";
@@ -57,6 +58,7 @@ const upsert = route({
   handle: async ({ account, incoming, parts }) => {
     const { queueName, parallelism, paused } = readObject(settings, incoming);
     const name = checkName("queueName", queueName);
+    await takeQueue(parts, account.id, name);
     const flow = await parts.store.execute("upsertQueue", { account: account.id, name, parallelism, paused });
     return { status: 200, body: queueJson(flow) };
   },
@@ -104,10 +106,11 @@ const pause = route({
     "It takes in messages, and lets none of them begin. A message that is under way goes on, with its retries and callbacks. A queue that does not exist yet is made, so that it can be paused before its first message.",
   params: byName,
   answers: { 200: { about: now, schema: queue } },
-  refusals: [],
+  refusals: ["limit-exceeded"],
   handle: async ({ account, params, parts }) => {
-    const id = queueFlow(checkName("queue", params.name));
-    return { status: 200, body: queueJson(await parts.store.execute("pauseFlow", { account: account.id, id })) };
+    const name = checkName("queue", params.name);
+    await takeQueue(parts, account.id, name);
+    return { status: 200, body: queueJson(await parts.store.execute("pauseFlow", { account: account.id, id: queueFlow(name) })) };
   },
 });
 
