@@ -14,36 +14,61 @@ import { tableNames } from "./store.ts";
 /** A decision needs no more rounds than this to have seen everything: what it names, what that leads to, and so on. */
 const maxRounds = 8;
 
+/** A call on its way. `reply`: it has failed before it came to its decision. */
+type Asking = Call & { decision: Decision<unknown, unknown>; reply: Reply | null };
+
 /**
  * Runs calls one after another over rows that are loaded together, round by round: first what they name themselves,
- * then what that leads to. A call that is refused leaves no trace. The caller writes the changes of the set.
+ * then what that leads to. A call that is refused, or fails, leaves no trace. The caller writes the changes of the set.
  */
 export async function decideBatch(
   calls: readonly Call[],
   { loader, hands, source, now, decisions = commands }: { loader: Loader; hands: Hands; source: Source; now: Millis; decisions?: Commands },
 ): Promise<{ set: WorkingSet; replies: Reply[] }> {
   // The table of commands is typed by name; a call on its way is plain data again.
-  const decisionOf = (name: Call["name"]): Decision<unknown, unknown> => decisions[name];
+  const asking = calls.map((call): Asking => ({ ...call, decision: decisions[call.name], reply: null }));
   const set = new WorkingSet(hands);
-  await set.load(loader, merge(calls.map(({ name, input }) => decisionOf(name).needs(input))), now);
-  const curious = calls.filter(({ name }) => decisionOf(name).further);
+  await set.load(
+    loader,
+    needsOf(asking, ({ decision, input }) => decision.needs(input)),
+    now,
+  );
+  const curious = asking.filter(({ decision }) => decision.further);
   for (let round = 1; curious.length > 0; round++) {
-    const asked = merge(curious.map(({ name, input }) => decisionOf(name).further?.(input, set) ?? {}));
+    const asked = needsOf(curious, ({ decision, input }) => decision.further?.(input, set) ?? {});
     const loaded = await set.load(loader, withHeads(set, asked), now);
     if (!loaded) break;
     if (round === maxRounds) throw new Error(`a decision still had needs after ${maxRounds} rounds`);
   }
   const moment: Moment = { now, node: source.node, newId: (kind) => source.newId(kind, now), random: () => source.random() };
-  return { set, replies: calls.map(({ name, input }) => decideOne(decisionOf(name), input, set, moment)) };
+  return { set, replies: asking.map((one) => one.reply ?? decideOne(one, set, moment)) };
 }
 
-function decideOne({ decide }: Decision<unknown, unknown>, input: unknown, set: WorkingSet, moment: Moment): Reply {
-  try {
-    return { answer: set.attempt(() => decide(input, set, moment)) };
-  } catch (error) {
-    if (error instanceof Refusal) return { refused: { code: error.code, message: error.message } };
-    return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) };
+/** What all of them need. One that fails to say so has its reply, and is asked no more. */
+function needsOf(all: readonly Asking[], ask: (one: Asking) => Needs): Needs {
+  const found: Needs[] = [];
+  for (const one of all) {
+    if (one.reply) continue;
+    try {
+      found.push(ask(one));
+    } catch (error) {
+      one.reply = failureOf(error);
+    }
   }
+  return merge(found);
+}
+
+function decideOne({ decision, input }: Asking, set: WorkingSet, moment: Moment): Reply {
+  try {
+    return { answer: set.attempt(() => decision.decide(input, set, moment)) };
+  } catch (error) {
+    return failureOf(error);
+  }
+}
+
+function failureOf(error: unknown): Reply {
+  if (error instanceof Refusal) return { refused: { code: error.code, message: error.message } };
+  return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) };
 }
 
 /** Found out for all calls together: a hundred outcomes of one key name the same hundred that stand in its line. */
