@@ -1,9 +1,11 @@
+import type { DueRow } from "./aside.ts";
+import { nameOfRow } from "./aside.ts";
 import type { Decision, Draft, DueNeed, Moment } from "./command.ts";
 import { advance, countEnd, hostLine, isFlowLine, mightPass, needsOfGates, standInLine } from "./gate.ts";
 import { logRow } from "./lease.ts";
 import { giveUp, headsOf, sendNow, serveFlow, serveLine, withHand } from "./line.ts";
 import { maxLost } from "./limits.ts";
-import type { MessageState, Millis } from "./message.ts";
+import type { Flow, Line, MessageState, Millis, Schedule } from "./message.ts";
 import { noBytes } from "./message.ts";
 import { fireFirst, needsOfFiring } from "./schedule.ts";
 import { failForGood, needsOfConsequences } from "./settle.ts";
@@ -11,10 +13,21 @@ import { failForGood, needsOfConsequences } from "./settle.ts";
 /** `more`: more may be due than was looked at. `now`: the moment it was looked at, in the time of the store. */
 export type Claimed = { more: boolean; now: Millis };
 
-/** How much one claim looks at: messages, lines of hosts, lines of flows, and schedules. */
-type Most = { limit: number; lines?: number; flows?: number; schedules?: number };
+/**
+ * How much one claim looks at: messages, lines of hosts, lines of flows, and schedules; of all lines together, so many
+ * of those that stand in them. `only` and `except`: of what is due, these rows alone, or all but these.
+ */
+export type Most = Window & { heads?: number; only?: readonly DueRow[] };
+type Window = { limit: number; lines?: number; flows?: number; schedules?: number; except?: readonly DueRow[] };
 
-const mostOf = ({ limit, lines = limit, flows = limit, schedules = limit }: Most): DueNeed => ({ limit, lines, flows, schedules });
+const mostOf = ({ limit, lines = limit, flows = limit, schedules = limit }: Window): DueNeed => ({ limit, lines, flows, schedules });
+
+/** What is left out takes nobody's place. */
+function windowOf(most: Window): DueNeed {
+  const { limit, lines, flows, schedules } = mostOf(most);
+  const more = most.except?.length ?? 0;
+  return { limit: limit + more, lines: lines + more, flows: flows + more, schedules: schedules + more };
+}
 
 /**
  * Picks what to send now and leases it to this node. What meets a closed gate stands in line before it, so that it is
@@ -23,10 +36,10 @@ const mostOf = ({ limit, lines = limit, flows = limit, schedules = limit }: Most
  * Queues and keys that are open again let the first ones of their lines go on, and schedules whose time has come fire.
  */
 export const claim: Decision<Most, Claimed> = {
-  needs: (most) => ({ due: mostOf(most) }),
+  needs: (most) => ({ due: windowOf(most) }),
   further: (most, draft) => {
-    const [due, lines, flows, schedules] = [draft.due(), draft.dueLines(), draft.dueFlows(), draft.dueSchedules()];
-    const handsAtMost = mostOf(most).lines;
+    const { due, lines, flows, schedules } = lookedAt(draft, most);
+    const handsAtMost = most.heads ?? mostOf(most).lines;
     // In all as many as there can be hands for.
     const ofHosts = lines.map(({ account, host }) => ({ account, line: hostLine(host), limit: Math.ceil(handsAtMost / lines.length) }));
     const heads = [...ofHosts, ...headsOf(flows, handsAtMost)];
@@ -46,7 +59,7 @@ export const claim: Decision<Most, Claimed> = {
   },
   decide: (most, draft, moment) => {
     const { limit, lines: mostLines, flows: mostFlows, schedules: mostSchedules } = mostOf(most);
-    const [due, lines, flows, schedules] = [draft.due(), draft.dueLines(), draft.dueFlows(), draft.dueSchedules()];
+    const { due, lines, flows, schedules } = lookedAt(draft, most);
     for (const line of lines) serveLine(draft, moment, line);
     for (const flow of flows) serveFlow(draft, moment, flow);
     const left = due.filter((state) => !claimOne(draft, moment, state));
@@ -55,6 +68,36 @@ export const claim: Decision<Most, Claimed> = {
     return { more: left.length > 0 || !allFired || isFull, now: moment.now };
   },
 };
+
+/** The rows that a claim would look at, in the order in which they came due. */
+export const listDue: Decision<Window, { rows: DueRow[]; now: Millis }> = {
+  needs: (most) => ({ due: windowOf(most) }),
+  decide: (most, draft, { now }) => {
+    const { due, lines, flows, schedules } = lookedAt(draft, most);
+    const named = [...due.map(rowOf.messages), ...lines.map(rowOf.lines), ...flows.map(rowOf.flows), ...schedules.map(rowOf.schedules)];
+    return { rows: named, now };
+  },
+};
+
+const rowOf = {
+  messages: ({ account, id }: MessageState): DueRow => ({ table: "messages", account, id }),
+  lines: ({ account, host }: Line): DueRow => ({ table: "lines", account, id: host }),
+  flows: ({ account, id }: Flow): DueRow => ({ table: "flows", account, id }),
+  schedules: ({ account, id }: Schedule): DueRow => ({ table: "schedules", account, id }),
+};
+
+function lookedAt(draft: Draft, { only, except = [] }: Most) {
+  const [due, lines, flows, schedules] = [draft.due(), draft.dueLines(), draft.dueFlows(), draft.dueSchedules()];
+  if (!only && except.length === 0) return { due, lines, flows, schedules };
+  const named = new Set((only ?? except).map(nameOfRow));
+  const isMeant = (row: DueRow): boolean => named.has(nameOfRow(row)) === (only !== undefined);
+  return {
+    due: due.filter((one) => isMeant(rowOf.messages(one))),
+    lines: lines.filter((one) => isMeant(rowOf.lines(one))),
+    flows: flows.filter((one) => isMeant(rowOf.flows(one))),
+    schedules: schedules.filter((one) => isMeant(rowOf.schedules(one))),
+  };
+}
 
 /** A message whose lease runs out for the last time fails, with all that follows from it. */
 const isLostForGood = ({ state, lost }: MessageState): boolean => state === "active" && lost >= maxLost;

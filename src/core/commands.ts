@@ -1,6 +1,7 @@
 import { createAccount, rotateKeys } from "./account.ts";
+import { putAside } from "./aside.ts";
 import { cancel } from "./cancel.ts";
-import { claim, reclaim } from "./claim.ts";
+import { claim, listDue, reclaim } from "./claim.ts";
 import type { Decision } from "./command.ts";
 import { deleteDeadLetters, retryDeadLetters } from "./dlq.ts";
 import { pauseFlow, pinFlow, resetRate, resumeFlow, unpinFlow } from "./flowControl.ts";
@@ -16,6 +17,8 @@ import { giveBack, renew, settle } from "./settle.ts";
 export const commands = {
   publish,
   claim,
+  listDue,
+  putAside,
   settle,
   renew,
   giveBack,

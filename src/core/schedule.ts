@@ -172,6 +172,11 @@ function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
   draft.put("schedules", { ...schedule, ...next, lastAt: moment.now, lastMessages });
 }
 
+/** Sets the next time of a schedule, and publishes nothing. */
+export function passOver(draft: Draft, moment: Moment, schedule: Schedule): void {
+  draft.put("schedules", { ...schedule, ...nextOrNone(draft, schedule, moment.now), lastAt: moment.now, lastMessages: [] });
+}
+
 /** What a URL is may have changed since this one was stored. */
 const sendable = <L extends Omit<Letter, "body">>(draft: Draft, account: AccountId, letter: L): L[] =>
   addressed(draft, account, letter).filter(({ url }) => URL.canParse(url));

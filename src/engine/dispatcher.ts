@@ -6,6 +6,7 @@ import type { Delivery, Millis, Outcome } from "../core/message.ts";
 import { hostOf } from "../core/message.ts";
 import type { Settled } from "../core/settle.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
+import { Claims } from "./claims.ts";
 import type { Clock } from "./clock.ts";
 import type { Deliver } from "./deliver.ts";
 
@@ -43,6 +44,7 @@ const patience = 1000;
  */
 export class Dispatcher {
   readonly #parts: DispatcherParts;
+  readonly #claims: Claims;
   readonly #running = new Map<Delivery, Running>();
   readonly #busy = new Map<string, number>();
   readonly #busyBytes = new Map<string, number>();
@@ -66,6 +68,8 @@ export class Dispatcher {
 
   constructor(parts: DispatcherParts) {
     this.#parts = parts;
+    const { store, clock, log } = parts;
+    this.#claims = new Claims({ store, now: () => clock.now(), trouble: (what, error) => log.trouble(what, error) });
   }
 
   /** Begins to send. What is due already is claimed at once. */
@@ -129,12 +133,14 @@ export class Dispatcher {
     if (this.#starved) return void (this.#behind = true);
     const asked = clock.now();
     const lines = Math.min(claimLimit, free);
-    const { more, now } = await store.execute("claim", { limit: Math.max(fewestClaimed, lines), lines });
+    const { more, now } = await this.#claims.next({ limit: Math.max(fewestClaimed, lines), lines });
     // It was `now` between the question and the answer. If both clocks can have been right, they are taken to be.
     this.#ahead = Math.max(asked - now, Math.min(0, clock.now() - now));
     this.#behind = more;
     const next = more ? atOnce : await store.nextDueAt();
-    if (next !== null) this.#lookAt(next);
+    // What is left alone is due all the time.
+    const isWaiting = !more && this.#claims.leavesSome;
+    if (next !== null) this.#lookAt(isWaiting ? Math.max(next, now + patience) : next);
   }
 
   async #run(): Promise<void> {

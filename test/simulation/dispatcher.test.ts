@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
+import type { DueRow } from "../../src/core/aside.ts";
 import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands.ts";
 import { idMaker } from "../../src/core/ids.ts";
 import { hostOf } from "../../src/core/message.ts";
@@ -168,6 +169,33 @@ test("a stop that cannot give back what it is sending ends all the same, and say
   await runUntil(4 * second);
   expect(ended).toBe(true);
   expect(troubles).toEqual(["giving back what was not finished failed; it is sent again when its leases run out"]);
+});
+
+test("a row that can neither be claimed nor put aside keeps a node neither from sending the others nor busy", async () => {
+  publish({});
+  await runUntil(100);
+  const due = store.execute("listDue", { limit: 10 });
+  await runUntil(200);
+  const [refused] = (await due).rows.map(({ id }) => id);
+  const names = (rows: readonly DueRow[]): boolean => rows.some(({ id }) => id === refused);
+  const { execute } = store;
+  store.execute = async (name, input, haste) => {
+    const { only, except = [] } = input as Partial<InputOf<"claim">>;
+    const looksAtIt = name === "claim" && (only ? names(only) : !names(except));
+    if (looksAtIt || name === "putAside") throw new Error("row refused");
+    return execute(name, input, haste);
+  };
+  dispatcher();
+  for (let at = second; at < 5 * minute; at += second) {
+    world.after(at, { owner: "client", what: "publish" }, () => publish({ url: "https://other.example/", delay: 100 }));
+  }
+  await runUntil(5 * minute);
+  expect(calls.length).toBeGreaterThan(290);
+  expect(calls.every(({ host }) => host === "other.example")).toBe(true);
+  expect(Math.max(...calls.map(({ at }) => at % second))).toBeLessThan(500);
+  const pauses = troubles.map((what) => Number(/left alone for (\d+) s$/.exec(what)?.[1]));
+  expect(pauses).toEqual([1, 2, 4, 8, 60, 60, 60, 60, 60]);
+  expect(asked.claim).toBeLessThan(1_500);
 });
 
 test("an idle node does nothing", async () => {

@@ -1,3 +1,4 @@
+import type { DueRow } from "../../src/core/aside.ts";
 import type { CommandName, InputOf } from "../../src/core/commands.ts";
 import { spans } from "../../src/core/limits.ts";
 import type { Delivery, Endpoint, FlowControl, Letter, Millis } from "../../src/core/message.ts";
@@ -89,8 +90,21 @@ export class RandomCommands {
       { name: "createAccount", input: accountNamed(account) },
       { name: "rotateKeys", input: { account: this.#rarely() ? "none" : account } },
       { name: "expire", input: { account, retention, now, limit: this.#of([1, 3, 100]) } },
+      { name: "listDue", input: { limit: 1 + this.#below(3), except: this.#dueRows(account) } },
+      { name: "claim", input: { limit: 8, heads: 1 + this.#below(3), only: this.#dueRows(account) } },
+      { name: "putAside", input: { row: this.#of(this.#dueRows(account)), reason: "refused\0" } },
     ];
     return this.#of(given);
+  }
+
+  #dueRows(account: string): DueRow[] {
+    const messages = this.#messageIds.slice(-3).map((id): DueRow => ({ table: "messages", account, id }));
+    return [
+      ...messages,
+      { table: "lines", account, id: "one.example" },
+      { table: "flows", account, id: this.#of(["queue:q1", "queue:q2", "key:k1", "key:k2"]) },
+      { table: "schedules", account, id: this.#of(["s1", "s2"]) },
+    ];
   }
 
   /** Queues, keys, groups, schedules, sources: few names, so that they are met again. */
