@@ -133,6 +133,7 @@ function shelfOf(memory: Memory): Shelf {
   const { accounts, deduplications, messages } = memory.tables;
   return {
     rows: async (table, keys, how) => pick(memory, table, keys).map(bodied(how)),
+    sizesIn: async (table, range) => stretch(memory, table, range).map(({ body }) => body.byteLength),
     sizes: async (table, keys) => new Map(pick(memory, table, keys).map(({ id, body }) => [id, body.byteLength])),
     range: async (table, range) => stretch(memory, table, range).map(bodied(range)),
     logOf: async (messageId, range) =>

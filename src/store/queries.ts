@@ -37,7 +37,10 @@ export interface Queries {
   log(query: ListQuery): Promise<LogPage>;
   /** A row that people have set up, by its id or name. */
   setUp<T extends SetUpName>(table: T, account: AccountId, id: string): Promise<Rows[T] | null>;
-  /** Such rows in the order of their ids or names. `before` and `after` are exclusive. */
+  /**
+   * Such rows in the order of their ids or names. `before` and `after` are exclusive. Schedules whose bodies are large are
+   * fewer than asked for, and none only at the end.
+   */
   allSetUp<T extends SetUpName>(table: T, range: Range): Promise<readonly Rows[T][]>;
   /** How many of them there are, counted up to `most`; of those whose ids begin so only. */
   countSetUp(table: SetUpName, account: AccountId, most: number, beginning?: string): Promise<number>;
@@ -78,7 +81,10 @@ export function queriesOf(shelf: Shelf): Queries {
     deadLetters: (query) => deadLetters(shelf, query),
     log: (query) => logPage(shelf, query),
     setUp: (table, account, id) => one(table, account, id),
-    allSetUp: (table, range) => shelf.range(table, range),
+    allSetUp: async (table, range) => {
+      if (table !== "schedules" || range.bodies === false) return shelf.range(table, range);
+      return shelf.range(table, { ...range, limit: fittingPage(await shelf.sizesIn(table, range)) });
+    },
     countSetUp: (table, account, most, beginning = "") =>
       shelf.count(table, { account, limit: most, after: beginning, ...(beginning === "" ? {} : { before: `${beginning}\uffff` }) }),
     sourceBySecret: (hash) => shelf.sourceBySecret(hash),

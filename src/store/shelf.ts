@@ -14,6 +14,8 @@ export interface Shelf {
   rows<T extends TableName>(table: T, keys: readonly Key[], how?: Bodies): Promise<readonly Rows[T][]>;
   /** The sizes of bodies, by id. */
   sizes(table: OutlineName, keys: readonly Key[]): Promise<ReadonlyMap<string, number>>;
+  /** Those of a stretch, in its order. */
+  sizesIn(table: "schedules", range: Range): Promise<readonly number[]>;
   range<T extends TableName>(table: T, range: Range): Promise<readonly Rows[T][]>;
   /** A stretch of the log of one message. */
   logOf(messageId: MessageId, range: Range): Promise<readonly LogRow[]>;

@@ -171,6 +171,11 @@ export function sqlShelf(connection: Connection): Shelf {
       const found = await connection.each(sizes, keyTypes, keys.map(keyValues));
       return new Map(found.map(({ id, size }) => [String(id), Number(size)]));
     },
+    sizesIn: async (name, range) => {
+      const { where, values } = stretch(range, "id");
+      const sizes = `select coalesce(length(body), 0) as size from ${name} ${where} order by id ${range.descending ? "desc" : "asc"} limit ?`;
+      return (await connection.query(sizes, [...values, range.limit])).map(({ size }) => Number(size));
+    },
     range: async (name, range) => {
       const id = tables[name].key.at(-1) ?? "id";
       const { where, values } = stretch(range, id);

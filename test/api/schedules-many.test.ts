@@ -24,6 +24,27 @@ describe("many schedules", () => {
     expect(body.map((one: { scheduleId: string; body: string }) => [one.scheduleId, one.body])).toEqual(ids.map((id) => [id, id]));
   });
 
+  test("are read many at a time where they are small, and a few at a time where they are large", async () => {
+    const home = await house();
+    const small = Array.from({ length: 1_200 }, (_, index) => `a${index}`);
+    const large = ["b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8"];
+    for (const id of small) await create(home, "https://e.example", { headers: { "svc-schedule-id": id }, body: id });
+    const body = Buffer.alloc(8 * 1024 * 1024, "x");
+    for (const id of large) await create(home, "https://e.example", { headers: { "svc-schedule-id": id }, body });
+    const pages: number[] = [];
+    const { allSetUp } = home.store.read;
+    home.store.read.allSetUp = async (table, range) => {
+      const page = await allSetUp(table, range);
+      pages.push(page.length);
+      return page;
+    };
+    const { body: list } = await home.ask("GET", "/v2/schedules");
+    expect(list.map(({ scheduleId }: { scheduleId: string }) => scheduleId)).toEqual([...small, ...large].toSorted());
+    // Three of them beside the last small ones, then as many as fit on a page, then none.
+    expect(list.filter((one: { body?: string }) => one.body !== undefined)).toHaveLength(small.length + 7);
+    expect(pages).toEqual([500, 500, 203, 4, 1, 0]);
+  });
+
   test("are listed without their bodies where these are too many bytes", async () => {
     const home = await house();
     const ids = ["a", "b", "c", "d", "e", "f"];

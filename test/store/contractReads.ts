@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Filter } from "../../src/core/filter.ts";
 import type { LogEvent } from "../../src/store/logQuery.ts";
-import { callbackTo, earliest, latest, statesOf, World } from "./world.ts";
+import { callbackTo, earliest, latest, letterTo, statesOf, World } from "./world.ts";
 import type { OpenStore } from "./world.ts";
 
 const nameOf = ({ envelope, state }: LogEvent): string => `${envelope.labels[0]} ${state}`;
@@ -232,6 +232,31 @@ export function describeReads(open: OpenStore): void {
       // No question of people is about marks, but this one can be put to any table.
       expect(await world.store.read.allSetUp("marks" as "groups", { account: "acc", limit: 100 })).toEqual([]);
     });
+  });
+
+  test("schedules are read as many at a time as their bodies allow, and without bodies as many as were asked for", async () => {
+    const world = await World.open(open);
+    await world.account();
+    const { body: _, ...letter } = letterTo();
+    for (const [id, mebibytes] of [
+      ["a", 0],
+      ["b", 7],
+      ["c", 8],
+      ["d", 8],
+      ["e", 8],
+      ["f", 8],
+      ["g", 0],
+    ] as const) {
+      const body = new Uint8Array(mebibytes * 1024 * 1024);
+      await world.store.execute("createSchedule", { account: "acc", id, cron: "* * * * *", letter, body });
+    }
+    const read = async (range: object) =>
+      (await world.store.read.allSetUp("schedules", { account: "acc", limit: 10, ...range })).map(({ id }) => id).join("");
+    expect(await read({})).toBe("abcde");
+    expect(await read({ after: "e" })).toBe("fg");
+    expect(await read({ after: "g" })).toBe("");
+    expect(await read({ limit: 2 })).toBe("ab");
+    expect(await read({ bodies: false })).toBe("abcdefg");
   });
 
   describe("how a message stands", () => {

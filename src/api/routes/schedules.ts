@@ -130,20 +130,22 @@ function checked(id: string): string {
   return id;
 }
 
+/** Read at once, where their bodies are not too large for that. */
+const limit = 500;
+
 async function all(store: Store, account: AccountId): Promise<Schedule[]> {
   const found: Schedule[] = [];
   let [bodyBytes, letterBytes] = [0, 0];
   for (;;) {
     const last = found.at(-1);
     const isFull = bodyBytes >= memory.page;
-    const limit = isFull ? 500 : memory.page / limits.messageBytes;
     const range = { account, limit, ...(last ? { after: last.id } : {}), ...(isFull ? { bodies: false as const } : {}) };
     const rows = await store.read.allSetUp("schedules", range);
     for (const { body, letter } of rows) [bodyBytes, letterBytes] = [bodyBytes + body.byteLength, letterBytes + sizeOf(letter)];
     if (letterBytes > mostLetterBytes)
       throw new Refusal("limit-exceeded", "schedules: their settings are too large to be listed; read each by its id");
     found.push(...rows);
-    if (rows.length < limit || found.length >= limits.schedules) return found;
+    if (rows.length === 0 || found.length >= limits.schedules) return found;
   }
 }
 
