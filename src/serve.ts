@@ -5,6 +5,7 @@ import { createApi } from "./api/server.ts";
 import type { Settings } from "./config.ts";
 import type { NewAccount } from "./credentials.ts";
 import { storePath, takeDataFolder } from "./data-folder.ts";
+import { Refusal } from "./core/errors.ts";
 import type { Account, Delivery, Millis, NodeId, Outcome } from "./core/message.ts";
 import { idMaker } from "./core/ids.ts";
 import type { Settled } from "./core/settle.ts";
@@ -27,7 +28,7 @@ export async function serve(
 ): Promise<Served> {
   const newId = idMaker(systemRandom);
   const node = newId("nod", systemClock.now());
-  const opened = await openStore(settings, node);
+  const opened = await openStore(settings, { node, log });
   try {
     return await serveStore(settings, { log, firstAccounts, opened });
   } catch (error) {
@@ -39,7 +40,7 @@ export async function serve(
 type Opened = { store: Store; close(): Promise<void> };
 
 /** The store the settings name. A data folder is this process's alone, so what a dead one had leased is due at once. */
-async function openStore({ databaseUrl, data }: Settings, node: NodeId): Promise<Opened> {
+async function openStore({ databaseUrl, data }: Settings, { node, log }: { node: NodeId; log: Logger }): Promise<Opened> {
   if (databaseUrl !== "") {
     const { postgresStore } = await import("./store/postgres.ts");
     const store = await postgresStore({ url: databaseUrl, node, random: systemRandom, clock: systemClock });
@@ -52,7 +53,7 @@ async function openStore({ databaseUrl, data }: Settings, node: NodeId): Promise
       await store.close();
       release();
     };
-    for (let more = true; more;) more = (await store.execute("reclaim", { node, limit: reclaimLimit })).reclaimed === reclaimLimit;
+    await reclaim(store, { node, log });
     return { store, close };
   } catch (error) {
     release();
@@ -61,6 +62,16 @@ async function openStore({ databaseUrl, data }: Settings, node: NodeId): Promise
 }
 
 const reclaimLimit = 1000;
+
+/** A row that the storage refuses must not keep the server from starting. */
+async function reclaim(store: Store, { node, log }: { node: NodeId; log: Logger }): Promise<void> {
+  try {
+    for (let more = true; more;) more = (await store.execute("reclaim", { node, limit: reclaimLimit })).reclaimed === reclaimLimit;
+  } catch (error) {
+    if (error instanceof Refusal) throw error;
+    log.error({ err: error }, "what the last server had under way could not be taken over; it is sent again when its leases run out");
+  }
+}
 
 /** Outcomes wait so long for the next publish, whose commit they can share. */
 const lingerTime: Millis = 5;

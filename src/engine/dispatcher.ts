@@ -1,3 +1,4 @@
+import { Refusal } from "../core/errors.ts";
 import type { Hands } from "../core/hands.ts";
 import { laneOf } from "../core/hands.ts";
 import type { Held } from "../core/lease.ts";
@@ -86,7 +87,7 @@ export class Dispatcher {
    * whoever serves next, and the cut attempt does not count.
    */
   async stop(grace: Millis): Promise<void> {
-    const { clock, store, log } = this.#parts;
+    const { clock } = this.#parts;
     this.#stopping = true;
     this.#unsubscribe();
     this.#alarm.abort();
@@ -99,9 +100,12 @@ export class Dispatcher {
     this.#running.clear();
     this.#cut.abort();
     if (left.length === 0) return;
-    await store
-      .execute("giveBack", { held: left.map(({ delivery }) => heldOf(delivery)) })
-      .catch((error: unknown) => log.trouble("giving back what was not finished failed; it is sent again when its leases run out", error));
+    const trouble = "giving back what was not finished failed; it is sent again when its leases run out";
+    await this.#ofLeases(
+      "giveBack",
+      left.map(({ delivery }) => heldOf(delivery)),
+      trouble,
+    );
   }
 
   /** The hands of this node, as they are now. */
@@ -237,7 +241,7 @@ export class Dispatcher {
 
   /** Keeps the leases of deliveries that take long. Sleeps only while there are any. */
   async #renew(): Promise<void> {
-    const { store, clock, log } = this.#parts;
+    const { clock } = this.#parts;
     // Two rounds may fail before a lease runs out.
     const period = spans.lease / 4;
     this.#renewing = true;
@@ -246,11 +250,26 @@ export class Dispatcher {
       await clock.sleep(clock.now() + period, new AbortController().signal);
       const old = begun.filter(({ delivery }) => this.#running.has(delivery));
       if (old.length === 0) continue;
-      await store
-        .execute("renew", { held: old.map(({ delivery }) => heldOf(delivery)) })
-        .catch((error: unknown) => log.trouble("renewing leases failed; trying again", error));
+      await this.#ofLeases(
+        "renew",
+        old.map(({ delivery }) => heldOf(delivery)),
+        "renewing leases failed; trying again",
+      );
     }
     this.#renewing = false;
+  }
+
+  /** All leases together; when that cannot be stored, in halves: one of them must not cost the others theirs. */
+  async #ofLeases(command: "renew" | "giveBack", held: readonly Held[], trouble: string): Promise<void> {
+    const { store, log } = this.#parts;
+    try {
+      await store.execute(command, { held });
+    } catch (error) {
+      if (held.length === 1 || error instanceof Refusal) return log.trouble(trouble, error);
+      const middle = Math.ceil(held.length / 2);
+      await this.#ofLeases(command, held.slice(0, middle), trouble);
+      await this.#ofLeases(command, held.slice(middle), trouble);
+    }
   }
 }
 

@@ -143,6 +143,31 @@ test("two renewals in a row may fail, and the lease is still kept", async () => 
   expect(troubles).toHaveLength(2);
 });
 
+test("a lease that cannot be renewed costs the others nothing, nor one that cannot be given back", async () => {
+  takes = 5 * minute;
+  const stopped = dispatcher();
+  for (let count = 0; count < 5; count++) publish({});
+  await runUntil(second);
+  expect(calls).toHaveLength(5);
+  const refused = calls[3]?.delivery.message.id;
+  const kept = new Set<string>();
+  const { execute } = store;
+  store.execute = async (name, input, haste) => {
+    const { held = [] } = input as Partial<InputOf<"renew">>;
+    if (held.some(({ messageId }) => messageId === refused)) throw new Error("row refused");
+    for (const { messageId } of held) kept.add(`${name} ${messageId}`);
+    return execute(name, input, haste);
+  };
+  const others = new Set(calls.map(({ delivery }) => delivery.message.id).filter((id) => id !== refused));
+  await runUntil(16 * second);
+  expect(kept).toEqual(new Set([...others].map((id) => `renew ${id}`)));
+  expect(troubles).toEqual(["renewing leases failed; trying again"]);
+  kept.clear();
+  void stopped.stop(second);
+  await runUntil(18 * second);
+  expect(kept).toEqual(new Set([...others].map((id) => `giveBack ${id}`)));
+});
+
 test("hosts that together want more than there are hands get the same", async () => {
   takes = second;
   const hosts = ["a.example", "b.example", "c.example", "d.example", "e.example", "f.example"];
