@@ -118,7 +118,7 @@ async function fill(): Promise<void> {
       put("messages", {
         ...{ account: "acc", id: envelope.id, state: "pending", dueAt: start * 2, attempts: 0, lost: 0, leasedBy: null, size: 200 },
         ...{ host: new URL(envelope.url).host, tells: false, queue: envelope.queue, flowKey: envelope.flowControl?.key ?? null },
-        ...{ slot: null, line: null, marks: marksOf(envelope) },
+        ...{ slot: null, line: null, run: null, marks: marksOf(envelope) },
       });
     }
     if (n % 5_000 === 4_999) await flush();

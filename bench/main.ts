@@ -12,8 +12,9 @@ import { parts } from "./parts.ts";
 import type { Question } from "./question.ts";
 import { schedules } from "./schedules.ts";
 import { root, Stage } from "./stage.ts";
+import { workflows } from "./workflows.ts";
 
-const questions: Record<string, Question> = { messages, backlog, idle, flow, fanout, schedules, parts };
+const questions: Record<string, Question> = { messages, backlog, idle, flow, fanout, schedules, workflows, parts };
 
 async function answer(name: string, asked: Question, args: readonly string[]): Promise<void> {
   const given = readOptions(asked.options, args);

@@ -37,6 +37,8 @@ function take(agent: Agent, request: IncomingMessage, response: ServerResponse):
   const chunks: Buffer[] = [];
   request.on("data", (chunk: Buffer) => chunks.push(chunk));
   request.on("end", () => {
+    if (request.method === "DELETE") return void response.end("{}");
+    if (request.url === "/v2/batch") return passOn(agent, Buffer.concat(chunks), response);
     const id = newId();
     const answer = `{"messageId":"${id}"}`;
     response.writeHead(201, { "Content-Type": "application/json", "Content-Length": answer.length });
@@ -46,7 +48,26 @@ function take(agent: Agent, request: IncomingMessage, response: ServerResponse):
   });
 }
 
-function forward(agent: Agent, { id, url, contentType, body }: { id: string; url: string; contentType: string; body: Buffer }): void {
+type Item = { destination: string; headers: Record<string, string>; body: string };
+
+/** Steps of workflows: each goes to the endpoint as the whole of a history. */
+function passOn(agent: Agent, posted: Buffer, response: ServerResponse): void {
+  const items = JSON.parse(posted.toString()) as Item[];
+  const ids = items.map(newId);
+  response.setHeader("Content-Type", "application/json");
+  response.end(JSON.stringify(ids.map((messageId) => ({ messageId }))));
+  items.forEach(({ destination: url, headers, body: text }, index) => {
+    const id = ids[index] ?? "";
+    const payload = { messageId: id, body: "", callType: "step" };
+    const step = { messageId: id, body: Buffer.from(text).toString("base64"), callType: "step" };
+    const body = Buffer.from(JSON.stringify(headers["upstash-workflow-init"] === "true" ? [step] : [payload, step]));
+    forward(agent, { id, url, contentType: "application/json", body, runId: headers["upstash-workflow-runid"] ?? "" });
+  });
+}
+
+type Forwarded = { id: string; url: string; contentType: string; body: Buffer; runId?: string };
+
+function forward(agent: Agent, { id, url, contentType, body, runId }: Forwarded): void {
   const pathAt = url.indexOf("/", url.indexOf("//") + 2);
   const headers = {
     "Content-Type": contentType,
@@ -54,6 +75,7 @@ function forward(agent: Agent, { id, url, contentType, body }: { id: string; url
     "Svc-Message-Id": id,
     "Svc-Retried": "0",
     "Svc-Signature": sign(url, body),
+    ...(runId === undefined ? {} : { "Upstash-Workflow-RunId": runId }),
   };
   agent.dispatch({ origin: url.slice(0, pathAt), path: url.slice(pathAt), method: "POST", headers, body }, nothing);
 }

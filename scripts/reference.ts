@@ -94,11 +94,13 @@ const aboutAccess: Record<Route["access"], string> = {
   token: "",
   open: "Needs no token.",
   source: "Needs no token: the secret in its path is the proof.",
+  hook: "Needs no token: whoever knows the URL can call it.",
 };
 
 const aboutSettings: Record<NonNullable<Route["settings"]>, string> = {
   all: "Takes all [settings](#settings), as headers or as query parameters.",
   retry: "Takes the [settings](#settings) that are marked for retries, as headers or as query parameters.",
+  resume: "Takes the [settings](#settings) that it names, as headers or as query parameters.",
 };
 
 function parametersText({ parameters }: Operation): string[] {
@@ -285,6 +287,12 @@ const aboutLimits: { readonly [N in keyof typeof limits]: readonly [about: strin
   fanOutBytes: ["Bodies of a request, or of one firing of a schedule, to URL groups: one for each endpoint", sizeOf],
   sources: ["Sources of an account", count],
   schedules: ["Schedules of an account", count],
+  steps: ["Steps in the history of a workflow run", count],
+  historyBytes: ["History of a workflow run, as it is sent", sizeOf],
+  invokeDepth: ["Workflow runs that were invoked by runs, one below the other", count],
+  notifications: ["Events that a workflow run keeps, because they came before it asked for them", count],
+  notificationBytes: ["Their bodies", sizeOf],
+  waiters: ["Waiting steps that one notification wakes", count],
 };
 
 function limitsSection(): string[] {

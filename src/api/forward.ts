@@ -74,10 +74,3 @@ function namedByConnection(rawHeaders: readonly string[]): ReadonlySet<string> {
   }
   return named;
 }
-
-/** One list of what is delivered: what was given for the delivery replaces what came along by the same name. */
-export function joinHeaders(alongside: HeaderList, given: HeaderList): HeaderList {
-  if (alongside.length === 0 || given.length === 0) return [...alongside, ...given];
-  const names = new Set(given.map(([name]) => name));
-  return [...alongside.filter(([name]) => !names.has(name)), ...given];
-}

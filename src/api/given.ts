@@ -6,8 +6,10 @@ import { brandedName } from "./brand.ts";
 import { forwardedHeader } from "./forward.ts";
 import { nearest } from "./nearest.ts";
 import type { SettingName, Values } from "./settings.ts";
-import { settingRows, swallowed, unavailable } from "./settings.ts";
+import { settingRows, swallowed } from "./settings.ts";
 import type { Parameter } from "./target.ts";
+import type { WorkflowSettingName, WorkflowValues } from "./workflowSettings.ts";
+import { isWorkflowSetting, workflowSettingRows } from "./workflowSettings.ts";
 
 /** A setting as it was given. `name` is plain and in lower case; `written` is what the caller wrote, for refusals. */
 export type Given = { brand: Brand; name: string; value: string; written: string };
@@ -20,9 +22,14 @@ export type Settings = {
   headers: (readonly [name: string, value: string])[];
   callback: Settings | null;
   failureCallback: Settings | null;
+  /** What was given of a workflow run. Null: nothing. */
+  workflow: WorkflowSettings | null;
   /** The first setting that was given in here. */
   firstWritten: string;
 };
+
+/** What was given of a workflow run, and how each was written. */
+export type WorkflowSettings = { values: Partial<WorkflowValues>; written: { [N in WorkflowSettingName]?: string } };
 
 export type Read = { settings: Settings; ignored: string[] };
 
@@ -48,14 +55,22 @@ export const givenByQuery = (parameters: readonly Parameter[]): Given[] =>
 
 /**
  * Reads settings. What is given in an earlier layer wins over later ones, name by name: a header over a query parameter.
- * Throws `Refusal` for one that is unknown, malformed, not available, or given twice in a layer with different values.
+ * Throws `Refusal` for one that is unknown, malformed, of a workflow run, or given twice in a layer with different values.
  * Unknown ones of the other brand are left out and named in `ignored`.
  */
 export function readSettings(...layers: readonly (readonly Given[])[]): Read {
+  const read = readAllSettings(...layers);
+  refuseOfWorkflows(read.settings);
+  return read;
+}
+
+/** The same, with those of messages that belong to a workflow run. */
+export function readAllSettings(...layers: readonly (readonly Given[])[]): Read {
   const settings = noSettings("");
   const ignored: string[] = [];
   for (const given of chosen(layers)) if (!place(settings, given)) ignored.push(given.written.toLowerCase());
-  checkCallbacks(settings);
+  // Clients send settings of a failure callback with a call of a run, which has none.
+  if (settings.workflow?.values["workflow-runid"] === undefined) checkCallbacks(settings);
   return { settings, ignored };
 }
 
@@ -67,10 +82,19 @@ export function refuseOfSchedules({ values, written }: Settings): void {
   }
 }
 
+/** Throws `Refusal` for a setting of messages that belong to a workflow run; those of callbacks are nothing without. */
+export function refuseOfWorkflows({ workflow, callback, failureCallback }: Settings): void {
+  const [written] = Object.values(workflow?.written ?? {});
+  if (written !== undefined)
+    throw new Refusal("invalid", `${written.slice(0, 200)}: belongs to a message of a workflow run, which this is not; leave it out`);
+  if (callback) refuseOfWorkflows(callback);
+  if (failureCallback) refuseOfWorkflows(failureCallback);
+}
+
 const ofSchedules = (Object.keys(settingRows) as SettingName[]).filter((name) => settingRows[name].onlyForSchedules !== undefined);
 
 const noSettings = (firstWritten: string): Settings => ({
-  ...{ values: {}, written: {}, headers: [], callback: null, failureCallback: null, firstWritten },
+  ...{ values: {}, written: {}, headers: [], callback: null, failureCallback: null, workflow: null, firstWritten },
 });
 
 /** Each setting once, from the first layer that has it. Forwarded headers may come repeatedly. */
@@ -120,6 +144,12 @@ function place(root: Settings, given: Given): boolean {
     if (header && (depth > 0 || header[0] !== "Content-Type")) settings.headers.push(header);
     return true;
   }
+  if (isWorkflowSetting(name)) {
+    if (depth > 0 && !workflowSettingRows[name].forCallbacks)
+      throw new Refusal("invalid", `${shown(given)}: is said of messages, not of callbacks`);
+    setWorkflow((settings.workflow ??= { values: {}, written: {} }), name, given);
+    return true;
+  }
   if (!isSetting(name)) return refuseOrIgnore(given, name);
   const { forCallbacks } = settingRows[name];
   if (depth > 0 && forCallbacks !== true) throw new Refusal("invalid", `${shown(given)}: ${forCallbacks}`);
@@ -146,21 +176,28 @@ function find(root: Settings, given: Given): { settings: Settings; name: string;
 const isSetting = (name: string): name is SettingName => Object.hasOwn(settingRows, name);
 
 function refuseOrIgnore(given: Given, name: string): boolean {
-  const later = unavailable.find(({ names }) => names.test(name));
-  if (later) throw new Refusal("invalid", `${shown(given)}: ${later.what} not available in this version`);
   if (given.brand !== "svc") return false;
-  const meant = nearest(name, Object.keys(settingRows));
+  const meant = nearest(name, [...Object.keys(settingRows), ...Object.keys(workflowSettingRows)]);
   const before = given.written.slice(0, given.written.length - name.length);
   const hint = meant === null ? "" : `; did you mean ${before}${/[A-Z]/.test(before) ? canonicalName(meant) : meant}?`;
   throw new Refusal("invalid", `${shown(given)}: there is no such setting${hint}`);
 }
 
 function set<N extends SettingName>({ values, written }: Settings, name: N, given: Given): void {
+  values[name] = valueOf(settingRows[name].read, given);
+  written[name] = given.written;
+}
+
+function setWorkflow<N extends WorkflowSettingName>({ values, written }: WorkflowSettings, name: N, given: Given): void {
+  values[name] = valueOf(workflowSettingRows[name].read, given);
+  written[name] = given.written;
+}
+
+function valueOf<T>(read: (text: string) => T, given: Given): T {
   if (given.value.length > limits.headerBytes)
     throw new Refusal("invalid", `${shown(given)}: ${given.value.length} characters, the limit is ${limits.headerBytes}`);
   try {
-    values[name] = settingRows[name].read(readable(given.value));
-    written[name] = given.written;
+    return read(readable(given.value));
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     throw new Refusal(error.code, `${shown(given)}: ${error.message.replace(/^(retry delay|redact fields|cron)?: /, "")}`);
@@ -168,7 +205,7 @@ function set<N extends SettingName>({ values, written }: Settings, name: N, give
 }
 
 /** Header values arrive as latin 1. Text that is UTF-8 underneath was meant as that. */
-function readable(value: string): string {
+export function readable(value: string): string {
   if (/^[\0-\x7f]*$/.test(value) || /[^\0-\xff]/.test(value)) return value;
   const bytes = Buffer.from(value, "latin1");
   const text = bytes.toString("utf8");

@@ -45,9 +45,11 @@ function placeIn(text: string): string {
   return `it goes wrong in line ${lines.length} at column ${(lines.at(-1)?.length ?? 0) + 1}`;
 }
 
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
 function readText(body: Bytes): string {
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(body);
+    return decoder.decode(body);
   } catch {
     throw new Refusal("invalid", "body: not UTF-8, so not JSON");
   }

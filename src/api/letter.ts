@@ -3,7 +3,8 @@ import { Refusal } from "../core/errors.ts";
 import type { Brand, Bytes, CallbackSettings, FlowControl, HeaderList, Letter, SendSettings } from "../core/message.ts";
 import type { Overrides } from "../core/dlq.ts";
 import { limits } from "../core/limits.ts";
-import { joinHeaders } from "./forward.ts";
+import { joinHeaders } from "../core/message.ts";
+import { forwardedHeader } from "./forward.ts";
 import type { Settings } from "./given.ts";
 import type { SettingName } from "./settings.ts";
 import { isUrl } from "./target.ts";
@@ -43,6 +44,14 @@ export function letterOf({ brand, destination, queue, body, content, senders, ca
     callerIp,
     tells: null,
   };
+}
+
+/** What describes a body, among headers that stand in a JSON. */
+export function contentOf(headers: Readonly<Record<string, string>>): HeaderList {
+  return Object.entries(headers).flatMap(([name, value]) => {
+    const header = /^content-(type|encoding)$/i.test(name) ? forwardedHeader(name, name.toLowerCase(), value.trim()) : null;
+    return header ? [header] : [];
+  });
 }
 
 const named = (senders: HeaderList, content: HeaderList): HeaderList =>
@@ -129,6 +138,7 @@ export function overridesOf(settings: Settings): Overrides {
       throw new Refusal("invalid", `${written[name] ?? name}: cannot be changed when a message is retried`);
   }
   const { method, delay, retries, timeout, callback, "failure-callback": failureCallback } = values;
+  const flowControl = flowControlOf(settings);
   return {
     ...(method === undefined ? {} : { method }),
     ...(headers.length === 0 ? {} : { headers }),
@@ -137,6 +147,7 @@ export function overridesOf(settings: Settings): Overrides {
     ...(retries === undefined ? {} : { retries }),
     ...(values["retry-delay"] === undefined ? {} : { retryDelay: values["retry-delay"] }),
     ...(timeout === undefined ? {} : { timeout }),
+    ...(flowControl === null ? {} : { flowControl }),
     ...(callback === undefined ? {} : { callback: callbackOf(callback, settings.callback) }),
     ...(failureCallback === undefined ? {} : { failureCallback: callbackOf(failureCallback, settings.failureCallback) }),
   };

@@ -4,7 +4,9 @@ import type { ErrorCode } from "../core/errors.ts";
 import { errorCodes } from "../core/errors.ts";
 import { canonicalName } from "../core/message.ts";
 import type { Route } from "./route.ts";
+import { settingsOfResume } from "./runOverrides.ts";
 import { settingRows } from "./settings.ts";
+import { workflowSettingRows } from "./workflowSettings.ts";
 import { deadLetter, event, message, refusal } from "./shapes.ts";
 
 type Json = Record<string, unknown>;
@@ -94,6 +96,9 @@ function pathParameters({ path }: Route): Json[] {
 const aboutNames: Readonly<Record<string, string>> = {
   destination: "A URL with http:// or https://, not encoded: what follows in the request target, query included, is taken as it is.",
   messageId: "The id of a message.",
+  workflowRunId: "The id of a run, percent-encoded.",
+  eventId: "The id of an event, percent-encoded.",
+  userId: "The id of the account.",
   dlqId: "The id of an entry.",
   sourceId: "The id of a source.",
   secret: "The secret that its URL was given.",
@@ -113,11 +118,17 @@ function queryParameters({ query }: Route): Json[] {
 
 const rows = Object.entries(settingRows);
 
-function settingReferences({ settings }: Route): Json[] {
+function settingReferences({ settings, runSettings = [] }: Route): Json[] {
   if (settings === undefined) return [];
-  const names = rows.filter(([, row]) => settings === "all" || row.forRetries).map(([name]) => name);
-  return [...names, ...families].flatMap((name) => prefixes.map((prefix) => ({ $ref: `#/components/parameters/${keyOf(prefix, name)}` })));
+  const isTaken = { all: () => true, retry: (row: Row) => row.forRetries, resume: (_: Row, name: string) => ofResume.has(name) }[settings];
+  const names = rows.filter(([name, row]) => isTaken(row, name)).map(([name]) => name);
+  return [...names, ...runSettings, ...(settings === "resume" ? [] : families)].flatMap((name) =>
+    prefixes.map((prefix) => ({ $ref: `#/components/parameters/${keyOf(prefix, name)}` })),
+  );
 }
+
+type Row = (typeof settingRows)[keyof typeof settingRows];
+const ofResume: ReadonlySet<string> = settingsOfResume;
 
 const prefixes = Object.values(brandNames).map(({ prefix }) => prefix);
 const families = ["forward-{name}", "callback-{setting}", "failure-callback-{setting}"] as const;
@@ -127,7 +138,7 @@ const keyOf = (prefix: string, name: string): string => canonicalName(`${prefix}
 function settingParameters(): Json {
   const parameters: Json = {};
   for (const prefix of prefixes) {
-    for (const [name, { about, example, text }] of rows) {
+    for (const [name, { about, example, text }] of [...rows, ...Object.entries(workflowSettingRows)]) {
       const description = `${about} As a query parameter: \`${prefix.toLowerCase()}-${name}\`.`;
       const header = {
         name: canonicalName(`${prefix}-${name}`),

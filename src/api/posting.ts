@@ -1,14 +1,17 @@
 import { Refusal } from "../core/errors.ts";
 import { limits } from "../core/limits.ts";
-import type { AccountId, Bytes, Group, HeaderList, Letter } from "../core/message.ts";
+import type { AccountId, Brand, Bytes, Group, HeaderList, Letter } from "../core/message.ts";
 import type { Store } from "../store/store.ts";
 import { brandOfToken, brandShown } from "./brand.ts";
 import { sendersHeaders } from "./forward.ts";
 import type { Given, Settings } from "./given.ts";
-import { givenByHeaders, givenByQuery, readSettings, refuseOfSchedules } from "./given.ts";
+import { givenByHeaders, givenByQuery, readAllSettings, refuseOfSchedules, refuseOfWorkflows } from "./given.ts";
+import type { Post } from "./letter.ts";
 import { letterOf } from "./letter.ts";
 import type { Incoming } from "./route.ts";
 import { checkUrl, destinationOf, groupNameIn, isUrl, noDestination, shortened } from "./target.ts";
+import { triggered, triggerLayers } from "./workflowTrigger.ts";
+import { postedForRun } from "./workflowPost.ts";
 
 /** What a request that publishes was read into. `ignored`: settings of the other brand that are unknown. */
 export type Posting = { letter: Letter; settings: Settings; ignored: string[] };
@@ -23,8 +26,11 @@ export type PostingOf = {
   /** Settings below those of the request, as names and values of headers. */
   defaults?: HeaderList;
   /** Settings that only schedules have are refused for messages. */
-  for?: "messages" | "schedules";
+  for?: Purpose;
 };
+
+/** `kept`: what is published again and again, with settings that were given once. It is in no workflow run, nor is a schedule. */
+export type Purpose = "messages" | "schedules" | "kept" | "triggers";
 
 /**
  * Reads a request that publishes. A setting is looked for in its headers, its query, the defaults, and the default
@@ -32,24 +38,32 @@ export type PostingOf = {
  */
 export async function readPosting(incoming: Incoming, of: PostingOf): Promise<Posting> {
   const { query, rawHeaders, body, callerIp, proof } = incoming;
+  const purpose = of.for ?? (of.defaults ? "kept" : "messages");
   const destination = destinationOf(of.destination, query.rest);
+  if (purpose === "triggers") checkUrl("destination", destination);
   const group = isUrl(destination) ? null : await groupAt(of.store, of.account, destination);
   if (group === null) checkUrl("destination", destination);
   else checkFanOut(group, { messages: 0, bytes: 0 }, body);
   const own = [givenByHeaders(rawHeaders), givenByQuery(query.settings), givenBy(of.defaults)];
-  const { settings, ignored } = readSettings(...own, givenBy(group?.headers));
-  if (of.for !== "schedules") refuseOfSchedules(settings);
-  const letter = letterOf({
-    brand: brandOf(query.tokenName, own),
+  return postingFrom(purpose, [...own, givenBy(group?.headers)], {
+    brand: brandOf(query.tokenName, own, purpose),
     destination: group?.name ?? destination,
-    queue: of.queue ?? settings.values["queue-name"] ?? null,
+    queue: of.queue ?? null,
     body,
     content: contentHeaders(rawHeaders),
     senders: () => sendersHeaders(rawHeaders, proof),
     callerIp,
-    settings,
   });
-  return { letter, settings, ignored };
+}
+
+/** Makes a posting of the settings that were given, in layers, and all else that came with them. Throws `Refusal`. */
+export function postingFrom(purpose: Purpose, layers: readonly (readonly Given[])[], post: Omit<Post, "settings">): Posting {
+  const isTrigger = purpose === "triggers";
+  const { settings, ignored } = readAllSettings(...(isTrigger ? triggerLayers(layers, post.destination) : layers));
+  if (purpose !== "schedules") refuseOfSchedules(settings);
+  if (purpose === "schedules" || purpose === "kept") refuseOfWorkflows(settings);
+  const letter = letterOf({ ...post, queue: post.queue ?? settings.values["queue-name"] ?? null, settings });
+  return { letter: isTrigger ? triggered(letter, settings) : postedForRun(letter, settings), settings, ignored };
 }
 
 const nothing: readonly Given[] = [];
@@ -58,11 +72,14 @@ const nothing: readonly Given[] = [];
 export const givenBy = (headers: HeaderList | undefined): readonly Given[] => (headers?.length ? givenByHeaders(headers.flat()) : nothing);
 
 /** The brand that a request shows. The default headers of a group are no part of it. */
-function brandOf(tokenName: string | null, own: readonly (readonly Given[])[]) {
+function brandOf(tokenName: string | null, own: readonly (readonly Given[])[], purpose: Purpose) {
   const ofToken = tokenName === null ? null : brandOfToken(tokenName);
   const shown = own.flatMap((given) => given.map(({ brand }) => brand));
-  return brandShown(ofToken ? [...shown, ofToken] : shown);
+  return brandShown(ofToken ? [...shown, ofToken] : shown, brandOtherwise(purpose));
 }
+
+/** The brand of a request that shows none. The client that a trigger speaks to knows one only. */
+export const brandOtherwise = (purpose: Purpose): Brand => (purpose === "triggers" ? "upstash" : "svc");
 
 /** The URL group that a destination names. Throws `Refusal`: 404 where there is none, 400 where it could be none. */
 export async function groupAt(store: Store, account: AccountId, destination: string): Promise<Group> {

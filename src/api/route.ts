@@ -8,6 +8,7 @@ import type { Proof } from "./auth.ts";
 import { readJson } from "./json.ts";
 import { parametersFor, readFields } from "./parameters.ts";
 import type { Query, Target } from "./target.ts";
+import type { WorkflowSettingName } from "./workflowSettings.ts";
 
 /** What the routes work with. */
 export type Parts = {
@@ -53,14 +54,16 @@ export type Call<P extends Shape, Q extends Shape> = {
 
 /** One thing that can be asked over HTTP: matching, checks, handler and documentation. */
 type Facts = {
-  method: "GET" | "POST" | "PATCH" | "DELETE";
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** `{name}` stands for one segment, decoded. `{destination}` at the end takes the rest of the target as it came. */
   path: string;
   tag: string;
   summary: string;
   about?: string;
   /** Takes the per-message settings, as headers and as query parameters. */
-  settings?: "all" | "retry";
+  settings?: "all" | "retry" | "resume";
+  /** Those of workflow runs that it takes besides. */
+  runSettings?: readonly WorkflowSettingName[];
   body?: { about: string; contentType: string; schema: z.ZodType; required: boolean; mostBytes: number };
   /** Whether the body may hold what the query can. */
   fieldsInBody?: true;
@@ -71,8 +74,8 @@ type Facts = {
 
 /** A row of the table of routes. */
 export type Route = Facts & {
-  /** Who may ask: the holder of a token, anybody, or whoever knows the secret of a source. */
-  access: "token" | "open" | "source";
+  /** Who may ask: the holder of a token, anybody, or whoever knows the secret of a source, or the webhook of a run. */
+  access: "token" | "open" | "source" | "hook";
   params: Shape;
   query: Shape;
   answer(incoming: Incoming, parts: Parts): Promise<Answer>;

@@ -11,6 +11,7 @@ import { noBytes } from "../core/message.ts";
 import type { Proof } from "./auth.ts";
 import { authenticator } from "./auth.ts";
 import type { Problem } from "./refusals.ts";
+import { checkHook, hookParams } from "./hookUrl.ts";
 import { Intake, bytesAtOnce } from "./intake.ts";
 import { sourceWith } from "./intakeUrl.ts";
 import { problemOf, problemOfBytes } from "./refusals.ts";
@@ -87,7 +88,7 @@ const timing = { requestTimeout: 300_000, keepAliveTimeout: 72_000 };
  */
 function routedPath(path: string, method: string): string {
   const toDestination = method === "POST" ? scheduleAtDestination : null;
-  const [routed] = /^\/v2\/(?:publish|enqueue\/[^/]+)(?=\/)/.exec(path) ?? toDestination?.exec(path) ?? [path];
+  const [routed] = /^\/v2\/(?:publish|trigger|enqueue\/[^/]+)(?=\/)/.exec(path) ?? toDestination?.exec(path) ?? [path];
   return routed.includes("%") && decoded(routed) === null ? "/malformed" : routed;
 }
 
@@ -134,9 +135,9 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
   };
   // No async function: almost every token is remembered, and each promise here would cost every publish a microsecond.
   api.addHook("onRequest", (request, reply, proceed) => {
-    const letIn = (by: Proof | Source): void => {
-      if ("secretHash" in by) request.source = by;
-      else request.proof = by;
+    const letIn = (by: Proof | Source | void): void => {
+      if (by && "secretHash" in by) request.source = by;
+      else if (by) request.proof = by;
       takeRoom(intake, request, reply);
       proceed();
     };
@@ -147,6 +148,10 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
       if (access === "open") return proceed();
       if (access === "source")
         return void sourceWith(parts.store, paramsOf(request)["secret"] ?? "")
+          .then(letIn)
+          .catch(refuse);
+      if (access === "hook")
+        return void checkHook(parts.store, hookParams(paramsOf(request)))
           .then(letIn)
           .catch(refuse);
       const proof = authenticate({ authorization: request.headers.authorization, parameter: request.split.token });
@@ -199,7 +204,9 @@ declare module "fastify" {
 
 function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply): never {
   const path = routedPath(target.path, method);
-  if (path === "/malformed") throw new Refusal("invalid", "path: the percent-encoding is malformed, or not of UTF-8");
+  // The step of a run that waits for an event of such a name: its client would take a 400 for the end of the run.
+  const code = target.path.startsWith("/v2/wait/") ? "step-refused" : "invalid";
+  if (path === "/malformed") throw new Refusal(code, "path: the percent-encoding is malformed, or not of UTF-8");
   const allowed = [...new Set(routes.filter((row) => patternOf(row).test(routedPath(target.path, row.method))).map((row) => row.method))];
   if (allowed.length === 0) throw new Refusal("not-found", nothingAt(path));
   reply.header("Allow", allowed.join(", "));
@@ -207,10 +214,7 @@ function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply):
 }
 
 /** What the interface has besides, and this version has not. */
-const laterPaths: readonly (readonly [first: RegExp, what: string])[] = [
-  [/^\/v2\/(workflows|trigger|batch\/trigger|wait|notify|waiters)\b/, "workflows are"],
-  [/^\/v2\/(svc|qstash)\b/, "the account interface is"],
-];
+const laterPaths: readonly (readonly [first: RegExp, what: string])[] = [[/^\/v2\/(svc|qstash)\b/, "the account interface is"]];
 
 function nothingAt(path: string): string {
   const [, what] = laterPaths.find(([first]) => first.test(path)) ?? [];

@@ -62,7 +62,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     text: z.enum(methods),
     forCallbacks: true,
     forRetries: true,
-    read: (text) => methods.find((method) => method === text.toUpperCase()) ?? refuse(text, `is none of ${methods.join(", ")}`),
+    read: (text) => methods.find((method) => method === text.toUpperCase()) ?? refuseText(text, `is none of ${methods.join(", ")}`),
   },
   delay: {
     about: "Wait so long before the first attempt.",
@@ -86,7 +86,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     text: z.int().min(0),
     forCallbacks: true,
     forRetries: true,
-    read: (text) => (/^\d{1,20}$/.test(text) ? Number(text) : refuse(text, "is not a whole number of 0 or more")),
+    read: (text) => (/^\d{1,20}$/.test(text) ? Number(text) : refuseText(text, "is not a whole number of 0 or more")),
   },
   "retry-delay": {
     about:
@@ -106,7 +106,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     text: z.string(),
     forCallbacks: true,
     forRetries: true,
-    read: (text) => readDuration(text) || refuse(text, "leaves no time at all; give 1s or more"),
+    read: (text) => readDuration(text) || refuseText(text, "leaves no time at all; give 1s or more"),
   },
   "header-forward": {
     about: "Deliver the headers of this request too, without a prefix.",
@@ -155,7 +155,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     text: z.string().min(1).max(limits.nameLength),
     forCallbacks: ofMessages,
     forRetries: false,
-    read: (text) => (text === "" ? refuse(text, "is empty") : named(text)),
+    read: (text) => (text === "" ? refuseText(text, "is empty") : named(text)),
   },
   "content-based-deduplication": {
     about: "Messages with the same destination, body and forwarded headers within 10 minutes are accepted once.",
@@ -214,56 +214,58 @@ export const isKey = (text: string): boolean => text !== "" && text.length <= li
 
 /** Reads a flow control key. Throws `Refusal`. */
 export function readKey(text: string): string {
-  if (text === "") return refuse(text, "is empty");
-  return isKey(named(text)) ? text : refuse(text, "has control characters, or is no valid Unicode");
+  if (text === "") return refuseText(text, "is empty");
+  return isKey(named(text)) ? text : refuseText(text, "has control characters, or is no valid Unicode");
 }
-
-/** Settings that belong to what this version does not do. Refused, because a message without them would not do what was asked. */
-export const unavailable: readonly { names: RegExp; what: string }[] = [{ names: /^(workflow-.*|feature-set)$/, what: "workflows are" }];
 
 /**
  * Names that are taken and not looked at: what clients say of themselves, and what this service itself sends along, so
  * that one server can deliver to the publish address of another.
  */
-export const swallowed = /^(telemetry-.*|signature|message-id|retried|region|caller-ip|topic-name)$/;
+export const swallowed = /^(telemetry-.*|signature|message-id|retried|region|caller-ip|topic-name|workflow-invoke-count)$/;
 
-function refuse(text: string, problem: string): never {
+/** Refuses the text of a setting, of which no more is shown than can be taken in. */
+export function refuseText(text: string, problem: string): never {
   throw new Refusal("invalid", `${JSON.stringify(text.length > 100 ? `${text.slice(0, 100)}…` : text)} ${problem}`);
 }
 
 function readDuration(text: string): Millis {
-  return parseDuration(text) ?? refuse(text, "is not a duration; write it like 30s, 10m, 2h or 1d12h");
+  return parseDuration(text) ?? refuseText(text, "is not a duration; write it like 30s, 10m, 2h or 1d12h");
 }
 
 /** Unix seconds, rounded as clients do; up to the year 9999. */
 function readSeconds(text: string): Millis {
   const seconds = /^\d{1,12}(\.\d{1,20})?$/.test(text) ? Math.round(Number(text)) : Number.NaN;
-  return seconds <= 253_402_300_799 ? seconds * 1000 : refuse(text, "is not a unix time in seconds");
+  return seconds <= 253_402_300_799 ? seconds * 1000 : refuseText(text, "is not a unix time in seconds");
 }
 
 /** `parallelism=3, rate=5, period=1m`: any of them, in any order. */
 function readLimits(text: string): Omit<FlowControl, "key"> {
   const found: Partial<Record<string, number>> = {};
   for (const piece of text.split(",")) {
-    const [, name = "", value = ""] = /^\s*(\w+)\s*=\s*(\w+)\s*$/.exec(piece) ?? refuse(text, expectedLimits);
-    if (found[name] !== undefined) refuse(text, `has ${name} twice`);
-    if (name === "period") found[name] = parseDuration(value) || refuse(text, "has a period that is not a duration of 1s or more");
-    else if (name !== "parallelism" && name !== "rate") refuse(text, expectedLimits);
+    const [, name = "", value = ""] = /^\s*(\w+)\s*=\s*(\w+)\s*$/.exec(piece) ?? refuseText(text, expectedLimits);
+    if (found[name] !== undefined) refuseText(text, `has ${name} twice`);
+    if (name === "period") found[name] = parseDuration(value) || refuseText(text, "has a period that is not a duration of 1s or more");
+    else if (name !== "parallelism" && name !== "rate") refuseText(text, expectedLimits);
     else
-      found[name] = /^[1-9]\d{0,11}$/.test(value) ? Number(value) : refuse(text, `has a ${name} that is not a whole number of 1 or more`);
+      found[name] = /^[1-9]\d{0,11}$/.test(value)
+        ? Number(value)
+        : refuseText(text, `has a ${name} that is not a whole number of 1 or more`);
   }
   // Beside a parallelism it limits nothing, but clients may send it.
-  if (Object.keys(found).join("") === "period") refuse(text, "has a period and no rate");
+  if (Object.keys(found).join("") === "period") refuseText(text, "has a period and no rate");
   return { parallelism: found["parallelism"] ?? null, rate: found["rate"] ?? null, period: found["period"] ?? null };
 }
 
 const expectedLimits = "is not of the form parallelism=3, rate=5, period=1m; any of them may be left out";
 
-function readBoolean(text: string): boolean {
-  return text === "true" || (text === "false" ? false : refuse(text, "is neither true nor false"));
+/** Reads `true` or `false`. Throws `Refusal`. */
+export function readBoolean(text: string): boolean {
+  return text === "true" || (text === "false" ? false : refuseText(text, "is neither true nor false"));
 }
 
-function readUrl(text: string): string {
+/** Reads a URL that can be called. Throws `Refusal`. */
+export function readUrl(text: string): string {
   checkUrl("", text);
   return text;
 }
@@ -278,5 +280,5 @@ function readLabels(text: string): string[] {
 }
 
 function named(text: string): string {
-  return text.length <= limits.nameLength ? text : refuse(text, `is longer than ${limits.nameLength} characters`);
+  return text.length <= limits.nameLength ? text : refuseText(text, `is longer than ${limits.nameLength} characters`);
 }

@@ -3,11 +3,13 @@ import { hostLine, needsOfGates } from "./gate.ts";
 import { giveUp } from "./line.ts";
 import type { AccountId, MessageState } from "./message.ts";
 import { noBytes } from "./message.ts";
+import { together } from "./needs.ts";
+import { isOfRun, needsOfRunOutcome } from "./runOutcome.ts";
 import { passOver } from "./schedule.ts";
 import { failForGood, needsOfConsequences } from "./settle.ts";
 
 /** A row whose time has come. `id` is what names it in its account. */
-export type DueRow = { table: "messages" | "lines" | "flows" | "schedules"; account: AccountId; id: string };
+export type DueRow = { table: "messages" | "lines" | "flows" | "schedules" | "waiters"; account: AccountId; id: string };
 
 /** A text that no other row has. */
 export const nameOfRow = ({ table, account, id }: DueRow): string => `${table} ${account}\n${id}`;
@@ -30,7 +32,11 @@ export const putAside: Decision<{ row: DueRow; reason: string }, PutAside> = {
     const states = suspectsOf(draft, row);
     const keys = states.map(({ account, id }): Key => [account, id]);
     const { deduplications, deadLetters } = needsOfConsequences(keys.flatMap((key) => draft.outline("envelopes", ...key) ?? []));
-    return { outlines: { envelopes: keys }, deduplications, deadLetters, ...needsOfGates(draft, states) };
+    const ofRuns = keys.flatMap((key) => draft.outline("envelopes", ...key) ?? []).filter(isOfRun);
+    return together([
+      { outlines: { envelopes: keys }, deduplications, deadLetters, ...needsOfGates(draft, states) },
+      ...ofRuns.map((envelope) => needsOfRunOutcome(draft, envelope, refused)),
+    ]);
   },
   decide: ({ row, reason }, draft, moment) => {
     const { table, account: id } = row;
@@ -40,16 +46,20 @@ export const putAside: Decision<{ row: DueRow; reason: string }, PutAside> = {
       passOver(draft, moment, schedule);
       return { what: `a firing of schedule ${schedule.id} of account ${id}` };
     }
+    // A wait cannot end without a word to its run. It is looked at again.
+    if (table === "waiters") return { what: null };
     const [state] = suspectsOf(draft, row);
     if (!state || (state.dueAt !== null && state.dueAt > moment.now)) return { what: null };
     const [account, envelope] = [draft.get("accounts", id), draft.outline("envelopes", id, state.id)];
-    const outcome = { status: null, headers: [], body: noBytes, error: `could not be stored: ${storable(reason)}` };
+    const outcome = { ...refused, error: `could not be stored: ${storable(reason)}` };
     const silent = envelope && { ...envelope, callback: null, failureCallback: null };
     if (account && silent) failForGood(draft, moment, { account, envelope: silent, state, outcome });
     else giveUp(draft, moment, state);
     return { what: `message ${state.id} of account ${id}` };
   },
 };
+
+const refused = { status: null, headers: [], body: noBytes, error: null };
 
 const isLine = ({ table }: DueRow): boolean => table === "lines" || table === "flows";
 

@@ -3,7 +3,7 @@ import type { Answer, CallbackSettings, Envelope, HeaderList, Letter, Tells } fr
 type Told = { to: CallbackSettings; envelope: Envelope; retried: number; outcome: Answer; tells: Tells };
 
 /** The message that tells what came of another one: an ordinary message, with retries and a dead letter of its own. */
-export function callbackLetter({ to, envelope, retried, outcome, tells }: Told): Letter {
+export function callbackLetter({ to, envelope, retried, outcome, tells }: Told): Omit<Letter, "post"> {
   const { url, ...settings } = to;
   return {
     ...settings,
@@ -49,6 +49,7 @@ function callbackBody({ envelope, retried, outcome, dlqId }: Omit<Told, "to" | "
     ...(envelope.scheduleId === null ? {} : { scheduleId: envelope.scheduleId }),
     ...(envelope.callerIp === null ? {} : { callerIP: envelope.callerIp }),
     ...(dlqId === null ? {} : { dlqId }),
+    ...(envelope.run === undefined ? {} : { workflowRunId: envelope.run.runId, workflowCreatedAt: envelope.run.createdAt }),
   };
 }
 

@@ -4,7 +4,10 @@ import { logRow } from "./lease.ts";
 import type { AccountId, MessageId } from "./message.ts";
 import { needsOfConsequences, releaseDeduplication, reportCallback } from "./settle.ts";
 
-/** Takes back messages that are not finished. One that is being sent may still arrive; its outcome changes nothing then. */
+/**
+ * Takes back messages that are not finished. One that is being sent may still arrive; its outcome changes nothing then.
+ * Those that a workflow run waits for are passed over: who wants to stop them cancels the run.
+ */
 export const cancel: Decision<{ account: AccountId; messageIds: readonly MessageId[] }, { cancelled: number }> = {
   needs: ({ account, messageIds }) => {
     const keys = messageIds.map((id) => [account, id] as const);
@@ -12,16 +15,18 @@ export const cancel: Decision<{ account: AccountId; messageIds: readonly Message
   },
   further: ({ account, messageIds }, draft) => {
     const unfinished = messageIds.filter((id) => draft.get("messages", account, id));
-    const { deduplications, deadLetters } = needsOfConsequences(unfinished.flatMap((id) => draft.outline("envelopes", account, id) ?? []));
+    const { deduplications, deadLetters, runs } = needsOfConsequences(
+      unfinished.flatMap((id) => draft.outline("envelopes", account, id) ?? []),
+    );
     const states = unfinished.flatMap((id) => draft.get("messages", account, id) ?? []);
-    return { deduplications, deadLetters, ...needsOfGates(draft, states) };
+    return { deduplications, deadLetters, runs, ...needsOfGates(draft, states) };
   },
   decide: ({ account, messageIds }, draft, moment) => {
     let cancelled = 0;
     for (const id of messageIds) {
       const state = draft.get("messages", account, id);
       const envelope = draft.outline("envelopes", account, id);
-      if (!state || !envelope) continue;
+      if (!state || !envelope || state.run !== null) continue;
       draft.drop("messages", account, id);
       draft.put("log", logRow(moment, state, { states: ["CANCEL_REQUESTED", "CANCELLED"] }));
       releaseDeduplication(draft, envelope);

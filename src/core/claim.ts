@@ -1,44 +1,51 @@
 import type { DueRow } from "./aside.ts";
 import { nameOfRow } from "./aside.ts";
-import type { Decision, Draft, DueNeed, Moment } from "./command.ts";
+import type { Decision, Draft, DueNeed, Moment, Needs } from "./command.ts";
 import { advance, countEnd, hostLine, isFlowLine, mightPass, needsOfGates, standInLine } from "./gate.ts";
 import { logRow } from "./lease.ts";
 import { giveUp, headsOf, sendNow, serveFlow, serveLine, withHand } from "./line.ts";
 import { maxLost } from "./limits.ts";
 import type { Flow, Line, MessageState, Millis, Schedule } from "./message.ts";
 import { noBytes } from "./message.ts";
+import { together } from "./needs.ts";
+import { isOfRun, needsOfRunOutcome } from "./runOutcome.ts";
+import type { Waiter } from "./run.ts";
 import { fireFirst, needsOfFiring } from "./schedule.ts";
 import { failForGood, needsOfConsequences } from "./settle.ts";
+import { giveUpWaiting, needsOfWaking } from "./wait.ts";
 
 /** `more`: more may be due than was looked at. `now`: the moment it was looked at, in the time of the store. */
 export type Claimed = { more: boolean; now: Millis };
 
 /**
- * How much one claim looks at: messages, lines of hosts, lines of flows, and schedules; of all lines together, so many
- * of those that stand in them. `only` and `except`: of what is due, these rows alone, or all but these.
+ * How much one claim looks at: messages, lines of hosts, lines of flows, schedules, and waiters; of all lines together, so
+ * many of those that stand in them. `only` and `except`: of what is due, these rows alone, or all but these.
  */
 export type Most = Window & { heads?: number; only?: readonly DueRow[] };
-type Window = { limit: number; lines?: number; flows?: number; schedules?: number; except?: readonly DueRow[] };
+type Window = Pick<DueNeed, "limit"> & Partial<DueNeed> & { except?: readonly DueRow[] };
 
-const mostOf = ({ limit, lines = limit, flows = limit, schedules = limit }: Window): DueNeed => ({ limit, lines, flows, schedules });
+const mostOf = ({ limit, lines = limit, flows = limit, schedules = limit, waiters = limit }: Window): DueNeed => ({
+  ...{ limit, lines, flows, schedules, waiters },
+});
 
 /** What is left out takes nobody's place. */
 function windowOf(most: Window): DueNeed {
-  const { limit, lines, flows, schedules } = mostOf(most);
+  const { limit, lines, flows, schedules, waiters } = mostOf(most);
   const more = most.except?.length ?? 0;
-  return { limit: limit + more, lines: lines + more, flows: flows + more, schedules: schedules + more };
+  return { limit: limit + more, lines: lines + more, flows: flows + more, schedules: schedules + more, waiters: waiters + more };
 }
 
 /**
  * Picks what to send now and leases it to this node. What meets a closed gate stands in line before it, so that it is
  * not met again and again by later claims. Lines that nobody served for a while get a look as well: at most `lines`
  * of them, as many as there are hands free. A line that is looked at in vain would lose its place before the others.
- * Queues and keys that are open again let the first ones of their lines go on, and schedules whose time has come fire.
+ * Queues and keys that are open again let the first ones of their lines go on, schedules whose time has come fire, and
+ * waits end whose time is over.
  */
 export const claim: Decision<Most, Claimed> = {
   needs: (most) => ({ due: windowOf(most) }),
   further: (most, draft) => {
-    const { due, lines, flows, schedules } = lookedAt(draft, most);
+    const { due, lines, flows, schedules, waiters } = lookedAt(draft, most);
     const handsAtMost = most.heads ?? mostOf(most).lines;
     // In all as many as there can be hands for.
     const ofHosts = lines.map(({ account, host }) => ({ account, line: hostLine(host), limit: Math.ceil(handsAtMost / lines.length) }));
@@ -47,8 +54,9 @@ export const claim: Decision<Most, Claimed> = {
     const told = needsOfConsequences(consequences);
     const fired = needsOfFiring(draft, schedules);
     const gates = needsOfGates(draft, due);
-    return {
+    const needs: Needs = {
       ...{ heads, deduplications: told.deduplications, deadLetters: told.deadLetters, slots: gates.slots, groups: fired.groups },
+      runs: told.runs,
       accounts: [...new Set([...due, ...lines, ...flows, ...schedules].map(({ account }) => account))].map((id) => [id] as const),
       flows: [...gates.flows, ...told.flows, ...fired.flows],
       lines: [...due.map(({ account, host }) => [account, host] as const), ...told.lines, ...fired.lines],
@@ -56,15 +64,20 @@ export const claim: Decision<Most, Claimed> = {
       toSendFrom: [...withHand(draft, lines), ...heads.filter(({ line }) => isFlowLine(line))],
       toSend: due.filter((state) => isLostForGood(state) || mightPass(draft, state)),
     };
+    const lost = consequences.filter(isOfRun).map((envelope) => needsOfRunOutcome(draft, envelope, noAnswer));
+    return lost.length + waiters.length === 0 ? needs : together([needs, ...lost, needsOfWaking(draft, waiters)]);
   },
   decide: (most, draft, moment) => {
-    const { limit, lines: mostLines, flows: mostFlows, schedules: mostSchedules } = mostOf(most);
-    const { due, lines, flows, schedules } = lookedAt(draft, most);
+    const { limit, lines: mostLines, flows: mostFlows, schedules: mostSchedules, waiters: mostWaiters } = mostOf(most);
+    const { due, lines, flows, schedules, waiters } = lookedAt(draft, most);
     for (const line of lines) serveLine(draft, moment, line);
     for (const flow of flows) serveFlow(draft, moment, flow);
+    giveUpWaiting(draft, moment, waiters);
     const left = due.filter((state) => !claimOne(draft, moment, state));
     const allFired = fireFirst(draft, moment, schedules);
-    const isFull = due.length >= limit || lines.length >= mostLines || flows.length >= mostFlows || schedules.length >= mostSchedules;
+    const isFull =
+      [due.length >= limit, lines.length >= mostLines, flows.length >= mostFlows].includes(true) ||
+      [schedules.length >= mostSchedules, waiters.length >= mostWaiters].includes(true);
     return { more: left.length > 0 || !allFired || isFull, now: moment.now };
   },
 };
@@ -73,9 +86,9 @@ export const claim: Decision<Most, Claimed> = {
 export const listDue: Decision<Window, { rows: DueRow[]; now: Millis }> = {
   needs: (most) => ({ due: windowOf(most) }),
   decide: (most, draft, { now }) => {
-    const { due, lines, flows, schedules } = lookedAt(draft, most);
-    const named = [...due.map(rowOf.messages), ...lines.map(rowOf.lines), ...flows.map(rowOf.flows), ...schedules.map(rowOf.schedules)];
-    return { rows: named, now };
+    const { due, lines, flows, schedules, waiters } = lookedAt(draft, most);
+    const ofLines = [...lines.map(rowOf.lines), ...flows.map(rowOf.flows)];
+    return { rows: [...due.map(rowOf.messages), ...ofLines, ...schedules.map(rowOf.schedules), ...waiters.map(rowOf.waiters)], now };
   },
 };
 
@@ -84,11 +97,13 @@ const rowOf = {
   lines: ({ account, host }: Line): DueRow => ({ table: "lines", account, id: host }),
   flows: ({ account, id }: Flow): DueRow => ({ table: "flows", account, id }),
   schedules: ({ account, id }: Schedule): DueRow => ({ table: "schedules", account, id }),
+  waiters: ({ account, id }: Waiter): DueRow => ({ table: "waiters", account, id }),
 };
 
 function lookedAt(draft: Draft, { only, except = [] }: Most) {
   const [due, lines, flows, schedules] = [draft.due(), draft.dueLines(), draft.dueFlows(), draft.dueSchedules()];
-  if (!only && except.length === 0) return { due, lines, flows, schedules };
+  const waiters = draft.dueWaiters();
+  if (!only && except.length === 0) return { due, lines, flows, schedules, waiters };
   const named = new Set((only ?? except).map(nameOfRow));
   const isMeant = (row: DueRow): boolean => named.has(nameOfRow(row)) === (only !== undefined);
   return {
@@ -96,6 +111,7 @@ function lookedAt(draft: Draft, { only, except = [] }: Most) {
     lines: lines.filter((one) => isMeant(rowOf.lines(one))),
     flows: flows.filter((one) => isMeant(rowOf.flows(one))),
     schedules: schedules.filter((one) => isMeant(rowOf.schedules(one))),
+    waiters: waiters.filter((one) => isMeant(rowOf.waiters(one))),
   };
 }
 
@@ -103,7 +119,10 @@ function lookedAt(draft: Draft, { only, except = [] }: Most) {
 const isLostForGood = ({ state, lost }: MessageState): boolean => state === "active" && lost >= maxLost;
 
 /** False when it is left for the next turn, because its envelope is not at hand. */
-function claimOne(draft: Draft, moment: Moment, met: MessageState): boolean {
+function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
+  // The end of its run may have taken it along, in this very claim.
+  const met = draft.get("messages", due.account, due.id);
+  if (!met) return true;
   if (isLostForGood(met) && !draft.isAtHand(met)) return false;
   const waiting = met.state === "active" ? afterLostLease(draft, moment, met) : met;
   if (!waiting) return true;
@@ -135,11 +154,13 @@ function afterLostLease(draft: Draft, moment: Moment, state: MessageState): Mess
   }
   const account = draft.get("accounts", state.account);
   const envelope = draft.outline("envelopes", state.account, state.id);
-  const outcome = { status: null, headers: [], body: noBytes, error };
+  const outcome = { ...noAnswer, error };
   if (account && envelope) failForGood(draft, moment, { account, envelope, state, outcome });
   else giveUp(draft, moment, state);
   return null;
 }
+
+const noAnswer = { status: null, headers: [], body: noBytes, error: null };
 
 /** After a restart, where no other node can be alive: what the last process had leased is due now. */
 export const reclaim: Decision<{ node: string; limit: number }, { reclaimed: number }> = {

@@ -18,8 +18,10 @@ import type {
   Rejection,
   Schedule,
   Slot,
+  RunKey,
   Source,
 } from "./message.ts";
+import type { ActiveRun, Notification, Run, Step, Waiter } from "./run.ts";
 
 /** Everything that is kept, by table. A row is never changed in place: `put` takes a new one. */
 export type Rows = {
@@ -37,6 +39,11 @@ export type Rows = {
   rejections: Rejection;
   log: LogRow;
   marks: Mark;
+  runs: Run;
+  activeRuns: ActiveRun;
+  steps: Step;
+  waiters: Waiter;
+  notifications: Notification;
 };
 
 export type TableName = keyof Rows;
@@ -48,12 +55,25 @@ export type Key = readonly [account: AccountId, id?: string];
 export type LineHead = { account: AccountId; line: string; limit: number };
 
 /** What is past its time in an account. Positions in the log and in the dead letter queue begin with their time. */
-export type ExpiredNeed = { account: AccountId; logBefore: Millis; deadLettersBefore: Millis; deduplicationsBefore: Millis; limit: number };
+export type ExpiredNeed = {
+  account: AccountId;
+  logBefore: Millis;
+  deadLettersBefore: Millis;
+  deduplicationsBefore: Millis;
+  /** Of runs: when they ended. */
+  runsBefore: Millis;
+  failedRunsBefore: Millis;
+  limit: number;
+};
+
+/** All that belongs to a run and goes with it: unfinished messages, what waits, and what has come before it was asked for. */
+export type RunTableName = "messages" | "waiters" | "notifications";
+export type RunNeed = { account: AccountId; run: RunKey };
 
 /** Tables whose rows have a body. Most decisions look at the rest of it only. */
 export type OutlineName = "envelopes" | "deadLetters";
 
-export type DueNeed = { limit: number; lines: number; flows: number; schedules: number };
+export type DueNeed = { limit: number; lines: number; flows: number; schedules: number; waiters: number };
 
 /** What a decision must see. The store loads it, and on a shared database locks it. */
 export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
@@ -66,13 +86,16 @@ export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
   readonly toSend?: readonly MessageState[];
   /** The same for the heads of lines, as far as they are here. They go before those of `toSend`. */
   readonly toSendFrom?: readonly Pick<LineHead, "account" | "line">[];
-  /** What is due, oldest first: messages; lines of hosts, and of flows; schedules. At most so many of each. */
+  /** What is due, oldest first: messages; lines of hosts, and of flows; schedules; waiters. At most so many of each. */
   readonly due?: DueNeed;
   /** With what must be seen when those that stand there go on. */
   readonly heads?: readonly LineHead[];
   /** Messages leased by any node but this one. Only where no other node can be alive. */
   readonly leasedByOthers?: { node: NodeId; limit: number };
   readonly expired?: readonly ExpiredNeed[];
+  /** What belongs to a run, and its history. */
+  readonly ofRuns?: readonly RunNeed[];
+  readonly stepsOf?: readonly RunNeed[];
 };
 
 /** The world as a decision sees and changes it: the rows it asked for, and what its predecessors in the batch made of them. */
@@ -87,6 +110,11 @@ export interface Draft {
   dueLines(): readonly Line[];
   dueFlows(): readonly Flow[];
   dueSchedules(): readonly Schedule[];
+  dueWaiters(): readonly Waiter[];
+  /** What belongs to a run that was asked for, in the order of ids. */
+  ofRun<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly Rows[T][];
+  /** The history of a run that was asked for, in no order. */
+  stepsOf(account: AccountId, run: RunKey): readonly Step[];
   /** The first ones of a line that still stand in it, of as many as were asked for. Whoever needs one takes no more. */
   head(account: AccountId, line: string): Iterable<MessageState>;
   /** False when others may stand behind those that `head` shows. */
@@ -96,6 +124,9 @@ export interface Draft {
     log: readonly LogRow[];
     deadLetters: readonly Outline<DeadLetter>[];
     deduplications: readonly Deduplication[];
+    runs: readonly Run[];
+    /** Of these runs, in their order, as far as the limit goes; without their bodies. */
+    steps: readonly Step[];
   };
   /** Whether this node has a hand for one more delivery to a host: see `core/hands.ts`. */
   hasHand(account: AccountId, host: string): boolean;

@@ -10,6 +10,9 @@ import { publish } from "./publish.ts";
 import { deleteQueue, upsertQueue } from "./queue.ts";
 import { expire } from "./retention.ts";
 import { changeSource, createSource, deleteSource, keepRejection, noteAcceptance } from "./source.ts";
+import { cancelRuns, finishRun } from "./endRun.ts";
+import { repeatFailureCallback, resumeRun } from "./resume.ts";
+import { notify, wait } from "./wait.ts";
 import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from "./schedule.ts";
 import { giveBack, renew, settle } from "./settle.ts";
 
@@ -41,6 +44,7 @@ export const commands = {
   deleteSchedule,
   pauseSchedule,
   resumeSchedule,
+  ...{ finishRun, cancelRuns, wait, notify, resumeRun, repeatFailureCallback },
 };
 
 export type Commands = typeof commands;

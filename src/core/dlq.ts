@@ -4,7 +4,8 @@ import { flowsOfLetters } from "./gate.ts";
 import { birthOf } from "./ids.ts";
 import { accept, linesTo } from "./lease.ts";
 import { dropEnvelope } from "./mark.ts";
-import type { AccountId, DeadLetter, Envelope, HeaderList, Letter, MessageId, Millis, Outline } from "./message.ts";
+import type { AccountId, DeadLetter, Envelope, Letter, MessageId, Millis, Outline } from "./message.ts";
+import { joinHeaders } from "./message.ts";
 import { existing, sendingLimitBrokenBy } from "./publish.ts";
 
 /** What a retry may set anew; what is absent stays as it was. Headers replace those of the same name. */
@@ -55,8 +56,9 @@ export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Ret
     return dlqIds.flatMap((dlqId) => {
       const letter = draft.outline("deadLetters", id, dlqId);
       const envelope = letter && draft.get("envelopes", id, letter.messageId);
-      if (!envelope) return [];
-      const again = { ...letterOf(envelope), ...overrides, headers: replaced(envelope.headers, overrides.headers ?? []) };
+      // A run is resumed, or restarted.
+      if (!envelope || letter.run) return [];
+      const again = { ...letterOf(envelope), ...overrides, headers: joinHeaders(envelope.headers, overrides.headers ?? []) };
       const refusal = sendingLimitBrokenBy(again, moment.now);
       if (refusal) throw new Refusal(refusal.refused, refusal.message);
       const message = accept(draft, moment, account, again);
@@ -73,11 +75,6 @@ function letterOf(envelope: Envelope): Letter {
   const { account: _account, id: _id, createdAt: _createdAt, startedAtOnce: _startedAtOnce, ...letter } = envelope;
   return { ...letter, delay: null, notBefore: null, deduplication: null };
 }
-
-const replaced = (headers: HeaderList, by: HeaderList): HeaderList => [
-  ...headers.filter(([name]) => !by.some(([other]) => other === name)),
-  ...by,
-];
 
 /** Removes dead letters. Those that are missing are not counted. The log keeps what it knows, for its own time. */
 export const deleteDeadLetters: Decision<Selected, { deleted: number }> = {

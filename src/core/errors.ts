@@ -10,6 +10,7 @@ export const errorCodes = {
   "method-not-allowed": { status: 405, meaning: "the path exists, with another method" },
   "request-timeout": { status: 408, meaning: "the request did not arrive in time" },
   "limit-exceeded": { status: 412, meaning: "a limit of the account does not allow it" },
+  "step-refused": { status: 412, meaning: "a step that a workflow run can never take; its client gives up the run" },
   "too-large": { status: 413, meaning: "the body is larger than the limit" },
   "headers-too-large": { status: 431, meaning: "the request line and headers are larger than the limit" },
   unavailable: { status: 503, meaning: "the storage cannot be reached" },

@@ -1,6 +1,6 @@
 import type { MarkedList } from "./mark.ts";
 import { markOf, markedStates } from "./mark.ts";
-import type { Envelope, LogState, Millis } from "./message.ts";
+import type { CallbackState, DeadLetter, Envelope, LogState, Millis } from "./message.ts";
 
 /** Which messages are meant. Several values of one filter: any of them. Different filters: all of them. Absent: no matter. */
 export type Filter = {
@@ -17,13 +17,27 @@ export type Filter = {
   queueNames?: readonly string[];
   scheduleIds?: readonly string[];
   flowControlKeys?: readonly string[];
+  /** Of dead letters: only those of workflow runs, or none of them. Of unfinished messages: with `false` none of runs. */
+  ofRuns?: boolean;
+  /** Of dead letters of runs. A run is meant by its id, or by how that begins. */
+  runIdStarts?: readonly string[];
+  runUrls?: readonly string[];
+  runsCreatedAt?: readonly Millis[];
+  callbackStates?: readonly CallbackState[];
   /** Inclusive, as is `to`. Of the creation, of the failure, or of the log entry: whatever is listed. */
   from?: Millis;
   to?: Millis;
 };
 
 /** What a filter can see of a thing that is listed. */
-export type Seen = { envelope: Envelope; time: Millis; dlqId?: string; state?: LogState; responseStatus?: number | null };
+export type Seen = {
+  envelope: Envelope;
+  time: Millis;
+  dlqId?: string;
+  state?: LogState;
+  responseStatus?: number | null;
+  letter?: Pick<DeadLetter, "run" | "failureCallback">;
+};
 
 /** Does a thing pass the filter? */
 export function passes(filter: Filter, seen: Seen): boolean {
@@ -42,14 +56,27 @@ export function passes(filter: Filter, seen: Seen): boolean {
     any(filter.scheduleIds, envelope.scheduleId) &&
     any(filter.flowControlKeys, envelope.flowControl?.key) &&
     (filter.labels?.some((label) => envelope.labels.includes(label)) ?? true) &&
-    partsPass(filter, envelope.url)
+    partsPass(filter, envelope.url) &&
+    runPasses(filter, seen.letter)
+  );
+}
+
+function runPasses({ ofRuns, runIdStarts, runUrls, runsCreatedAt, callbackStates }: Filter, letter: Seen["letter"]): boolean {
+  const run = letter?.run;
+  return (
+    (ofRuns === undefined || ofRuns === (run !== undefined)) &&
+    (runIdStarts === undefined || runIdStarts.some((start) => run?.runId.startsWith(start))) &&
+    any(runUrls, run?.url) &&
+    any(runsCreatedAt, run?.createdAt) &&
+    any(callbackStates, run && letter.failureCallback?.state)
   );
 }
 
 const any = <T>(wanted: readonly T[] | undefined, value: T | null | undefined): boolean =>
   wanted === undefined || (value !== null && value !== undefined && wanted.includes(value));
 
-function partsPass({ hosts, paths }: Filter, url: string): boolean {
+/** Whether a URL has one of the hosts, and one of the paths. */
+export function partsPass({ hosts, paths }: Pick<Filter, "hosts" | "paths">, url: string): boolean {
   if (!hosts && !paths) return true;
   const { host, pathname } = new URL(url);
   return (
@@ -84,8 +111,10 @@ export function marksWanted(filter: Filter, list: MarkedList): string[][] {
     filter.flowControlKeys?.map(markOf.key),
     filter.topicNames?.map(markOf.group),
     isLetters ? filter.urls?.map(markOf.url) : undefined,
+    isLetters ? filter.runUrls?.map(markOf.url) : undefined,
     isLetters ? filter.callerIps?.map(markOf.callerIp) : undefined,
     isLetters ? filter.responseStatuses?.map(markOf.status) : undefined,
+    isLetters && filter.ofRuns ? [markOf.workflow] : undefined,
     list === "log" && filter.states?.every((state) => markedStates.has(state)) ? filter.states.map(markOf.state) : undefined,
   ];
   return groups.flatMap((group) => (group ? [[...new Set(group)]] : []));

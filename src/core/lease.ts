@@ -3,15 +3,18 @@ import { flowOf, keyFlow, putFlow, queueFlow, withLimits } from "./flow.ts";
 import { advance, countStart, isFlowLine, shareSlot, standInLine } from "./gate.ts";
 import { defaults, spans } from "./limits.ts";
 import { marksOf } from "./mark.ts";
-import type { Account, AccountId, Envelope, Flow, Letter, LogRow, MessageId, MessageState, Millis } from "./message.ts";
+import type { Account, AccountId, Envelope, Flow, Letter, LogRow, MessageId, MessageState, Millis, RunPart } from "./message.ts";
 import { hostOf, noBytes } from "./message.ts";
+
+/** A letter that makes one message, of a run or of none. */
+export type OneLetter = Omit<Letter, "post"> & { run?: RunPart };
 
 /**
  * Takes in a message: writes its envelope, and its state. When it is due now, overtakes nobody, and all its gates are
  * open, it is leased and handed over at once. Behind a closed queue or key it stands in line; otherwise it waits for a
  * claim. The caller has asked for the line of its host (`linesTo`), for its flows, and for the slot that a callback shares.
  */
-export function accept(draft: Draft, moment: Moment, account: Account, letter: Letter, slot: MessageId | null = null): Envelope {
+export function accept(draft: Draft, moment: Moment, account: Account, letter: OneLetter, slot: MessageId | null = null): Envelope {
   const { delay, ...kept } = letter;
   const dueAt = Math.max(moment.now, letter.notBefore ?? moment.now + (delay ?? 0));
   announce(draft, moment, account.id, { ...letter, dueAt });
@@ -35,7 +38,7 @@ export function accept(draft: Draft, moment: Moment, account: Account, letter: L
   return envelope;
 }
 
-function newState(draft: Draft, letter: Letter, of: Pick<MessageState, "account" | "id" | "dueAt" | "slot">): MessageState {
+function newState(draft: Draft, letter: OneLetter, of: Pick<MessageState, "account" | "id" | "dueAt" | "slot">): MessageState {
   return {
     ...of,
     state: "pending",
@@ -43,12 +46,14 @@ function newState(draft: Draft, letter: Letter, of: Pick<MessageState, "account"
     lost: 0,
     leasedBy: null,
     host: hostOf(letter.url),
-    size: letter.body.byteLength,
-    tells: letter.callback !== null || letter.tells !== null,
+    size: letter.run?.size ?? letter.body.byteLength,
+    tells: letter.callback !== null || letter.tells !== null || letter.run?.first !== undefined,
     queue: letter.queue,
     flowKey: letter.flowControl?.key ?? null,
     slot: of.slot !== null && shareSlot(draft, of.account, of.slot) ? of.slot : null,
     line: null,
+    // A failure callback is sent when its run has ended, and so does not end with it.
+    run: letter.run && letter.run.kind !== "failure" ? letter.run.run : null,
     marks: marksOf(letter),
   };
 }

@@ -33,6 +33,16 @@ export const limits = {
   /** Bytes that one request, or one firing of a schedule, comes to when each endpoint of its URL group has a copy of the body. */
   fanOutBytes: 256 * 1024 * 1024,
   sources: 1_000,
+  /** Of a workflow run: steps in its history, and their bytes as they are sent. */
+  steps: 10_000,
+  historyBytes: 64 * 1024 * 1024,
+  /** Runs that were invoked by runs, one below the other. */
+  invokeDepth: 100,
+  /** Of a workflow run: events that came before anything waited for them, and their bytes. */
+  notifications: 1_000,
+  notificationBytes: 32 * 1024 * 1024,
+  /** Waiters of one event that one request may wake. */
+  waiters: 10_000,
 } as const;
 
 /** What holds when a request does not say. */
@@ -73,6 +83,9 @@ export const memory = {
 
 /** So often may the lease of a message run out, without using up its retries, before it is taken for dangerous. */
 export const maxLost = 5;
+
+/** A history that is longer is not sent along where the endpoint can fetch it itself. */
+export const lazyBytes = 1024 * 1024;
 
 /** Response bodies in the log are cut to so many bytes; the dead letter queue keeps them whole. */
 export const logBodyBytes = 16 * 1024;

@@ -1,12 +1,13 @@
 import type { Draft, Rows, TableName } from "./command.ts";
 import type { AccountId, Envelope, MessageId } from "./message.ts";
+import type { Run } from "./run.ts";
 
 // What lists are searched by. A mark says that a row of a list has something that people look for: a label, a queue, a
 // key, a schedule, a URL group; of a dead letter also its URL and the like. A message with none of these leaves no mark.
 // The draft makes and drops marks with the rows they stand for, so that no command has to think of them.
 
-/** What can be searched: unfinished messages, births in the log, lines of the log, dead letters. */
-export type MarkedList = "unfinished" | "born" | "log" | "dlq";
+/** What can be searched: unfinished messages, births in the log, lines of the log, dead letters, runs. */
+export type MarkedList = "unfinished" | "born" | "log" | "dlq" | "runs";
 
 /** All marks of a list with the same text lie together, in the order of the rows they stand for. */
 export const markId = (list: MarkedList, mark: string, id: string): string => `${markPrefix(list, mark)}${id}`;
@@ -25,6 +26,9 @@ export const markOf = {
   status: (status: number) => `status:${status}`,
   message: (id: MessageId) => `message:${id}`,
   state: (state: string) => `state:${state}`,
+  run: (runId: string) => `run:${escaped(runId)}`,
+  /** That it is of a workflow run. */
+  workflow: "workflow",
 } as const;
 
 const escaped = (text: string): string =>
@@ -53,7 +57,18 @@ export const marksOfRow: { readonly [T in TableName]?: (row: Rows[T]) => readonl
     [...marks, ...states.filter((state) => markedStates.has(state)).map(markOf.state)].map((mark) => markId("log", mark, id)),
   deadLetters: ({ id, marks, messageId, status }) =>
     [...marks, markOf.message(messageId), ...(status === null ? [] : [markOf.status(status)])].map((mark) => markId("dlq", mark, id)),
+  runs: (run) => marksOfRun(run).map((mark) => markId("runs", mark, run.id)),
 };
+
+const marksOfRun = ({ runId, url, labels, settings: { flowControl }, callerIp, state }: Run): string[] => [
+  ...[markOf.run(runId), markOf.url(url), markOf.state(state)],
+  ...new Set(labels.map(markOf.label)),
+  ...(flowControl ? [markOf.key(flowControl.key)] : []),
+  ...(callerIp === null ? [] : [markOf.callerIp(callerIp)]),
+];
+
+/** Tables whose rows change what they are searched by. */
+export const remarked: ReadonlySet<TableName> = new Set(["runs"]);
 
 /** Removes the envelope of a message, of which nothing else is left but `marks`. */
 export function dropEnvelope(draft: Draft, of: { account: AccountId; messageId: MessageId; marks: readonly string[] }): void {

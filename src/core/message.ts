@@ -6,9 +6,10 @@ export type MessageId = string;
 export type NodeId = string;
 /**
  * `msg`: a message. `log`, `dlq`: positions that sort by time. `scd`: a schedule. `src`: a source. `sig`: a signing key, or
- * another secret. `nod`: a node. `jwt`: a signature.
+ * another secret. `nod`: a node. `jwt`: a signature. `run`: a workflow run, in here; `wfr`: one whose name was not
+ * chosen by its caller. `ntf`: a notification that nobody waited for yet.
  */
-export type IdKind = "msg" | "log" | "dlq" | "scd" | "src" | "sig" | "nod" | "jwt";
+export type IdKind = "msg" | "log" | "dlq" | "scd" | "src" | "sig" | "nod" | "jwt" | "run" | "wfr" | "ntf";
 
 export type Brand = "svc" | "upstash";
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -59,13 +60,61 @@ export type Letter = SendSettings & {
   callerIp: string | null;
   /** Set on callbacks: what they tell of. */
   tells: Tells | null;
+  /** Of a letter that starts a workflow run, or goes on with one. */
+  post?: RunPost;
+};
+
+/** The name of a workflow run in here. Its callers know it by a name of theirs, which several runs may have one after another. */
+export type RunKey = string;
+
+/** A step as the endpoint names it: `stepId` 0 is a plan, of the step `targetStep`. Whatever else it says stays in the body. */
+export type StepHead = { stepId: number; stepName: string; stepType: string; concurrent: number; targetStep?: number };
+
+/**
+ * What a letter is to a workflow. `start`: its body is the initial payload, its settings hold for all messages of the
+ * run; an empty `runId` is one to be made. `step`: its body goes on the history. `call`: a request to a third party, whose answer is a step.
+ */
+export type RunPost =
+  | { kind: "start"; runId: string; url: string; features: RunFeatures; origin: RunOrigin; invoker: InvokerPost | null }
+  | { kind: "step" | "call"; runId: string; head: StepHead | null };
+
+/** `sdk`: posted by a client. `again`: posted by the endpoint itself, of a run that is active. `rest`: asked for without any of them. */
+export type RunOrigin = "sdk" | "again" | "rest";
+
+export type RunFeatures = {
+  /** The endpoint can fetch a large history itself. */
+  lazyFetch: boolean;
+  /** Failure callbacks tell of the initial payload, not of the whole history. */
+  initialBody: boolean;
+  /** The first answer must show that it comes from a workflow. */
+  detect: boolean;
+  /** Settings of the start hold for all messages of the run. */
+  captured: boolean;
+};
+
+/** The step of another run that waits for the end of this one, and what its result is sent with. */
+export type InvokerPost = { runId: string; createdAt: Millis; url: string; headers: HeaderList; step: Readonly<Record<string, unknown>> };
+
+/** What a message is to its run. `step`: it carries the history up to itself. `result`: what came of a call. */
+export type RunPart = {
+  run: RunKey;
+  runId: string;
+  createdAt: Millis;
+  kind: "step" | "call" | "result" | "failure";
+  /** Its place in the history. */
+  slot: string;
+  position: number;
+  /** Bytes that are sent: its body is made of the history. 0 where the endpoint fetches that itself. */
+  size: number;
+  /** The first answer is looked at: whether it comes from a workflow, or from one that can be triggered without a client. */
+  first?: "detect" | "rest";
 };
 
 /** What a callback tells of: the message, and for a failure callback its entry in the dead letter queue. */
 export type Tells = { kind: "callback" | "failureCallback"; messageId: MessageId; dlqId: string | null };
 
 /** A message as it was accepted. Written once, never changed, kept as long as its log or its dead letter. */
-export type Envelope = Omit<Letter, "delay" | "notBefore"> & {
+export type Envelope = Omit<Letter, "delay" | "notBefore" | "post"> & {
   account: AccountId;
   id: MessageId;
   createdAt: Millis;
@@ -75,6 +124,7 @@ export type Envelope = Omit<Letter, "delay" | "notBefore"> & {
   timeout: Millis;
   /** Sent at the moment of its birth, so the log begins with CREATED and ACTIVE. */
   startedAtOnce: boolean;
+  run?: RunPart;
 };
 
 /** A row without its body, for those who look at the rest of it only: a body may be large. */
@@ -108,6 +158,8 @@ export type MessageState = {
   slot: MessageId | null;
   /** The line it stands in while it is held: see `core/line.ts`. */
   line: string | null;
+  /** The run that it belongs to, and goes with. */
+  run: RunKey | null;
   /** What it can be searched by: see `core/mark.ts`. */
   marks: readonly string[];
 };
@@ -235,6 +287,8 @@ export type DeadLetter = {
   error: string | null;
   retried: number;
   failureCallback: FailureCallbackInfo | null;
+  /** The run that failed with it. */
+  run?: { key: RunKey; runId: string; createdAt: Millis; url: string; failureUrl: string | null };
   /** Those of the message, its URL and its caller: see `core/mark.ts`. */
   marks: readonly string[];
 };
@@ -313,8 +367,29 @@ const mostHosts = 1000;
 const longestKnown = 256;
 
 /** Canonical form of a header name: `x-request-id` → `X-Request-Id`. */
-export const canonicalName = (name: string): string => name.toLowerCase().replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase());
+export function canonicalName(name: string): string {
+  const known = names.get(name);
+  if (known !== undefined) return known;
+  const canonical = name.toLowerCase().replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase());
+  if (names.size >= mostNames) names.clear();
+  if (name.length <= longestKnown) names.set(name, canonical);
+  return canonical;
+}
+
+/** The same few names come with nearly every request. */
+const names = new Map<string, string>();
+const mostNames = 1000;
+
+/** A text as HTTP carries it in a header, where each character is a byte. What latin 1 does not have goes as UTF-8. */
+export const inLatin = (text: string): string => (/[^\0-\xff]/.test(text) ? Buffer.from(text).toString("latin1") : text);
 
 export const headerValue = (headers: HeaderList, name: string): string | undefined => headers.find(([key]) => key === name)?.[1];
+
+/** One list of what is delivered: what was given for the delivery replaces what came along by the same name. */
+export function joinHeaders(alongside: HeaderList, given: HeaderList): HeaderList {
+  if (alongside.length === 0 || given.length === 0) return [...alongside, ...given];
+  const names = new Set(given.map(([name]) => name));
+  return [...alongside.filter(([name]) => !names.has(name)), ...given];
+}
 
 export const noBytes: Bytes = new Uint8Array(0);

@@ -1,19 +1,26 @@
-import type { Decision, Draft, Moment } from "./command.ts";
+import type { Decision, Draft, Moment, Needs } from "./command.ts";
 import type { ErrorCode } from "./errors.ts";
 import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
 import { addressed } from "./group.ts";
+import type { StepLetter } from "./history.ts";
+import { needsOfStep, postStep } from "./history.ts";
 import { accept, linesTo } from "./lease.ts";
 import { defaults, limits, spans } from "./limits.ts";
 import type { Account, AccountId, CallbackSettings, FlowControl, Letter, MessageId, Millis, SendSettings } from "./message.ts";
+import { together } from "./needs.ts";
+import type { StartLetter } from "./startRun.ts";
+import { needsOfStart, runsNamedBy, startRun } from "./startRun.ts";
 
-export type Published = { messageId: MessageId; deduplicated: boolean };
+/** `run`: of a letter for a workflow, the run that it started or went on with. */
+export type Published = { messageId: MessageId; deduplicated: boolean; run?: { runId: string; createdAt: Millis } };
 type Refused = { refused: ErrorCode; message: string };
 /** What became of one letter of a publish: a message, an older message, or a reason why not; of one to a group, for each endpoint. */
 export type PublishResult = Published | { each: readonly (Published & { url: string })[] } | Refused;
 
 /**
- * Takes in letters, each for itself: one that is refused does not stop the others. The answers are in their order.
+ * Takes in letters, each for itself: one that is refused does not stop the others. The answers are in their order. Where
+ * any belongs to a workflow run it is all or nothing: throws `Refusal` for the first that is refused.
  * A letter to a URL group goes to all of its endpoints, or to none. A letter whose deduplication key was seen within
  * the window makes nothing and is answered with the older message.
  */
@@ -22,28 +29,52 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[] 
     accounts: [[account]],
     flows: flowsOfLetters(account, letters),
     groups: letters.flatMap(({ group }) => (group === null ? [] : [[account, group] as const])),
+    activeRuns: letters.flatMap(({ post }) => (post ? runsNamedBy(account, post) : [])),
     ...needsOfTaking(
       account,
       letters.filter(({ group }) => group === null),
     ),
   }),
-  further: ({ account, letters }, draft) =>
-    needsOfTaking(
+  further: ({ account, letters }, draft) => {
+    const ofGroups = letters.filter(({ group }) => group !== null);
+    const ofRuns = letters.filter(isOfRun);
+    if (ofRuns.length === letters.length) return together(ofRuns.map((letter) => needsOfPost(draft, account, letter)));
+    const needs = needsOfTaking(
       account,
-      letters.filter(({ group }) => group !== null).flatMap((letter) => addressed(draft, account, letter)),
-    ),
+      ofGroups.flatMap((letter) => addressed(draft, account, letter)),
+    );
+    return ofRuns.length === 0 ? needs : together([needs, ...ofRuns.map((letter) => needsOfPost(draft, account, letter))]);
+  },
   decide: ({ account: id, letters }, draft, moment) => {
     const account = existing(draft.get("accounts", id));
-    return letters.map((letter) => {
-      const refusal = limitBrokenBy(letter, moment.now);
-      if (refusal) return refusal;
-      if (letter.group === null) return take(draft, moment, account, letter);
-      const all = addressed(draft, id, letter);
-      if (all.length === 0) return { refused: "not-found", message: `destination: there is no URL group ${letter.group} with endpoints` };
-      return { each: all.map((one) => Object.assign(take(draft, moment, account, one), { url: one.url })) };
+    const isWhole = letters.some(isOfRun);
+    return letters.map((letter, at) => {
+      const result = takeOne(draft, moment, account, letter);
+      if (isWhole && "refused" in result)
+        throw new Refusal(
+          result.refused,
+          letters.length === 1 ? result.message : `message ${at + 1} of ${letters.length}: ${result.message}`,
+        );
+      return result;
     });
   },
 };
+
+function takeOne(draft: Draft, moment: Moment, account: Account, letter: Letter): PublishResult {
+  const refusal = limitBrokenBy(letter, moment.now);
+  if (refusal) return refusal;
+  if (isOfRun(letter)) return isStart(letter) ? startRun(draft, moment, account, letter) : postStep(draft, moment, account, letter);
+  if (letter.group === null) return take(draft, moment, account, letter);
+  const all = addressed(draft, account.id, letter);
+  if (all.length === 0) return { refused: "not-found", message: `destination: there is no URL group ${letter.group} with endpoints` };
+  return { each: all.map((one) => Object.assign(take(draft, moment, account, one), { url: one.url })) };
+}
+
+const isStart = (letter: StartLetter | StepLetter): letter is StartLetter => letter.post.kind === "start";
+const isOfRun = (letter: Letter): letter is StartLetter | StepLetter => letter.post !== undefined;
+
+const needsOfPost = (draft: Draft, account: AccountId, letter: StartLetter | StepLetter): Needs =>
+  isStart(letter) ? needsOfStart(draft, account, letter) : needsOfStep(draft, account, letter);
 
 const needsOfTaking = (account: AccountId, letters: readonly Letter[]) => ({
   lines: linesTo(
@@ -70,13 +101,17 @@ export function existing(account: Account | undefined): Account {
 
 function limitBrokenBy(letter: Letter, now: Millis): Refused | null {
   if (letter.body.byteLength > limits.messageBytes) {
-    return { refused: "too-large", message: `body: ${letter.body.byteLength} bytes, the limit is ${limits.messageBytes}` };
+    const refused = isOfGoingRun(letter) ? "step-refused" : "too-large";
+    return { refused, message: `body: ${letter.body.byteLength} bytes, the limit is ${limits.messageBytes}` };
   }
   return sendingLimitBrokenBy(letter, now);
 }
 
+/** Posted by the endpoint of a run, whose client would try again and again. */
+const isOfGoingRun = ({ post }: Letter): boolean => post !== undefined && (post.kind !== "start" || post.invoker !== null);
+
 /** The limit that a letter's settings break, if any; those of its callbacks too. */
-export function sendingLimitBrokenBy(letter: Letter, now: Millis): Refused | null {
+export function sendingLimitBrokenBy(letter: SendSettings & Pick<Letter, "delay" | "notBefore">, now: Millis): Refused | null {
   if ((letter.delay ?? 0) > limits.delay) return over("delay", (letter.delay ?? 0) / 1000, limits.delay / 1000, "seconds");
   const ahead = (letter.notBefore ?? now) - now;
   if (ahead > limits.delay) return over("not-before", Math.round(ahead / 1000), limits.delay / 1000, "seconds from now");

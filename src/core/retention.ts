@@ -3,6 +3,7 @@ import { removeDeadLetter } from "./dlq.ts";
 import { birthOf } from "./ids.ts";
 import { dropEnvelope } from "./mark.ts";
 import type { AccountId, LogRow, Millis } from "./message.ts";
+import type { Run, Step } from "./run.ts";
 
 /** How long history is kept. */
 export type Retention = { log: Millis; deadLetters: Millis };
@@ -22,6 +23,7 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
       {
         ...{ account, limit },
         ...{ logBefore: now - retention.log, deadLettersBefore: now - retention.deadLetters, deduplicationsBefore: now },
+        ...runsBefore(now, retention),
       },
     ],
   }),
@@ -30,24 +32,50 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
     return { outlines: { deadLetters: log.flatMap(({ account, dlqId }) => (dlqId === null ? [] : [[account, dlqId] as const])) } };
   },
   decide: ({ account, retention, now, limit }, draft, moment) => {
-    const { log, deadLetters, deduplications } = pastOnes(draft.expired(account), retention, Math.min(now, moment.now));
+    const { log, deadLetters, deduplications, runs, steps } = pastOnes(draft.expired(account), retention, Math.min(now, moment.now));
     for (const letter of deadLetters) removeDeadLetter(draft, letter, moment.now - retention.log);
     for (const row of log) {
       draft.drop("log", row.account, row.id);
       if (hasEnded(row) && !isDeadLetter(draft, row)) dropEnvelope(draft, row);
     }
     for (const { account, key } of deduplications) draft.drop("deduplications", account, key);
-    const removed = log.length + deadLetters.length + deduplications.length;
-    return { removed, more: [log, deadLetters, deduplications].some((rows) => rows.length >= limit) };
+    const gone = removeRuns(draft, runs, steps, limit);
+    const removed = log.length + deadLetters.length + deduplications.length + gone;
+    return { removed, more: [log, deadLetters, deduplications, runs, steps].some((rows) => rows.length >= limit) };
   },
 };
 
+/** A run that has failed stays for as long as it can be resumed. */
+const runsBefore = (now: Millis, { log, deadLetters }: Retention): { runsBefore: Millis; failedRunsBefore: Millis } => ({
+  runsBefore: now - log,
+  failedRunsBefore: now - Math.max(log, deadLetters),
+});
+
+/** Removes the histories of runs, and those runs that have none left. How many rows. */
+function removeRuns(draft: Draft, runs: readonly Run[], steps: readonly Step[], limit: number): number {
+  for (const { account, id } of steps) draft.drop("steps", account, id);
+  // Steps come in the order of the runs; behind the last one may be more.
+  const open =
+    steps.length >= limit ? new Set(runs.slice(runs.findIndex(({ id }) => id === steps.at(-1)?.run)).map(({ id }) => id)) : new Set();
+  const emptied = runs.filter(({ id }) => !open.has(id));
+  for (const { account, id } of emptied) draft.drop("runs", account, id);
+  return steps.length + emptied.length;
+}
+
 /** Whoever asks may have a clock that is ahead, and history would be gone before its time: the moment of the store decides. */
-function pastOnes(rows: ReturnType<Draft["expired"]>, { log, deadLetters }: Retention, now: Millis): ReturnType<Draft["expired"]> {
+function pastOnes(rows: ReturnType<Draft["expired"]>, retention: Retention, now: Millis): ReturnType<Draft["expired"]> {
+  const { log, deadLetters } = retention;
+  const before = runsBefore(now, retention);
+  const runs = rows.runs.filter(
+    ({ endedAt, state }) => endedAt !== null && endedAt < (state === "RUN_FAILED" ? before.failedRunsBefore : before.runsBefore),
+  );
+  const keys = new Set(runs.map(({ id }) => id));
   return {
     log: rows.log.filter(({ id }) => birthOf(id) < now - log),
     deadLetters: rows.deadLetters.filter(({ id }) => birthOf(id) < now - deadLetters),
     deduplications: rows.deduplications.filter(({ expiresAt }) => expiresAt < now),
+    runs,
+    steps: rows.steps.filter(({ run }) => keys.has(run)),
   };
 }
 

@@ -69,7 +69,7 @@ function checkSchedule({ id, letter, body }: ScheduleInput, now: Millis): void {
       "not-before: a schedule publishes again and again, at the times of its cron; use delay to send later than that",
     );
   }
-  const broken = sendingLimitBrokenBy({ ...letter, body }, now);
+  const broken = sendingLimitBrokenBy(letter, now);
   if (broken) throw new Refusal(broken.refused, broken.message);
   if (body.byteLength > limits.messageBytes) {
     throw new Refusal("too-large", `body: ${body.byteLength} bytes, the limit is ${limits.messageBytes}`);

@@ -1,15 +1,18 @@
 import { callbackLetter } from "./callback.ts";
-import type { Decision, Draft, Moment } from "./command.ts";
+import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
 import type { Held } from "./lease.ts";
 import { flowKeysOf, keyFlow, queueFlow } from "./flow.ts";
 import { countEnd, depart, flowsOfLetters, hostLine, needsOfGates } from "./gate.ts";
 import { accept, fenced, linesTo, logRow } from "./lease.ts";
-import { logBodyBytes, spans } from "./limits.ts";
+import { spans } from "./limits.ts";
 import { markOf } from "./mark.ts";
 import { giveUp, headLimit, lineOf, lookSoon, serveFlow, serveLine, withHand } from "./line.ts";
+import type { Failure } from "./outcome.ts";
+import { answerOf, delivered, infoOf, isSuccess, tryLater, withBody } from "./outcome.ts";
+import { drawOfRun, failOfRun, isOfRun, needsOfRunOutcome } from "./runOutcome.ts";
+import { together } from "./needs.ts";
 import type {
   Account,
-  Answer,
   CallbackSettings,
   DeadLetter,
   Envelope,
@@ -45,8 +48,8 @@ export const settle: Decision<Outcome, Settled> = {
     const envelope = draft.outline("envelopes", ...key);
     const told = needsOfConsequences(envelope ? [envelope] : []);
     const hasCallback = envelope && (envelope.callback ?? (isSuccess(outcome) ? null : envelope.failureCallback));
-    return {
-      ...{ deduplications: told.deduplications, deadLetters: told.deadLetters, slots: gates.slots, heads },
+    const needs: Needs = {
+      ...{ deduplications: told.deduplications, deadLetters: told.deadLetters, runs: told.runs, slots: gates.slots, heads },
       lines: told.lines,
       flows: [...gates.flows, ...told.flows],
       outlines: { envelopes: state && (state.tells || !isSuccess(outcome)) ? [key] : [] },
@@ -54,6 +57,7 @@ export const settle: Decision<Outcome, Settled> = {
       envelopes: hasCallback ? [key] : [],
       toSendFrom: [...(line ? withHand(draft, [line]) : []), ...flows.map(({ id }) => ({ account, line: id }))],
     };
+    return envelope && isOfRun(envelope) ? together([needs, needsOfRunOutcome(draft, envelope, outcome)]) : needs;
   },
   decide: (outcome, draft, moment) => {
     const state = fenced(draft, moment, outcome);
@@ -82,6 +86,7 @@ export function needsOfConsequences(envelopes: readonly Outline<Envelope>[]) {
   return {
     deduplications: envelopes.flatMap(({ account, deduplication }) => (deduplication === null ? [] : [[account, deduplication] as const])),
     deadLetters: envelopes.flatMap(({ account, tells }) => (tells?.dlqId ? [[account, tells.dlqId] as const] : [])),
+    runs: envelopes.flatMap(({ account, run }): Key[] => (run?.kind === "failure" ? [[account, run.run]] : [])),
     lines: envelopes.flatMap((envelope) =>
       linesTo(
         envelope.account,
@@ -94,8 +99,6 @@ export function needsOfConsequences(envelopes: readonly Outline<Envelope>[]) {
 
 const callbacksOf = ({ callback, failureCallback }: Outline<Envelope>): (CallbackSettings & { queue: null })[] =>
   [callback, failureCallback].flatMap((told) => (told ? [{ ...told, queue: null }] : []));
-
-const isSuccess = ({ status }: Pick<Outcome, "status">): boolean => status !== null && status >= 200 && status <= 299;
 
 type Case = { account: Account; state: MessageState; outcome: Outcome };
 
@@ -110,6 +113,7 @@ function draw(draft: Draft, moment: Moment, { account, state, outcome }: Case): 
     giveUp(draft, moment, state);
     return { became: "late" };
   }
+  if (isOfRun(envelope)) return drawOfRun(draft, moment, { account, envelope, state, outcome });
   const retried = state.attempts - state.lost;
   const verdict = verdictOf({ envelope, outcome, retried, now: moment.now });
   if (verdict.kind === "failed") {
@@ -120,28 +124,17 @@ function draw(draft: Draft, moment: Moment, { account, state, outcome }: Case): 
     delivered(draft, moment, { account, state, outcome });
     reportCallback(draft, envelope, { ...infoOf(outcome), state: "CALLBACK_SUCCESS" });
   } else {
-    const next: MessageState = { ...state, state: "pending", attempts: state.attempts + 1, leasedBy: null, dueAt: verdict.at };
-    draft.put("messages", next);
-    countEnd(draft, moment, state, verdict.at);
-    draft.put("log", logRow(moment, state, { states: ["ERROR", "RETRY"], nextDueAt: verdict.at, ...answerOf(outcome) }));
+    tryLater(draft, moment, { state, outcome }, verdict.at);
   }
   callBack(draft, moment, { account, envelope, state, outcome });
   if (verdict.kind === "delivered") depart(draft, moment, state);
   return { became: verdict.kind };
 }
 
-function delivered(draft: Draft, moment: Moment, { state, outcome }: Case): void {
-  draft.drop("messages", state.account, state.id);
-  draft.put("log", logRow(moment, state, { states: ["DELIVERED"], status: outcome.status }));
-}
-
-const answerOf = ({ status, headers, body, error }: Answer) => ({ status, headers, error, body: body.subarray(0, logBodyBytes) });
-
-type Failure = { account: Account; envelope: Outline<Envelope>; state: MessageState; outcome: Answer };
-
 /** Moves a message to the dead letter queue, opens its deduplication id again, and tells the failure callback. */
-export function failForGood(draft: Draft, moment: Moment, failure: Failure): DeadLetter {
+export function failForGood(draft: Draft, moment: Moment, failure: Failure): void {
   const { account, envelope, state, outcome } = failure;
+  if (isOfRun(envelope)) return failOfRun(draft, moment, { ...failure, envelope });
   const letter: DeadLetter = {
     account: account.id,
     id: moment.newId("dlq"),
@@ -152,8 +145,10 @@ export function failForGood(draft: Draft, moment: Moment, failure: Failure): Dea
     marks: [...state.marks, markOf.url(envelope.url), ...(envelope.callerIp === null ? [] : [markOf.callerIp(envelope.callerIp)])],
   };
   draft.drop("messages", state.account, state.id);
-  draft.put("deadLetters", letter);
-  draft.put("log", logRow(moment, state, { states: ["ERROR", "FAILED"], dlqId: letter.id, ...answerOf(outcome) }));
+  // The dead letter of a run shows what became of its failure callback.
+  const dlqId = envelope.run ? null : letter.id;
+  if (dlqId !== null) draft.put("deadLetters", letter);
+  draft.put("log", logRow(moment, state, { states: ["ERROR", "FAILED"], dlqId, ...answerOf(outcome) }));
   releaseDeduplication(draft, envelope);
   reportCallback(draft, envelope, { ...infoOf(outcome), state: "CALLBACK_FAIL" });
   callBack(draft, moment, failure);
@@ -163,7 +158,6 @@ export function failForGood(draft: Draft, moment: Moment, failure: Failure): Dea
     accept(draft, moment, account, callbackLetter({ to: envelope.failureCallback, ...told }), state.slot);
   }
   depart(draft, moment, state);
-  return letter;
 }
 
 /** A message that will never be delivered must not swallow the next one with its id. */
@@ -173,18 +167,17 @@ export function releaseDeduplication(draft: Draft, envelope: Outline<Envelope>):
   if (row?.messageId === envelope.id) draft.drop("deduplications", envelope.account, envelope.deduplication);
 }
 
-/** What became of a failure callback is kept with the dead letter it told of, as long as that is there. */
+/** What became of a failure callback is kept with the dead letter it told of, as long as that is there, and with its run. */
 export function reportCallback(draft: Draft, envelope: Outline<Envelope>, info: FailureCallbackInfo): void {
   if (envelope.tells?.kind !== "failureCallback" || envelope.tells.dlqId === null) return;
   const letter = draft.get("deadLetters", envelope.account, envelope.tells.dlqId);
   if (letter) draft.put("deadLetters", { ...letter, failureCallback: info });
+  const run = envelope.run && draft.get("runs", envelope.account, envelope.run.run);
+  const callback = run?.failure?.callback;
+  if (run?.failure && callback?.messageId === envelope.id) {
+    draft.put("runs", { ...run, failure: { ...run.failure, callback: { ...callback, ...info } } });
+  }
 }
-
-const infoOf = ({ status, headers, body }: Answer): Omit<FailureCallbackInfo, "state"> => ({
-  ...(status === null ? {} : { responseStatus: status }),
-  responseBody: new TextDecoder().decode(body.subarray(0, logBodyBytes)),
-  responseHeaders: headers,
-});
 
 function callBack(draft: Draft, moment: Moment, { account, envelope, state, outcome }: Failure): void {
   if (!envelope.callback) return;
@@ -192,12 +185,6 @@ function callBack(draft: Draft, moment: Moment, { account, envelope, state, outc
   const retried = state.attempts - state.lost;
   const told = { envelope: withBody(draft, envelope), retried, outcome, tells };
   accept(draft, moment, account, callbackLetter({ to: envelope.callback, ...told }), state.slot);
-}
-
-function withBody(draft: Draft, { account, id }: Outline<Envelope>): Envelope {
-  const envelope = draft.get("envelopes", account, id);
-  if (!envelope) throw new Error(`the body of ${id} is needed and was not asked for`);
-  return envelope;
 }
 
 /** Keeps the leases of what this node is still sending. */

@@ -1,6 +1,7 @@
 import { errors, type Dispatcher } from "undici";
 import { brandNames } from "../core/brand.ts";
-import { canonicalName, noBytes } from "../core/message.ts";
+import { limits as bounds } from "../core/limits.ts";
+import { canonicalName, inLatin, headerValue, noBytes } from "../core/message.ts";
 import type { Brand, Bytes, Delivery, HeaderList, IdKind, Millis, Outcome } from "../core/message.ts";
 import { alarm, type Clock } from "./clock.ts";
 import { createConnections, type Connections } from "./connections.ts";
@@ -113,11 +114,22 @@ class Call implements Dispatcher.DispatchHandler {
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#ended) return;
-    const room = this.#options.limits.responseBytes - this.#size;
+    const room = this.#mostBytes - this.#size;
     // Copied, because a chunk is a window on a much larger buffer, which it would keep alive.
     this.#chunks?.push(new Uint8Array(chunk.length > room ? chunk.subarray(0, room) : chunk));
     this.#size += Math.min(chunk.length, room);
-    if (chunk.length > room) this.end(null);
+    // A step would go on with half an answer, and not know.
+    if (chunk.length > room) this.end(this.#isCall ? `the answer is larger than ${inMebibytes(this.#mostBytes)}` : null);
+  }
+
+  get #isCall(): boolean {
+    return this.#delivery.message.run?.kind === "call";
+  }
+
+  /** The answer of a third party is a step of a workflow, and may be as large as that. */
+  get #mostBytes(): number {
+    const { responseBytes } = this.#options.limits;
+    return this.#isCall ? Math.max(responseBytes, bounds.messageBytes) : responseBytes;
   }
 
   onResponseEnd(): void {
@@ -159,7 +171,7 @@ const over = new Error("the call is over");
 
 /** An answer that says no more than "delivered" is needed only if someone is to be told of it. */
 const isWanted = ({ message }: Delivery, status: number): boolean =>
-  status < 200 || status > 299 || message.callback !== null || message.tells !== null;
+  status < 200 || status > 299 || message.callback !== null || message.tells !== null || message.run?.first !== undefined;
 
 function joined(chunks: readonly Bytes[] | null, size: number): Bytes {
   if (chunks === null || size === 0) return noBytes;
@@ -226,8 +238,8 @@ function pathOf(text: string, url: URL): string {
 }
 
 /** Names and values in turn, as undici takes them. The message's own come first; those that belong to the service are left out. */
-function headersOf({ message, attempt, signingKey }: Delivery, url: URL, { clock, region, newId }: DeliverOptions): string[] {
-  const names = ownNames[message.brand];
+function headersOf(delivery: Delivery, url: URL, options: DeliverOptions): string[] {
+  const { message } = delivery;
   const headers: string[] = [];
   let agent: string | null = brandNames[message.brand].userAgent;
   let credentials = url.username === "" && url.password === "" ? null : basic(url);
@@ -239,15 +251,37 @@ function headersOf({ message, attempt, signingKey }: Delivery, url: URL, { clock
     if (lower === "user-agent") agent = null;
     if (lower === "authorization") credentials = null;
     headers.push(name, value);
+    const twin = twinOf(message, name);
+    if (twin !== null) headers.push(twin, value);
   }
   if (agent !== null) headers.push("User-Agent", agent);
   if (credentials !== null) headers.push("Authorization", credentials);
-  const { brand, url: destination, body } = message;
+  for (const brand of brandsOf(message)) headers.push(...ownHeaders(delivery, brand, options));
+  return headers;
+}
+
+/** A workflow that was started under the neutral names may be served by a client that knows the others only, so it gets both. */
+const brandsOf = (message: Delivery["message"]): readonly Brand[] => (hasTwins(message) ? ["svc", "upstash"] : [message.brand]);
+
+const hasTwins = ({ brand, run }: Delivery["message"]): boolean => run !== undefined && run.kind !== "call" && brand === "svc";
+
+function twinOf(message: Delivery["message"], name: string): string | null {
+  const twin = hasTwins(message) && /^Svc-(Workflow-|Label$)/.test(name) ? name.replace("Svc-", "Upstash-") : null;
+  return twin !== null && headerValue(message.headers, twin) === undefined ? twin : null;
+}
+
+function ownHeaders({ message, attempt, signingKey }: Delivery, brand: Brand, { clock, region, newId }: DeliverOptions): string[] {
+  const names = ownNames[brand];
+  const headers: string[] = [];
+  const { url: destination, body } = message;
   headers.push(names.signature, sign({ brand, url: destination, body, signingKey, now: clock.now(), id: newId("jwt") }));
   headers.push(names.messageId, message.id, names.retried, String(attempt));
   if (message.callerIp !== null) headers.push(names.callerIp, message.callerIp);
   if (message.group !== null) headers.push(names.topicName, message.group);
   if (message.scheduleId !== null) headers.push(names.scheduleId, message.scheduleId);
+  // A third party is told nothing of the run: if it is a workflow itself, this is no message of its own.
+  if (message.run && message.run.kind !== "call")
+    headers.push(names.runId, inLatin(message.run.runId), names.runCreatedAt, String(message.run.createdAt));
   headers.push(names.region, region);
   return headers;
 }
@@ -273,6 +307,8 @@ const namesOf = (brand: Brand) => {
     callerIp: `${prefix}-Caller-Ip`,
     topicName: `${prefix}-Topic-Name`,
     scheduleId: `${prefix}-Schedule-Id`,
+    runId: `${prefix}-Workflow-RunId`,
+    runCreatedAt: `${prefix}-Workflow-CreatedAt`,
     region: `${prefix}-Region`,
   };
 };
@@ -293,6 +329,8 @@ const reserved: ReadonlySet<string> = new Set([
 /** RFC 9110, 5.6.2 and 5.5. Checked here, so that whoever reads the log learns which header it is. */
 const tokens = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const unsendable = /[^\t\x20-\x7e\x80-\xff]/;
+
+const inMebibytes = (bytes: number): string => `${bytes / 1024 / 1024} MiB`;
 
 const inWords = (time: Millis): string => (time < 1000 ? `${time} ms` : `${time / 1000} s`);
 

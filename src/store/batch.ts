@@ -6,13 +6,13 @@ import { laneOf } from "../core/hands.ts";
 import type { Hands } from "../core/hands.ts";
 import { needsOfHeads } from "../core/line.ts";
 import type { Millis } from "../core/message.ts";
-import type { Loader } from "./draft.ts";
 import { WorkingSet } from "./draft.ts";
+import type { Loader } from "./loader.ts";
 import type { BatchResult, Call, Reply, Source } from "./store.ts";
 import { tableNames } from "./store.ts";
 
 /** A decision needs no more rounds than this to have seen everything: what it names, what that leads to, and so on. */
-const maxRounds = 8;
+const maxRounds = 12;
 
 /** A call on its way. `reply`: it has failed before it came to its decision. */
 type Asking = Call & { decision: Decision<unknown, unknown>; reply: Reply | null };
@@ -84,7 +84,8 @@ function merge(all: readonly Needs[]): Needs {
   }
   const due = all.flatMap((needs) => needs.due ?? []);
   const sum = (of: keyof DueNeed): number => due.reduce((total, one) => total + one[of], 0);
-  if (due.length > 0) merged.due = { limit: sum("limit"), lines: sum("lines"), flows: sum("flows"), schedules: sum("schedules") };
+  if (due.length > 0)
+    merged.due = { limit: sum("limit"), lines: sum("lines"), flows: sum("flows"), schedules: sum("schedules"), waiters: sum("waiters") };
   merged.outlines = {
     envelopes: joined(all, (needs) => needs.outlines?.envelopes),
     deadLetters: joined(all, (needs) => needs.outlines?.deadLetters),
@@ -96,6 +97,8 @@ function merge(all: readonly Needs[]): Needs {
   merged.heads = mergeHeads(joined(all, (needs) => needs.heads));
   for (const { leasedByOthers } of all) if (leasedByOthers) merged.leasedByOthers = leasedByOthers;
   merged.expired = joined(all, (needs) => needs.expired);
+  merged.ofRuns = joined(all, (needs) => needs.ofRuns);
+  merged.stepsOf = joined(all, (needs) => needs.stepsOf);
   return merged;
 }
 
@@ -127,6 +130,7 @@ export function resultOf(set: WorkingSet, replies: Reply[]): BatchResult {
   for (const { now } of set.changes("lines")) if (now) note(now.dueAt);
   for (const { now } of set.changes("flows")) if (now) note(now.dueAt);
   for (const { now } of set.changes("schedules")) if (now) note(now.dueAt);
+  for (const { now } of set.changes("waiters")) if (now) note(now.dueAt);
   // What was leased and then cancelled in the same batch is not sent.
   const deliveries = set.deliveries.filter(
     ({ message, attempt }) => set.get("messages", message.account, message.id)?.attempts === attempt,

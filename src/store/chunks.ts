@@ -8,7 +8,7 @@ import { envelopesOf, keysOf, past } from "./shelf.ts";
 const chunk = 500;
 
 /** Rows of a table without their bodies, chunk by chunk, for as long as they are wanted. `marked`: only those with one of its marks. */
-export async function* chunksOf<T extends "envelopes" | "messages" | "deadLetters" | "log">(
+export async function* chunksOf<T extends "envelopes" | "messages" | "deadLetters" | "log" | "runs">(
   shelf: Shelf,
   table: T,
   of: { range: Omit<Range, "limit">; marked: Marked | null; limit?: number },

@@ -1,53 +1,31 @@
-import type { Draft, DueNeed, ExpiredNeed, Key, LineHead, Needs, OutlineName, Rows, TableName } from "../core/command.ts";
+import type {
+  Draft,
+  DueNeed,
+  ExpiredNeed,
+  Key,
+  LineHead,
+  Needs,
+  OutlineName,
+  Rows,
+  RunNeed,
+  RunTableName,
+  TableName,
+} from "../core/command.ts";
 import type { Hands } from "../core/hands.ts";
-import { hasHand, isNewcomer, laneOf } from "../core/hands.ts";
+import { laneOf } from "../core/hands.ts";
 import { hostLine, isFlowLine } from "../core/gate.ts";
-import { marksOfRow } from "../core/mark.ts";
-import type { AccountId, Delivery, Flow, Line, MessageState, Millis, Outline, Schedule } from "../core/message.ts";
+import { marksOfRow, remarked } from "../core/mark.ts";
+import type { AccountId, Delivery, Flow, Line, MessageState, Millis, Outline, RunKey, Schedule } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
-import type { Bodies } from "./shelf.ts";
+import type { Step, Waiter } from "../core/run.ts";
+import { keyOf, keyText } from "./key.ts";
+import type { Due, Expired, Loader } from "./loader.ts";
+import { RunIndex } from "./runIndex.ts";
 import { tableNames } from "./store.ts";
-
-/** How the rows of a table are named. */
-export const keyOf: { [T in TableName]: (row: Rows[T]) => Key } = {
-  accounts: (row) => [row.id],
-  envelopes: (row) => [row.account, row.id],
-  messages: (row) => [row.account, row.id],
-  deduplications: (row) => [row.account, row.key],
-  deadLetters: (row) => [row.account, row.id],
-  lines: (row) => [row.account, row.host],
-  flows: (row) => [row.account, row.id],
-  slots: (row) => [row.account, row.id],
-  groups: (row) => [row.account, row.name],
-  schedules: (row) => [row.account, row.id],
-  sources: (row) => [row.account, row.id],
-  rejections: (row) => [row.account, row.id],
-  log: (row) => [row.account, row.id],
-  marks: (row) => [row.account, row.id],
-};
-
-export const keyText = ([account, id]: Key): string => (id === undefined ? account : `${account}\n${id}`);
+import { TakenHands } from "./takenHands.ts";
 
 /** `before`: what the storage holds; undefined when it holds nothing, or was not asked (`loaded` is false). */
 export type Change<Row> = { key: Key; loaded: boolean; before: Row | undefined; now: Row | undefined };
-
-/** Answers a need: rows by key, and lists. Missing rows are simply absent. On a shared database it locks what it reads. */
-export interface Loader {
-  rows<T extends TableName>(table: T, keys: readonly Key[], how?: Bodies): Promise<readonly Rows[T][]>;
-  due(now: Millis, most: DueNeed): Promise<Due>;
-  heads(heads: readonly LineHead[]): Promise<readonly MessageState[]>;
-  leasedByOthers(node: string, limit: number): Promise<readonly MessageState[]>;
-  expired(need: ExpiredNeed): Promise<Expired>;
-}
-
-export type Due = {
-  messages: readonly MessageState[];
-  lines: readonly Line[];
-  flows: readonly Flow[];
-  schedules: readonly Schedule[];
-};
-
-type Expired = ReturnType<Draft["expired"]>;
 
 /** What is known of a line: its first messages, and whether these are all. */
 type Head = { ids: Set<string>; isWhole: boolean };
@@ -63,18 +41,19 @@ export class WorkingSet implements Draft {
     ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
     ...{ deadLetters: new Map(), lines: new Map(), log: new Map(), flows: new Map(), slots: new Map() },
     ...{ groups: new Map(), schedules: new Map(), sources: new Map(), rejections: new Map(), marks: new Map() },
+    ...{ runs: new Map(), activeRuns: new Map(), steps: new Map(), waiters: new Map(), notifications: new Map() },
   };
+  readonly #runs = new RunIndex();
   readonly faults: string[] = [];
   /** Rows that were read without their bodies. They are never written. */
   readonly #outlines: Outlines = { envelopes: new Map(), deadLetters: new Map() };
   readonly #hands: Hands;
-  readonly #taken = new Map<string, { all: number; bytes: number }>();
-  #takenInAll = { all: 0, bytes: 0 };
+  readonly #taken: TakenHands;
   /** Bytes that were loaded of messages to be sent. */
   #bytesToSend: number | "full" = 0;
   /** Undoes what the running command did, last first. */
   #undo: (() => void)[] = [];
-  #due: Due & { at: Millis } = { at: 0, messages: [], lines: [], flows: [], schedules: [] };
+  #due: Due & { at: Millis } = { at: 0, messages: [], lines: [], flows: [], schedules: [], waiters: [] };
   readonly #heads = new Map<string, Head>();
   /** Whom the running command has taken out of a line. */
   #left: MessageState[] = [];
@@ -83,6 +62,7 @@ export class WorkingSet implements Draft {
 
   constructor(hands: Hands) {
     this.#hands = hands;
+    this.#taken = new TakenHands(hands);
   }
 
   /** Loads what is not here yet. True when there was anything to load. */
@@ -96,6 +76,10 @@ export class WorkingSet implements Draft {
     const heads = (needs.heads ?? []).filter(({ account, line }) => !this.#heads.has(laneOf(account, line)));
     if (heads.length > 0) loads.push(this.#loadHeads(loader, heads));
     if (needs.leasedByOthers) loads.push(this.#loadLeased(loader, needs.leasedByOthers));
+    const runs = this.#runs.ask("rows", needs.ofRuns);
+    if (runs.length > 0) loads.push(this.#loadOfRuns(loader, runs));
+    const histories = this.#runs.ask("steps", needs.stepsOf);
+    if (histories.length > 0) loads.push(this.#loadSteps(loader, histories));
     for (const need of needs.expired ?? []) if (!this.#expired.has(need.account)) loads.push(this.#loadExpired(loader, need));
     for (const table of ["envelopes", "deadLetters"] as const) {
       const missing = this.#missing(table, needs.outlines?.[table] ?? []).filter((key) => !this.#outlines[table].has(keyText(key)));
@@ -120,10 +104,15 @@ export class WorkingSet implements Draft {
 
   put<T extends TableName>(table: T, row: Rows[T]): void {
     const key = keyOf[table](row);
-    if (this.#set(table, key, row) === undefined) {
-      for (const id of marksOfRow[table]?.(row) ?? []) this.#set("marks", [key[0], id], { account: key[0], id });
-    }
+    const before = this.#set(table, key, row);
+    const marks = marksOfRow[table];
+    if (marks && (before === undefined || remarked.has(table))) this.#remark(key[0], before ? marks(before) : [], marks(row));
     if (table === "messages" && "state" in row && row.state === "held") this.#noteHeld(row);
+  }
+
+  #remark(account: AccountId, before: readonly string[], now: readonly string[]): void {
+    for (const id of before) if (!now.includes(id)) this.#set("marks", [account, id], undefined);
+    for (const id of now) if (!before.includes(id)) this.#set("marks", [account, id], { account, id });
   }
 
   drop(table: TableName, ...key: Key): void {
@@ -153,13 +142,33 @@ export class WorkingSet implements Draft {
   }
 
   dueFlows(): readonly Flow[] {
-    const flows = this.#due.flows.flatMap((flow) => this.get("flows", flow.account, flow.id) ?? []);
-    return flows.filter(({ dueAt }) => dueAt !== null && dueAt <= this.#due.at);
+    return this.#stillDue("flows", this.#due.flows);
   }
 
   dueSchedules(): readonly Schedule[] {
-    const schedules = this.#due.schedules.flatMap(({ account, id }) => this.get("schedules", account, id) ?? []);
-    return schedules.filter(({ dueAt }) => dueAt !== null && dueAt <= this.#due.at);
+    return this.#stillDue("schedules", this.#due.schedules);
+  }
+
+  dueWaiters(): readonly Waiter[] {
+    return this.#stillDue("waiters", this.#due.waiters);
+  }
+
+  #stillDue<T extends "flows" | "schedules" | "waiters">(table: T, due: readonly Rows[T][]): Rows[T][] {
+    const rows = due.flatMap(({ account, id }) => this.get(table, account, id) ?? []);
+    return rows.filter(({ dueAt }) => dueAt !== null && dueAt <= this.#due.at);
+  }
+
+  ofRun<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly Rows[T][] {
+    return this.#rowsOf(table, account, run);
+  }
+
+  stepsOf(account: AccountId, run: RunKey): readonly Step[] {
+    return this.#runs.wasAsked("steps", { account, run }) ? this.#rowsOf("steps", account, run) : [];
+  }
+
+  #rowsOf<T extends RunTableName | "steps">(table: T, account: AccountId, run: RunKey): Rows[T][] {
+    const rows = this.#runs.idsIn(table, { account, run }).flatMap((id) => this.get(table, account, id) ?? []);
+    return rows.filter((row) => row.run === run);
   }
 
   *head(account: AccountId, line: string): Generator<MessageState> {
@@ -186,27 +195,24 @@ export class WorkingSet implements Draft {
   }
 
   expired(account: AccountId): Expired {
-    const { log = [], deadLetters = [], deduplications = [] } = this.#expired.get(account) ?? {};
+    const { log = [], deadLetters = [], deduplications = [], runs = [], steps = [] } = this.#expired.get(account) ?? {};
     return {
       log: log.filter((row) => this.get("log", account, row.id)),
       deadLetters: deadLetters.flatMap((row) => this.outline("deadLetters", account, row.id) ?? []),
       // One that was used again meanwhile is not past its time any more.
       deduplications: deduplications.filter((row) => this.#isUntouched("deduplications", row)),
+      runs: runs.filter((row) => this.#isUntouched("runs", row)),
+      steps: steps.filter((row) => this.get("steps", account, row.id)),
     };
   }
 
   hasHand(account: AccountId, host: string): boolean {
-    const lane = laneOf(account, host);
-    const { all, bytes } = this.#takenInAll;
-    const ofLane = this.#taken.get(lane);
-    return hasHand(this.#hands, { all, bytes, lane: ofLane?.all ?? 0, laneBytes: ofLane?.bytes ?? 0 }, lane);
+    return this.#taken.isOneFree(laneOf(account, host));
   }
 
   takeHand(account: AccountId, host: string, size: number): boolean {
     if (!this.hasHand(account, host)) return false;
-    const lane = laneOf(account, host);
-    this.#count(lane, { all: 1, bytes: size });
-    this.#undo.push(() => this.#count(lane, { all: -1, bytes: -size }));
+    this.#undo.push(this.#taken.take(laneOf(account, host), size));
     return true;
   }
 
@@ -215,8 +221,7 @@ export class WorkingSet implements Draft {
   }
 
   isNewcomer(account: AccountId, host: string): boolean {
-    const lane = laneOf(account, host);
-    return isNewcomer(this.#hands, { all: this.#takenInAll.all, lane: this.#taken.get(lane)?.all ?? 0 }, lane);
+    return this.#taken.isNewcomer(laneOf(account, host));
   }
 
   fault(what: string): void {
@@ -262,6 +267,7 @@ export class WorkingSet implements Draft {
     const rows: Map<string, Change<Rows[T]>> = this.#tables[table];
     const text = keyText(key);
     const entry = rows.get(text);
+    if (row !== undefined && "run" in row) this.#runs.note(table, row);
     if (!entry) {
       rows.set(text, { key, loaded: false, before: undefined, now: row });
       this.#undo.push(() => rows.delete(text));
@@ -277,12 +283,6 @@ export class WorkingSet implements Draft {
   #isUntouched<T extends TableName>(table: T, row: Rows[T]): boolean {
     const entry = this.#tables[table].get(keyText(keyOf[table](row)));
     return entry?.now !== undefined && entry.now === entry.before;
-  }
-
-  #count(lane: string, by: { all: number; bytes: number }): void {
-    const { all, bytes } = this.#taken.get(lane) ?? { all: 0, bytes: 0 };
-    this.#taken.set(lane, { all: all + by.all, bytes: bytes + by.bytes });
-    this.#takenInAll = { all: this.#takenInAll.all + by.all, bytes: this.#takenInAll.bytes + by.bytes };
   }
 
   /** Keys of the envelopes that are not here yet, until the bytes of the batch are used up. */
@@ -316,6 +316,7 @@ export class WorkingSet implements Draft {
     const rows: Map<string, Change<Rows[T]>> = this.#tables[table];
     const key = keyOf[table](row);
     const text = keyText(key);
+    if ("run" in row) this.#runs.note(table, row);
     if (!rows.has(text)) rows.set(text, { key, loaded: true, before: row, now: row });
   }
 
@@ -336,10 +337,7 @@ export class WorkingSet implements Draft {
 
   async #loadDue(loader: Loader, now: Millis, most: DueNeed): Promise<void> {
     const due = await loader.due(now, most);
-    for (const state of due.messages) this.#learn("messages", state);
-    for (const line of due.lines) this.#learn("lines", line);
-    for (const flow of due.flows) this.#learn("flows", flow);
-    for (const schedule of due.schedules) this.#learn("schedules", schedule);
+    for (const table of ["messages", "lines", "flows", "schedules", "waiters"] as const) this.#learnAll(table, due[table]);
     this.#due = { at: now, ...due };
   }
 
@@ -372,9 +370,23 @@ export class WorkingSet implements Draft {
   async #loadExpired(loader: Loader, need: ExpiredNeed): Promise<void> {
     const expired = await loader.expired(need);
     this.#expired.set(need.account, expired);
-    for (const row of expired.log) this.#learn("log", row);
+    for (const table of ["log", "deduplications", "runs", "steps"] as const) this.#learnAll(table, expired[table]);
     for (const row of expired.deadLetters) this.#outlines.deadLetters.set(keyText([row.account, row.id]), row);
-    for (const row of expired.deduplications) this.#learn("deduplications", row);
+  }
+
+  async #loadOfRuns(loader: Loader, runs: readonly RunNeed[]): Promise<void> {
+    const { messages, waiters, notifications } = await loader.ofRuns(runs);
+    this.#learnAll("messages", messages);
+    this.#learnAll("waiters", waiters);
+    this.#learnAll("notifications", notifications);
+  }
+
+  async #loadSteps(loader: Loader, of: readonly RunNeed[]): Promise<void> {
+    this.#learnAll("steps", await loader.steps(of));
+  }
+
+  #learnAll<T extends TableName>(table: T, rows: readonly Rows[T][]): void {
+    for (const row of rows) this.#learn(table, row);
   }
 
   /** Loaded states as they are now; those that are gone are left out. */

@@ -1,7 +1,8 @@
 import type { Filter } from "../core/filter.ts";
+import type { AccountId } from "../core/message.ts";
 import { marksWanted, mostValues } from "../core/filter.ts";
 import type { MarkedList } from "../core/mark.ts";
-import { markPrefix } from "../core/mark.ts";
+import { markOf, markPrefix } from "../core/mark.ts";
 import type { Range, Shelf } from "./shelf.ts";
 import { past } from "./shelf.ts";
 
@@ -19,6 +20,28 @@ export async function shortestWay(shelf: Shelf, list: MarkedList, filter: Filter
   const ways = marksWanted(filter, list)
     .filter((marks) => marks.length <= mostValues)
     .map((marks) => ({ list, marks }));
+  const named = list === "dlq" && filter.runIdStarts ? await marksOfRuns(shelf, range.account, filter.runIdStarts) : null;
+  return fewest(shelf, named ? [{ list, marks: named }, ...ways] : ways, range);
+}
+
+/** So many marks that begin alike are looked at to see which there are. */
+const mostAlike = 500;
+
+/** The marks of the runs whose ids begin so. Null: too many to go through one by one. */
+async function marksOfRuns(shelf: Shelf, account: AccountId, starts: readonly string[]): Promise<string[] | null> {
+  const marks = new Set<string>();
+  for (const start of starts.slice(0, mostValues + 1)) {
+    const prefix = `dlq ${markOf.run(start)}`;
+    const rows = await shelf.range("marks", { account, after: prefix, limit: mostAlike });
+    const alike = rows.filter(({ id }) => id.startsWith(prefix));
+    if (alike.length === mostAlike) return null;
+    for (const { id } of alike) marks.add(id.slice("dlq ".length, id.lastIndexOf(" ")));
+  }
+  return marks.size > mostValues || starts.length > mostValues ? null : [...marks];
+}
+
+/** Of several ways the one by the fewest marks. */
+export async function fewest(shelf: Shelf, ways: readonly Marked[], range: Stretch): Promise<Marked | null> {
   if (ways.length < 2) return ways[0] ?? null;
   const sizes = await Promise.all(ways.map((way) => sizeOf(shelf, way, range)));
   return ways[sizes.indexOf(Math.min(...sizes))] ?? null;

@@ -1,11 +1,14 @@
-import type { Key, Rows, TableName } from "../core/command.ts";
+import type { ExpiredNeed, Key, Rows, RunNeed, TableName } from "../core/command.ts";
 import type { Commands } from "../core/commands.ts";
 import { firstIdAt } from "../core/ids.ts";
 import type { AccountId, MessageState, Millis, Schedule } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
+import type { Run, Step } from "../core/run.ts";
 import { decideBatch, resultOf } from "./batch.ts";
-import type { Loader, WorkingSet } from "./draft.ts";
-import { keyOf, keyText } from "./draft.ts";
+import { composed } from "./compose.ts";
+import type { WorkingSet } from "./draft.ts";
+import { keyOf, keyText } from "./key.ts";
+import type { Loader } from "./loader.ts";
 import { groupCommit } from "./group.ts";
 import type { Parts } from "./group.ts";
 import { queriesOf } from "./queries.ts";
@@ -22,6 +25,7 @@ export class Memory {
     ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
     ...{ deadLetters: new Map(), lines: new Map(), log: new Map(), flows: new Map(), slots: new Map() },
     ...{ groups: new Map(), schedules: new Map(), sources: new Map(), rejections: new Map(), marks: new Map() },
+    ...{ runs: new Map(), activeRuns: new Map(), steps: new Map(), waiters: new Map(), notifications: new Map() },
   };
   /** Batches of all nodes, one after another. */
   turn: Promise<unknown> = Promise.resolve();
@@ -37,15 +41,15 @@ export function memoryParts(source: Source, memory: Memory, decisions?: Commands
     const turn = memory.turn.then(async () => {
       const { set, replies } = await decideBatch(calls, { loader, hands, source, now: source.now(), ...(decisions && { decisions }) });
       for (const table of tableNames) apply(memory, table, set);
-      return resultOf(set, replies);
+      return composed(loader, resultOf(set, replies));
     });
     memory.turn = turn.catch(() => undefined);
     return turn;
   };
   const nextDueAt = async () => {
     let least: Millis | null = null;
-    const { messages, lines, flows, schedules } = memory.tables;
-    for (const table of [messages, lines, flows, schedules]) {
+    const { messages, lines, flows, schedules, waiters } = memory.tables;
+    for (const table of [messages, lines, flows, schedules, waiters]) {
       for (const { dueAt } of table.values()) if (dueAt !== null && (least === null || dueAt < least)) least = dueAt;
     }
     return least;
@@ -64,7 +68,7 @@ function apply<T extends TableName>(memory: Memory, table: T, set: WorkingSet): 
 }
 
 function loaderOf(memory: Memory): Loader {
-  const { messages, lines, flows, schedules, deadLetters, deduplications, log } = memory.tables;
+  const { messages, lines, flows, schedules, deadLetters, deduplications, log, waiters, notifications, steps } = memory.tables;
   return {
     rows: async (table, keys, how) => pick(memory, table, keys).map(bodied(how)),
     due: async (now, most) => ({
@@ -72,13 +76,22 @@ function loaderOf(memory: Memory): Loader {
       lines: earliest(those(lines, isDue(now)), (a, b) => byText(a.host, b.host) || byText(a.account, b.account)).slice(0, most.lines),
       flows: earliest(those(flows, isDue(now)), byAccountAndId).slice(0, most.flows),
       schedules: fitting(earliest(those(schedules, isDue(now)), byAccountAndId).slice(0, most.schedules)),
+      waiters: earliest(those(waiters, isDue(now)), byAccountAndId).slice(0, most.waiters),
     }),
+    ofRuns: async (runs) => ({
+      messages: runs.flatMap((run) => belonging(messages, run)),
+      waiters: runs.flatMap((run) => belonging(waiters, run)),
+      notifications: runs.flatMap((run) => belonging(notifications, run)),
+    }),
+    steps: async (of) => of.flatMap((run) => belonging(steps, run)),
+    histories: async (of) => of.map(({ upTo, ...run }) => inOrder(belonging(steps, run).filter(({ position }) => position <= upTo))),
     heads: async (heads) => heads.flatMap(({ account, line, limit }) => held(memory, account, line).slice(0, limit)),
     leasedByOthers: async (node, limit) => {
       const leased = those(messages, (row) => row.state === "active" && row.leasedBy !== node);
       return earliest(leased, (a, b) => byText(a.id, b.id)).slice(0, limit);
     },
     expired: async ({ account, limit, ...before }) => ({
+      ...pastRuns(memory, { account, limit, ...before }),
       log: below(log, account, firstIdAt("log", before.logBefore)).slice(0, limit),
       deadLetters: below(deadLetters, account, firstIdAt("dlq", before.deadLettersBefore))
         .slice(0, limit)
@@ -89,6 +102,21 @@ function loaderOf(memory: Memory): Loader {
     }),
   };
 }
+
+function pastRuns({ tables }: Memory, { account, limit, runsBefore, failedRunsBefore }: ExpiredNeed): { runs: Run[]; steps: Step[] } {
+  const ended = (failed: boolean, before: Millis): Run[] =>
+    those(tables.runs, (run) => run.account === account && (run.state === "RUN_FAILED") === failed && (run.endedAt ?? before) < before)
+      .sort((a, b) => (a.endedAt ?? 0) - (b.endedAt ?? 0) || byText(a.id, b.id))
+      .slice(0, limit);
+  const runs = [...ended(false, runsBefore), ...ended(true, failedRunsBefore)];
+  const steps = runs.flatMap(({ id }) => belonging(tables.steps, { account, run: id }));
+  return { runs, steps: steps.slice(0, limit).map(bodied({ bodies: false })) };
+}
+
+const belonging = <Row extends { account: AccountId; id: string; run: string | null }>(rows: Map<string, Row>, of: RunNeed): Row[] =>
+  those(rows, (row) => row.run === of.run && row.account === of.account).sort((a, b) => byText(a.id, b.id));
+
+const inOrder = (history: Step[]): Step[] => history.sort((a, b) => a.position - b.position);
 
 const byText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 
@@ -141,6 +169,12 @@ function shelfOf(memory: Memory): Shelf {
         .filter((row) => row.messageId === messageId)
         .slice(0, range.limit)
         .map(bodied(range)),
+    logsOf: async (account, messageIds, limit) => {
+      const wanted = new Set(messageIds);
+      const rows = stretch(memory, "log", { account, descending: true, limit: Infinity }).filter((row) => wanted.has(row.messageId));
+      const byMessage = Map.groupBy(rows, ({ messageId }) => messageId);
+      return [...byMessage.values()].flatMap((few) => few.slice(0, limit).map(bodied({ bodies: false })));
+    },
     messagesTo: async (host, range) =>
       stretch(memory, "messages", { ...range, limit: Infinity })
         .filter((row) => row.host === host)
@@ -159,6 +193,18 @@ function shelfOf(memory: Memory): Shelf {
         .slice(0, limit),
     accountByToken: async (hash) => [...accounts.values()].find(({ tokenHash }) => tokenHash === hash) ?? null,
     count: async (table, range) => stretch(memory, table, range).length,
+    earliestRunEnd: async (account, { failed }) => {
+      const ends = those(memory.tables.runs, (run) => run.account === account && (run.state === "RUN_FAILED") === failed);
+      return ends.reduce<Millis | null>(
+        (least, { endedAt }) => (endedAt === null || (least ?? Infinity) < endedAt ? least : endedAt),
+        null,
+      );
+    },
+    messagesOfRun: async (account, run) => belonging(messages, { account, run }),
+    waitersOfEvent: async (event, range) =>
+      stretch(memory, "waiters", { ...range, limit: Infinity })
+        .filter((row) => row.event === event)
+        .slice(0, range.limit),
     sourceBySecret: async (hash) => [...memory.tables.sources.values()].find(({ secretHash }) => secretHash === hash) ?? null,
     messagesOfQueue: async ({ account, queue, limit }) =>
       those(messages, (row) => row.account === account && row.queue === queue)

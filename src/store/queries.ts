@@ -10,11 +10,19 @@ import { chunksOf, chunksTo, withEnvelopes } from "./chunks.ts";
 import type { LogPage } from "./logQuery.ts";
 import { logPage } from "./logQuery.ts";
 import { shortestWay } from "./marked.ts";
+import type { RunLogPage, RunLogQuery } from "./runLogQuery.ts";
+import { runLogPage } from "./runLogQuery.ts";
+import type { RunQueries } from "./runQueries.ts";
+import { runQueriesOf } from "./runQueries.ts";
 import { standingOf } from "./standing.ts";
-import type { ListQuery, QueueNeed, Range, Shelf } from "./shelf.ts";
+import type { Run, Step } from "../core/run.ts";
+import { stepKey } from "../core/run.ts";
+import type { Bodies, ListQuery, QueueNeed, Range, Shelf } from "./shelf.ts";
 import { envelopesOf, fittingPage, keysOf, lastTime, scanLimit } from "./shelf.ts";
 
-export type DeadLetterEntry = { letter: DeadLetter; envelope: Envelope };
+/** `failed`: of a run, the run itself and the step whose message failed, as far as they are kept. */
+export type DeadLetterEntry = { letter: DeadLetter; envelope: Envelope; failed?: FailedRun };
+export type FailedRun = { run: Run | null; step: Step | null };
 export type DeadLetterPage = { entries: DeadLetterEntry[]; cursor: string | null };
 /** `finishedAt`: null while it is not finished. */
 export type MessageView = { envelope: Envelope; state: MessageState | null; finishedAt: Millis | null };
@@ -23,18 +31,21 @@ export type MessageView = { envelope: Envelope; state: MessageState | null; fini
 export type SetUpName = "groups" | "flows" | "schedules" | "sources" | "rejections";
 
 /** Every question that can be put to the store. */
-export interface Queries {
+export interface Queries extends RunQueries {
   account(id: AccountId): Promise<Account | null>;
   accountByToken(tokenHash: string): Promise<Account | null>;
   accounts(): Promise<readonly Account[]>;
   message(account: AccountId, id: MessageId): Promise<MessageView | null>;
   /** What an unfinished message waits for: see `core/waiting.ts`. Null when it is finished. */
   standing(account: AccountId, id: MessageId): Promise<Standing | null>;
-  /** Unfinished messages that pass the filter, oldest first. `cursor` is set when it stopped before the end. */
+  /** Unfinished messages that pass the filter, oldest first; with `ofRuns: false` none that a run waits for. `cursor` is set when it stopped before the end. */
   unfinished(query: Omit<ListQuery, "order">): Promise<{ messageIds: MessageId[]; cursor: string | null }>;
   deadLetter(account: AccountId, id: string): Promise<DeadLetterEntry | null>;
-  deadLetters(query: ListQuery): Promise<DeadLetterPage>;
+  /** `bodies: false`: as many as were asked for, and no more of each than it takes to look for them. */
+  deadLetters(query: ListQuery & Bodies): Promise<DeadLetterPage>;
   log(query: ListQuery): Promise<LogPage>;
+  /** Runs with all that is known of what they have done, newest first. */
+  runLog(query: RunLogQuery): Promise<RunLogPage>;
   /** A row that people have set up, by its id or name. */
   setUp<T extends SetUpName>(table: T, account: AccountId, id: string): Promise<Rows[T] | null>;
   /**
@@ -62,6 +73,7 @@ const mostSlots = 1_000;
 export function queriesOf(shelf: Shelf): Queries {
   const one = async <T extends TableName>(table: T, ...key: Key): Promise<Rows[T] | null> => (await shelf.rows(table, [key]))[0] ?? null;
   return {
+    ...runQueriesOf(shelf),
     account: (id) => one("accounts", id),
     accountByToken: (hash) => shelf.accountByToken(hash),
     accounts: () => shelf.accounts(),
@@ -76,10 +88,11 @@ export function queriesOf(shelf: Shelf): Queries {
     deadLetter: async (account, id) => {
       const letter = await one("deadLetters", account, id);
       const envelope = letter && (await one("envelopes", account, letter.messageId));
-      return letter && envelope ? { letter, envelope } : null;
+      return letter && envelope ? ((await withRuns(shelf, account, [{ letter, envelope }]))[0] ?? null) : null;
     },
     deadLetters: (query) => deadLetters(shelf, query),
     log: (query) => logPage(shelf, query),
+    runLog: (query) => runLogPage(shelf, query),
     setUp: (table, account, id) => one(table, account, id),
     allSetUp: async (table, range) => {
       if (table !== "schedules" || range.bodies === false) return shelf.range(table, range);
@@ -109,15 +122,17 @@ async function unfinished(shelf: Shelf, { account, filter, cursor, count }: Omit
   const chunks = hosts ? chunksTo(shelf, hosts, range) : chunksOf(shelf, "messages", { range, marked, limit: count });
   let scanned = 0;
   for await (const { row, envelope } of withEnvelopes(shelf, { account, chunks, messageIdOf: ({ id }) => id })) {
-    if (envelope && passes(filter, { envelope, time: envelope.createdAt })) messageIds.push(row.id);
+    if (envelope && isMeant(filter, row) && passes(filter, { envelope, time: envelope.createdAt })) messageIds.push(row.id);
     if (messageIds.length === count || ++scanned >= scanLimit) return { messageIds, cursor: row.id };
   }
   return { messageIds, cursor: null };
 }
 
+const isMeant = ({ ofRuns }: Filter, { run }: MessageState): boolean => ofRuns !== false || run === null;
+
 /** Of the messages that were named those that pass, and are not finished. */
 async function named(shelf: Shelf, account: AccountId, ids: readonly MessageId[], filter: Filter): Promise<MessageId[]> {
-  const states = await shelf.rows("messages", keysOf(account, ids));
+  const states = (await shelf.rows("messages", keysOf(account, ids))).filter((state) => isMeant(filter, state));
   const envelopes = await envelopesOf(
     shelf,
     account,
@@ -127,9 +142,45 @@ async function named(shelf: Shelf, account: AccountId, ids: readonly MessageId[]
   return passing.map(({ id }) => id).sort();
 }
 
-async function deadLetters(shelf: Shelf, query: ListQuery): Promise<DeadLetterPage> {
-  return filled(shelf, query.account, await outlined(shelf, query));
+async function deadLetters(shelf: Shelf, query: ListQuery & Bodies): Promise<DeadLetterPage> {
+  const page = await outlined(shelf, query);
+  if (query.bodies === false) return page;
+  const { entries, cursor } = await filled(shelf, query.account, page);
+  return { entries: await withRuns(shelf, query.account, entries), cursor };
 }
+
+/** What else is known of the runs that some of them are of; without bodies. */
+async function withRuns(shelf: Shelf, account: AccountId, entries: readonly DeadLetterEntry[]): Promise<DeadLetterEntry[]> {
+  const keys = entries.flatMap(({ letter: { run }, envelope }) => (run ? [{ run: run.key, step: stepKeyOf(envelope) }] : []));
+  if (keys.length === 0) return [...entries];
+  const [runs, steps] = await Promise.all([
+    shelf.rows(
+      "runs",
+      keysOf(
+        account,
+        keys.map(({ run }) => run),
+      ),
+      { bodies: false },
+    ),
+    shelf.rows(
+      "steps",
+      keysOf(
+        account,
+        keys.map(({ step }) => step),
+      ),
+      { bodies: false },
+    ),
+  ]);
+  const runBy = new Map(runs.map((run) => [run.id, run]));
+  const stepBy = new Map(steps.map((step) => [step.id, step]));
+  return entries.map((entry) => {
+    const { run } = entry.letter;
+    if (!run) return entry;
+    return Object.assign(entry, { failed: { run: runBy.get(run.key) ?? null, step: stepBy.get(stepKeyOf(entry.envelope)) ?? null } });
+  });
+}
+
+const stepKeyOf = ({ run }: Envelope): string => (run ? stepKey(run.run, run.slot) : "");
 
 /** The page with its bodies. It ends early rather than become larger than a page may be. */
 async function filled(shelf: Shelf, account: AccountId, { entries, cursor }: DeadLetterPage): Promise<DeadLetterPage> {
@@ -166,7 +217,8 @@ async function outlined(shelf: Shelf, query: ListQuery): Promise<DeadLetterPage>
     if (entries.length === count) return { entries, cursor: last };
     last = letter.id;
     const time = birthOf(letter.id);
-    if (envelope && passes(filter, { envelope, time, dlqId: letter.id, responseStatus: letter.status })) entries.push({ letter, envelope });
+    if (envelope && passes(filter, { envelope, time, dlqId: letter.id, responseStatus: letter.status, letter }))
+      entries.push({ letter, envelope });
     if (++scanned >= scanLimit) return { entries, cursor: last };
   }
   return { entries, cursor: null };
@@ -202,6 +254,8 @@ function bounds(
   return { ...(after === undefined ? {} : { after }), ...(before === undefined ? {} : { before }) };
 }
 
+const after = (time: Millis | null, span: Millis): Millis | null => (time === null ? null : time + span);
+
 async function nextExpiryAt(shelf: Shelf, account: AccountId, retention: Retention): Promise<Millis | null> {
   const [log] = await shelf.range("log", { account, limit: 1, bodies: false });
   const [letter] = await shelf.range("deadLetters", { account, limit: 1, bodies: false });
@@ -209,6 +263,8 @@ async function nextExpiryAt(shelf: Shelf, account: AccountId, retention: Retenti
     log && birthOf(log.id) + retention.log,
     letter && birthOf(letter.id) + retention.deadLetters,
     await shelf.earliestDeduplicationEnd(account),
+    after(await shelf.earliestRunEnd(account, { failed: false }), retention.log),
+    after(await shelf.earliestRunEnd(account, { failed: true }), Math.max(retention.log, retention.deadLetters)),
   ].filter((time) => typeof time === "number");
   // At the end of its time a row is still there.
   return times.length === 0 ? null : Math.min(...times) + 1;

@@ -1,7 +1,8 @@
 import type { Key, OutlineName, Rows, TableName } from "../core/command.ts";
 import type { Filter } from "../core/filter.ts";
 import { memory } from "../core/limits.ts";
-import type { Account, AccountId, Envelope, LogRow, MessageId, MessageState, Millis, Slot, Source } from "../core/message.ts";
+import type { Account, AccountId, Envelope, LogRow, MessageId, MessageState, Millis, RunKey, Slot, Source } from "../core/message.ts";
+import type { Waiter } from "../core/run.ts";
 
 /** Bodies are left out: empty, whatever they are. For those who look at many rows and want the rest of them only. */
 export type Bodies = { bodies?: false };
@@ -13,7 +14,7 @@ export type Range = { account: AccountId; after?: string; before?: string; desce
 export interface Shelf {
   rows<T extends TableName>(table: T, keys: readonly Key[], how?: Bodies): Promise<readonly Rows[T][]>;
   /** The sizes of bodies, by id. */
-  sizes(table: OutlineName, keys: readonly Key[]): Promise<ReadonlyMap<string, number>>;
+  sizes(table: OutlineName | "steps" | "runs", keys: readonly Key[]): Promise<ReadonlyMap<string, number>>;
   /** Those of a stretch, in its order. */
   sizesIn(table: "schedules", range: Range): Promise<readonly number[]>;
   range<T extends TableName>(table: T, range: Range): Promise<readonly Rows[T][]>;
@@ -36,6 +37,14 @@ export interface Shelf {
   /** Of the first `scan` messages that fall due after `now`, those of the account that are being sent: their lease is their due time. */
   countLeased(of: { account: AccountId; now: Millis; until: Millis; scan: number }): Promise<number>;
   earliestDeduplicationEnd(account: AccountId): Promise<Millis | null>;
+  /** When the first of the runs that are kept ended. */
+  earliestRunEnd(account: AccountId, how: { failed: boolean }): Promise<Millis | null>;
+  /** The last lines, at most `limit`, of the log of each of these messages, without their bodies, in no order. */
+  logsOf(account: AccountId, messageIds: readonly MessageId[], limit: number): Promise<readonly LogRow[]>;
+  /** Unfinished messages of a run. */
+  messagesOfRun(account: AccountId, run: RunKey): Promise<readonly MessageState[]>;
+  /** What waits for an event, in any run, in the order of ids. */
+  waitersOfEvent(event: string, range: Range): Promise<readonly Waiter[]>;
 }
 
 export type QueueNeed = { account: AccountId; queue: string; limit: number };

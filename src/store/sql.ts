@@ -1,17 +1,21 @@
 import type { Key, LineHead, Rows, TableName } from "../core/command.ts";
 import type { Hands } from "../core/hands.ts";
 import { firstIdAt } from "../core/ids.ts";
-import type { Millis, Schedule } from "../core/message.ts";
+import type { AccountId, LogRow, MessageId, Millis, Schedule } from "../core/message.ts";
+import { noBytes } from "../core/message.ts";
+import type { SentStep, Step } from "../core/run.ts";
 import { decideBatch, resultOf } from "./batch.ts";
 import type { Connection, Database, Dialect } from "./database.ts";
 import { LostUpdate } from "./database.ts";
-import type { Loader, WorkingSet } from "./draft.ts";
+import { composed } from "./compose.ts";
+import type { WorkingSet } from "./draft.ts";
+import type { Loader } from "./loader.ts";
 import type { Bodies, Range, Shelf } from "./shelf.ts";
 import { fittingPage } from "./shelf.ts";
 import { columnsOf, keyValues, statementsOf } from "./statements.ts";
 import type { BatchResult, Call, Source } from "./store.ts";
 import { tableNames } from "./store.ts";
-import type { Table, Value } from "./tables.ts";
+import type { Columns, Table, Value } from "./tables.ts";
 import { tables } from "./tables.ts";
 
 const maxRaces = 20;
@@ -26,7 +30,7 @@ export async function runSqlBatch(database: Database, source: Source, calls: rea
         const result = resultOf(set, replies);
         await writeChanges(connection, set);
         if (result.dueAt !== null) await database.notify?.(connection, result.dueAt);
-        return result;
+        return composed(loaderOf(connection), result);
       });
     } catch (error) {
       if (race === maxRaces || !database.isConflict(error)) throw error;
@@ -97,7 +101,7 @@ function loaderOf(connection: Connection): Loader {
 }
 
 function makeLoader(connection: Connection): Loader {
-  const { messages, lines, flows, schedules, log, deadLetters, deduplications } = tables;
+  const { messages, lines, flows, schedules, log, deadLetters, deduplications, waiters, notifications, runs } = tables;
   const { dialect } = connection;
   const list = reader(connection);
   const dueMessages = `where due_at <= ? order by due_at, id limit ?${dialect.lock(messages.name, "skip locked")}`;
@@ -113,42 +117,90 @@ function makeLoader(connection: Connection): Loader {
     return taken.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0));
   };
   const head = `${dialect.by("messages_line")} where line is not null and account = ? and line = ? order by id limit ?${dialect.lock(messages.name)}`;
+  const endedRuns = `${dialect.by("runs_end")} where ended_at is not null and account = ? and failed = ? and ended_at < ? order by ended_at, id limit ?${dialect.lock(runs.name)}`;
+  const ofRun = `${dialect.by("messages_run")} where run is not null and account = ? and run = ? order by id${dialect.lock(messages.name)}`;
   const leasedByOthers = `where due_at is not null and state = 'active' and leased_by <> ? order by due_at, id limit ?`;
   const oldest = `where account = ? and id < ? order by id limit ?`;
   const ended = `where account = ? and expires_at < ? order by expires_at, key limit ?`;
   return {
     rows: (name, keys, how) => rows(connection, name, keys, { to: "take", ...how }),
     due: async (now, most) => {
-      const [due, ofHosts, ofFlows, fired] = await Promise.all([
+      const [due, ofHosts, ofFlows, fired, waiting] = await Promise.all([
         list(messages, dueMessages, [now, most.limit]),
         list(lines, dueLines, [now, most.lines]),
         list(flows, dueById(flows.name), [now, most.flows]),
         dueSchedules(now, most.schedules),
+        list(waiters, dueById(waiters.name), [now, most.waiters]),
       ]);
-      return { messages: due, lines: ofHosts, flows: ofFlows, schedules: fired };
+      return { messages: due, lines: ofHosts, flows: ofFlows, schedules: fired, waiters: waiting };
     },
+    ofRuns: async (needs) => {
+      const [ofMessages, ofWaiters, ofNotifications] = await Promise.all([
+        Promise.all(needs.map(({ account, run }) => list(messages, ofRun, [account, run]))),
+        Promise.all(needs.map(({ account, run }) => list(waiters, within + dialect.lock(waiters.name), [account, ...idsOf(run)]))),
+        Promise.all(
+          needs.map(({ account, run }) => list(notifications, within + dialect.lock(notifications.name), [account, ...idsOf(run)])),
+        ),
+      ]);
+      return { messages: ofMessages.flat(), waiters: ofWaiters.flat(), notifications: ofNotifications.flat() };
+    },
+    ...historiesOf(connection),
     heads: async (heads: readonly LineHead[]) =>
       (await Promise.all(heads.map(({ account, line, limit }) => list(messages, head, [account, line, limit])))).flat(),
     leasedByOthers: (node, limit) => list(messages, leasedByOthers, [node, limit]),
     expired: async ({ account, limit, ...before }) => {
-      const [oldLog, oldLetters, endedDeduplications] = await Promise.all([
+      const [oldLog, oldLetters, endedDeduplications, succeeded, failed] = await Promise.all([
         list(log, oldest, [account, firstIdAt("log", before.logBefore), limit]),
         list(deadLetters, oldest + dialect.lock(deadLetters.name), [account, firstIdAt("dlq", before.deadLettersBefore), limit], {
           bodies: false,
         }),
         list(deduplications, ended + dialect.lock(deduplications.name), [account, before.deduplicationsBefore, limit]),
+        list(runs, endedRuns, [account, 0, before.runsBefore, limit]),
+        list(runs, endedRuns, [account, 1, before.failedRunsBefore, limit]),
       ]);
-      return { log: oldLog, deadLetters: oldLetters, deduplications: endedDeduplications };
+      const gone = [...succeeded, ...failed];
+      const steps: Step[] = [];
+      for (const { id } of gone) {
+        if (steps.length < limit)
+          steps.push(...(await list(tables.steps, `${within} limit ?`, [account, ...idsOf(id), limit - steps.length], { bodies: false })));
+      }
+      return { log: oldLog, deadLetters: oldLetters, deduplications: endedDeduplications, runs: gone, steps };
     },
   };
 }
 
+/** Rows of a run, by their ids: in the order of ids. */
+const within = `where account = ? and id > ? and id < ? order by id`;
+/** The stretch of the ids of what belongs to a run: "0" comes after "/". */
+const idsOf = (run: string): [string, string] => [`${run}/`, `${run}0`];
+
+/** Reads that take nothing away from others: histories never change. */
+function historiesOf(connection: Connection): Pick<Loader, "steps" | "histories"> {
+  const list = reader(connection);
+  const upTo = `select position, message_id, call_type, body from steps where account = ? and id > ? and id < ? and position <= ?`;
+  return {
+    steps: async (of) => (await Promise.all(of.map(({ account, run }) => list(tables.steps, within, [account, ...idsOf(run)])))).flat(),
+    histories: async (of) => {
+      const found = await Promise.all(of.map((need) => connection.query(upTo, [need.account, ...idsOf(need.run), need.upTo])));
+      return found.map((steps) => steps.sort((a, b) => Number(a.position) - Number(b.position)).map(sentOf));
+    },
+  };
+}
+
+/** Most of a step is not looked at here, and this is on the way of every message of a run. */
+const sentOf = ({ message_id: messageId, call_type: callType, body }: Columns): SentStep => ({
+  messageId: String(messageId),
+  callType: callType as Step["callType"],
+  body: body instanceof Uint8Array ? body : noBytes,
+});
+
 const nextDue = `select min(due_at) as at from (select min(due_at) as due_at from messages where due_at is not null
   union all select min(due_at) as due_at from lines
   union all select min(due_at) as due_at from flows where due_at is not null
-  union all select min(due_at) as due_at from schedules where due_at is not null) as earliest`;
+  union all select min(due_at) as due_at from schedules where due_at is not null
+  union all select min(due_at) as due_at from waiters where due_at is not null) as earliest`;
 
-/** When the next message, line or schedule falls due. */
+/** When the next message, line, schedule or waiter falls due. */
 export async function nextDueAt(connection: Connection): Promise<Millis | null> {
   const [row] = await connection.query(nextDue, []);
   return typeof row?.at === "number" ? row.at : null;
@@ -171,11 +223,7 @@ export function sqlShelf(connection: Connection): Shelf {
       const found = await connection.each(sizes, keyTypes, keys.map(keyValues));
       return new Map(found.map(({ id, size }) => [String(id), Number(size)]));
     },
-    sizesIn: async (name, range) => {
-      const { where, values } = stretch(range, "id");
-      const sizes = `select coalesce(length(body), 0) as size from ${name} ${where} order by id ${range.descending ? "desc" : "asc"} limit ?`;
-      return (await connection.query(sizes, [...values, range.limit])).map(({ size }) => Number(size));
-    },
+    sizesIn: (name, range) => sizesIn(connection, name, range),
     range: async (name, range) => {
       const id = tables[name].key.at(-1) ?? "id";
       const { where, values } = stretch(range, id);
@@ -186,6 +234,7 @@ export function sqlShelf(connection: Connection): Shelf {
       const rest = `${dialect.by("log_message")} ${where} and message_id = ? order by id ${range.descending ? "desc" : "asc"} limit ?`;
       return read(tables.log, rest, [...values, messageId, range.limit], range);
     },
+    logsOf: (account, messageIds, limit) => logsOf(connection, account, messageIds, limit),
     messagesTo: (host, range) => {
       const { where, values } = stretch(range, "id");
       return read(tables.messages, `${dialect.by("messages_host")} ${where} and host = ? order by id limit ?`, [
@@ -224,9 +273,57 @@ export function sqlShelf(connection: Connection): Shelf {
       const [row] = await connection.query(countLeased, [now, until, scan, account]);
       return Number(row?.leased ?? 0);
     },
+    ...shelfOfRuns(connection),
     earliestDeduplicationEnd: async (account) => {
       const [row] = await connection.query(`select min(expires_at) as at from deduplications where account = ?`, [account]);
       return typeof row?.at === "number" ? row.at : null;
+    },
+  };
+}
+
+async function sizesIn(connection: Connection, name: "schedules", range: Range): Promise<number[]> {
+  const { where, values } = stretch(range, "id");
+  const sizes = `select coalesce(length(body), 0) as size from ${name} ${where} order by id ${range.descending ? "desc" : "asc"} limit ?`;
+  return (await connection.query(sizes, [...values, range.limit])).map(({ size }) => Number(size));
+}
+
+/** A few lines for each of many messages: for each of them the index is read from its end. */
+async function logsOf(connection: Connection, account: AccountId, messageIds: readonly MessageId[], limit: number): Promise<LogRow[]> {
+  const { dialect } = connection;
+  const keyTypes = ["text", "text"] as const;
+  const { also, column } = dialect.given(keyTypes);
+  const ofOne = `select ${columnsOf(tables.log, { bodies: false })} from log ${dialect.by("log_message")}
+    where log.account = ${column(0)} and log.message_id = ${column(1)} order by log.id desc limit ${limit}`;
+  // Where all keys are a relation, each of its rows has lines of its own.
+  const lateral = also === "" ? "" : "lateral ";
+  const statement = `select ${columnsOf(tables.log, { bodies: false })} from (select 1 as one) as one${also}, ${lateral}(${ofOne}) as log`;
+  const found = await connection.each(
+    statement,
+    keyTypes,
+    messageIds.map((id) => [account, id]),
+  );
+  return found.map((row) => tables.log.read(row));
+}
+
+/** The plain reads of what belongs to workflow runs. */
+function shelfOfRuns(connection: Connection): Pick<Shelf, "earliestRunEnd" | "messagesOfRun" | "waitersOfEvent"> {
+  const read = reader(connection);
+  const { dialect } = connection;
+  return {
+    earliestRunEnd: async (account, { failed }) => {
+      const first = `select min(ended_at) as at from runs ${dialect.by("runs_end")} where ended_at is not null and account = ? and failed = ?`;
+      const [row] = await connection.query(first, [account, failed ? 1 : 0]);
+      return typeof row?.at === "number" ? row.at : null;
+    },
+    messagesOfRun: (account, run) =>
+      read(tables.messages, `${dialect.by("messages_run")} where run is not null and account = ? and run = ? order by id`, [account, run]),
+    waitersOfEvent: (event, range) => {
+      const { where, values } = stretch(range, "id");
+      return read(tables.waiters, `${dialect.by("waiters_event")} ${where} and event = ? order by id limit ?`, [
+        ...values,
+        event,
+        range.limit,
+      ]);
     },
   };
 }

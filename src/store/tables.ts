@@ -14,6 +14,7 @@ import type {
   Source,
 } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
+import type { Notification, Run, Step, Waiter } from "../core/run.ts";
 
 export type ColumnType = "text" | "bigint" | "integer" | "bytea";
 export type Value = string | number | Uint8Array | null;
@@ -45,6 +46,9 @@ const orNull = <T extends Value>(value: Value | undefined, read: (value: Value |
 /** What was written as JSON, by `write` of the same table. */
 const detailOf = <Row>(row: Columns): Row => JSON.parse(text(row.detail)) as Row;
 const bodyOf = (body: Bytes): Bytes | null => (body.byteLength === 0 ? null : body);
+
+/** The first part of the id of what belongs to a run. */
+const runOf = (id: Value | undefined): string => text(id).slice(0, text(id).indexOf("/"));
 
 /** What most envelopes have none of. It is left out of their detail, which makes a plain one a third smaller on the disk. */
 const rare = {
@@ -93,12 +97,12 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     columns: {
       ...{ account: "text", id: "text", state: "text", due_at: "bigint", attempts: "integer" },
       ...{ lost: "integer", leased_by: "text", host: "text", size: "integer", tells: "integer" },
-      ...{ queue: "text", flow_key: "text", slot: "text", line: "text", marks: "text" },
+      ...{ queue: "text", flow_key: "text", slot: "text", line: "text", marks: "text", run: "text" },
     },
     key: ["account", "id"],
-    write: ({ account, id, state, dueAt, attempts, lost, leasedBy, host, size, tells, queue, flowKey, slot, line, marks }) => ({
+    write: ({ account, id, state, dueAt, attempts, lost, leasedBy, host, size, tells, queue, flowKey, slot, line, marks, run }) => ({
       ...{ account, id, state, due_at: dueAt, attempts, lost, leased_by: leasedBy, host, size, tells: tells ? 1 : 0 },
-      ...{ queue, flow_key: flowKey, slot, line, marks: marks.length > 0 ? marks.join(" ") : null },
+      ...{ queue, flow_key: flowKey, slot, line, marks: marks.length > 0 ? marks.join(" ") : null, run },
     }),
     read: (row) => ({
       ...{ account: text(row.account), id: text(row.id), state: text(row.state) as MessageState["state"], host: text(row.host) },
@@ -106,6 +110,7 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       ...{ leasedBy: orNull(row.leased_by, text), size: number(row.size), tells: number(row.tells) === 1 },
       ...{ queue: orNull(row.queue, text), flowKey: orNull(row.flow_key, text) },
       ...{ slot: orNull(row.slot, text), line: orNull(row.line, text), marks: row.marks ? text(row.marks).split(" ") : [] },
+      run: orNull(row.run, text),
     }),
   },
   deduplications: {
@@ -220,6 +225,80 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       ...{ states: text(row.states).split(" ") as LogState[], status: orNull(row.status, number), body: bytes(row.body) },
       ...{ error: null, nextDueAt: null, headers: [], dlqId: null, marks: [] },
       ...(row.detail === null ? {} : detailOf<Partial<LogDetail>>(row)),
+    }),
+  },
+  runs: {
+    name: "runs",
+    columns: { account: "text", id: "text", failed: "integer", ended_at: "bigint", detail: "text", body: "bytea" },
+    key: ["account", "id"],
+    write: ({ account, id, endedAt, body, ...detail }) => ({
+      ...{ account, id, failed: detail.state === "RUN_FAILED" ? 1 : 0, ended_at: endedAt },
+      ...{ detail: JSON.stringify(detail), body: bodyOf(body) },
+    }),
+    read: (row) => ({
+      ...detailOf<Run>(row),
+      ...{ account: text(row.account), id: text(row.id), endedAt: orNull(row.ended_at, number), body: bytes(row.body) },
+    }),
+  },
+  activeRuns: {
+    name: "active_runs",
+    columns: {
+      ...{ account: "text", run_id: "text", run: "text", steps: "integer", size: "integer", first_message: "text" },
+    },
+    key: ["account", "run_id"],
+    contested: true,
+    write: ({ account, runId, run, steps, size, firstMessage }) => ({
+      account,
+      run_id: runId,
+      run,
+      steps,
+      size,
+      first_message: firstMessage,
+    }),
+    read: (row) => ({
+      ...{ account: text(row.account), runId: text(row.run_id), run: text(row.run), steps: number(row.steps) },
+      ...{ size: number(row.size), firstMessage: text(row.first_message) },
+    }),
+  },
+  steps: {
+    name: "steps",
+    columns: {
+      ...{ account: "text", id: "text", position: "integer", message_id: "text", call_type: "text", created_at: "bigint" },
+      ...{ detail: "text", body: "bytea" },
+    },
+    key: ["account", "id"],
+    unlocked: true,
+    write: ({ account, id, position, messageId, callType, createdAt, head, url, headers, body, waited }) => ({
+      ...{ account, id, position, message_id: messageId, call_type: callType, created_at: createdAt },
+      ...{ detail: JSON.stringify({ head, url, headers, ...(waited && { waited }) }), body: bodyOf(body) },
+    }),
+    read: (row) => ({
+      ...detailOf<Pick<Step, "head" | "url" | "headers" | "waited">>(row),
+      ...{ account: text(row.account), id: text(row.id), run: runOf(row.id), position: number(row.position), body: bytes(row.body) },
+      ...{ messageId: text(row.message_id), callType: text(row.call_type) as Step["callType"], createdAt: number(row.created_at) },
+    }),
+  },
+  waiters: {
+    name: "waiters",
+    columns: { account: "text", id: "text", kind: "text", event: "text", due_at: "bigint", detail: "text" },
+    key: ["account", "id"],
+    write: ({ account, id, kind, event, dueAt, run: _run, ...detail }) => ({
+      ...{ account, id, kind, event, due_at: dueAt, detail: JSON.stringify(detail) },
+    }),
+    read: (row) => ({
+      ...detailOf<Waiter>(row),
+      ...{ account: text(row.account), id: text(row.id), run: runOf(row.id), kind: text(row.kind) as Waiter["kind"] },
+      ...{ event: text(row.event), dueAt: orNull(row.due_at, number) },
+    }),
+  },
+  notifications: {
+    name: "notifications",
+    columns: { account: "text", id: "text", kind: "text", event: "text", created_at: "bigint", body: "bytea" },
+    key: ["account", "id"],
+    write: ({ account, id, kind, event, createdAt, body }) => ({ account, id, kind, event, created_at: createdAt, body: bodyOf(body) }),
+    read: (row) => ({
+      ...{ account: text(row.account), id: text(row.id), run: runOf(row.id), kind: text(row.kind) as Notification["kind"] },
+      ...{ event: text(row.event), createdAt: number(row.created_at), body: bytes(row.body) },
     }),
   },
   marks: {

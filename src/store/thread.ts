@@ -51,9 +51,12 @@ function readsThrough(ask: (query: keyof Queries, args: readonly unknown[]) => P
   return {
     ...{ account: call("account"), accountByToken: call("accountByToken"), accounts: call("accounts"), message: call("message") },
     ...{ standing: call("standing"), unfinished: call("unfinished"), deadLetter: call("deadLetter"), deadLetters: call("deadLetters") },
-    ...{ log: call("log"), nextExpiryAt: call("nextExpiryAt"), setUp: call("setUp"), allSetUp: call("allSetUp") },
+    ...{ log: call("log"), runLog: call("runLog"), nextExpiryAt: call("nextExpiryAt"), setUp: call("setUp"), allSetUp: call("allSetUp") },
     sourceBySecret: call("sourceBySecret"),
     countSetUp: call("countSetUp"),
+    steps: call("steps"),
+    ...{ run: call("run"), activeRun: call("activeRun"), runs: call("runs"), history: call("history"), waitersOf: call("waitersOf") },
+    ...{ notificationsOf: call("notificationsOf"), messagesOfRun: call("messagesOfRun"), waitersOfEvent: call("waitersOfEvent") },
     ...{ messagesOfQueue: call("messagesOfQueue"), slotsOf: call("slotsOf"), underWay: call("underWay") },
   };
 }

@@ -274,13 +274,15 @@ describe("sending dead letters again", () => {
     await fail(home, "https://e.example", { headers: { "svc-forward-x-a": "1", "svc-forward-x-b": "2", "svc-timeout": "9s" } });
     const [entry] = (await listed(home)).messages;
     const settings = { "upstash-retries": "7", "svc-forward-x-a": "3", "svc-callback": "https://c.example", "svc-callback-retries": "1" };
-    await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}?svc-method=GET&svc-retry-delay=1000`, { headers: settings });
+    const ofKey = { "svc-flow-control-key": "shop", "svc-flow-control-value": "rate=5" };
+    await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}?svc-method=GET&svc-retry-delay=1000`, { headers: { ...settings, ...ofKey } });
     const { message } = home.delivery();
     expect(message).toMatchObject({
       method: "GET",
       retries: 7,
       timeout: 9_000,
       retryDelay: "1000",
+      flowControl: { key: "shop", rate: 5 },
       callback: { url: "https://c.example", retries: 1 },
     });
     expect(message.headers).toEqual([
@@ -293,6 +295,7 @@ describe("sending dead letters again", () => {
     [{ "svc-label": "x" }, 400, "svc-label: cannot be changed when a message is retried"],
     [{ "svc-header-forward": "true" }, 400, "svc-header-forward: cannot be changed when a message is retried"],
     [{ "svc-retries": "x" }, 400, 'svc-retries: "x" is not a whole number of 0 or more'],
+    [{ "svc-flow-control-key": "k" }, 400, /^svc-flow-control-key: has no Flow-Control-Value beside it/],
     [{ "svc-retries": "1001" }, 412, "retries: 1001 asked for, the limit is 1000"],
     [{ "svc-delay": "367d" }, 412, /^delay: /],
   ])("with %o is refused, and leaves the entries", async (headers, status, error) => {

@@ -156,7 +156,7 @@ describe("cancelling", () => {
     [
       "?dlqIds=x",
       "",
-      "dlqIds: there is no such parameter; there are messageIds, url, topicName, queueName, scheduleId, label, flowControlKey, callerIp, callerIP, fromDate, toDate, host, path, count",
+      "dlqIds: there is no such parameter; there are messageIds, url, topicName, queueName, scheduleId, label, flowControlKey, callerIp, callerIP, fromDate, toDate, host, path, count, dryRun",
     ],
     ["", '{"messageIds":[]}', "messageIds: is an empty list; leave it out to mean all"],
     ["", '{"messageIds":[{}]}', "messageIds: is neither a text, a number, nor a list of such"],

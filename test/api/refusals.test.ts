@@ -12,11 +12,16 @@ const rows = routes.map((row) => ({ row, name: `${row.method} ${row.path}`, url:
 /** What a request needs besides, to be taken. */
 const needed: Readonly<Record<string, { body?: string; headers?: Record<string, string> }>> = {
   "POST /v2/batch": { body: '[{"destination":"https://e.example"}]' },
+  "POST /v2/batch/trigger": { body: '[{"destination":"https://e.example"}]' },
   "POST /v2/topics/{name}/endpoints": { body: '{"endpoints":[{"url":"https://e.example"}]}' },
   "DELETE /v2/topics/{name}/endpoints": { body: '{"endpoints":[{"url":"https://e.example"}]}' },
   "PATCH /v2/topics/{name}": { body: '{"headers":{"Svc-Retries":"1"}}' },
   "POST /v2/schedules/{destination}": { headers: { "svc-cron": "0 0 1 1 *" } },
   "POST /v2/queues": { body: '{"queueName":"q"}' },
+  "POST /v2/wait/{eventId}": {
+    headers: { "svc-workflow-runid": "r" },
+    body: '{"url":"https://e.example","step":{"stepId":1,"stepName":"s","stepType":"Wait"}}',
+  },
   "POST /v2/sources": { body: '{"name":"s","destination":"https://e.example"}' },
 };
 const neededBy = ({ method, path }: Route) => needed[`${method} ${path}`] ?? {};

@@ -218,8 +218,14 @@ describe.each(ways)("as $how", ({ written, byQuery }) => {
     ["a queue", "queue-name", [["queue-name", "q"]], "belongs to a schedule; POST /v2/enqueue/{queue}/{destination} sends"],
     ["a queue of a callback", "callback-queue-name", [callback, ["callback-queue-name", "q"]], "is a setting of messages"],
     ["a schedule", "cron", [["cron", "* * * * *"]], "belongs to a schedule; POST /v2/schedules/{destination} makes one"],
-    ["a workflow", "workflow-init", [["workflow-init", "true"]], "workflows are not available"],
-    ["features", "feature-set", [["feature-set", "x"]], "workflows are not available"],
+    ["a workflow without a run", "workflow-init", [["workflow-init", "true"]], "belongs to a message of a workflow run, which this is not"],
+    ["features of nothing", "feature-set", [["feature-set", "x"]], "belongs to a message of a workflow run, which this is not"],
+    [
+      "a run of a callback alone",
+      "callback-workflow-runid",
+      [callback, ["callback-workflow-runid", "x"]],
+      "belongs to a message of a workflow run, which this is not",
+    ],
     ["a header without a name", "forward-", [["forward-", "1"]], "not the name of an HTTP header"],
     ["callbacks without end", "callback-callback-callback", [["callback-callback-callback", "https://x.example"]], "2 levels"],
   ] as const)("%s is refused", async (_, name, all, problem) => {

@@ -7,11 +7,11 @@ export type Methods = { offered: readonly string[]; answered: ReadonlySet<string
  * Watches every method and every getter of the client's classes, as they are found there, so that none that a new
  * version brings is overlooked. What is called stays as it is.
  */
-export function watchMethods(): Methods {
+export function watchMethods(objects: ReadonlyMap<string, object> = classes()): Methods {
   const offered: string[] = [];
   const answered = new Set<string>();
   const restore: (() => void)[] = [];
-  for (const [owner, object] of classes()) {
+  for (const [owner, object] of objects) {
     offered.push(...ownFunctions(object).map((name) => `${owner}.${name}`));
     const prototype: object = Object.getPrototypeOf(object);
     for (const [name, descriptor] of Object.entries(Object.getOwnPropertyDescriptors(prototype))) {

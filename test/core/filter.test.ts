@@ -53,6 +53,30 @@ describe("passes", () => {
     expect(passes(filter, seen)).toBe(expected);
   });
 
+  describe("of dead letters", () => {
+    const run = { key: "run_1", runId: "order-1", createdAt: noon, url: "https://shop.example/flow", failureUrl: null };
+    const ofRun: Seen = { ...seen, letter: { run, failureCallback: { state: "CALLBACK_FAIL" } } };
+    const ofMessage: Seen = { ...seen, letter: { failureCallback: { state: "CALLBACK_FAIL" } } };
+
+    test.each<[Filter, boolean, boolean]>([
+      [{}, true, true],
+      [{ ofRuns: true }, true, false],
+      [{ ofRuns: false }, false, true],
+      [{ runIdStarts: ["order-1"] }, true, false],
+      [{ runIdStarts: ["other", "ord"] }, true, false],
+      [{ runIdStarts: ["order-10"] }, false, false],
+      [{ runIdStarts: ["%"] }, false, false],
+      [{ runUrls: ["https://shop.example/flow"] }, true, false],
+      [{ runUrls: ["https://shop.example/"] }, false, false],
+      [{ runsCreatedAt: [noon, 1] }, true, false],
+      [{ runsCreatedAt: [noon + 1] }, false, false],
+      [{ callbackStates: ["CALLBACK_FAIL"] }, true, false],
+      [{ callbackStates: ["CALLBACK_SUCCESS"] }, false, false],
+    ])("%o", (filter, run, message) => {
+      expect([passes(filter, ofRun), passes(filter, ofMessage)]).toEqual([run, message]);
+    });
+  });
+
   test("what a thing does not have, no filter finds", () => {
     const bare: Seen = { envelope: { ...envelope, callerIp: null, labels: [] }, time: noon, responseStatus: null };
     for (const filter of [

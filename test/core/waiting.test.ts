@@ -7,7 +7,7 @@ import { noon } from "./broker.ts";
 
 const held: MessageState = {
   ...{ account: "acme", id: "msg_9", state: "held", dueAt: null, attempts: 0, lost: 0, leasedBy: null, host: "shop.example", size: 1 },
-  ...{ tells: false, queue: null, flowKey: "k", slot: null, line: "key:k", marks: [] },
+  ...{ tells: false, queue: null, flowKey: "k", slot: null, line: "key:k", marks: [], run: null },
 };
 const key = { ...newFlow("acme", "key:k", noon), parallelism: 2, running: 2, waiting: 5 };
 const standing: Standing = { state: held, retries: 3, createdAt: noon, last: null, queue: null, key, before: 4, places: [] };

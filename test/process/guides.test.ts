@@ -24,13 +24,27 @@ test("the commands of the guides do what they say", async () => {
 async function expectAsWritten(names: readonly string[]): Promise<void> {
   const server = await startWaypost(["dev", "--port", "0"]);
   const destination = await startDestination();
+  const shop = await startShop(server.url);
   const places: Place[] = [
+    [authority(shop), "127.0.0.1:3000"],
     [authority(server.url), "127.0.0.1:8080"],
     [authority(destination.url), "127.0.0.1:4000"],
     // Nobody listens there.
     ["127.0.0.1:1", "127.0.0.1:4001"],
   ];
   await Promise.all(names.map((name) => paste(name, places)));
+}
+
+/** The shop of the examples, for the workflows of this server. Answers its URL. */
+async function startShop(server: string): Promise<string> {
+  const env = { PATH: process.env.PATH, QSTASH_URL: server, PORT: "0" };
+  const shop = spawn(process.execPath, ["--disable-warning=ExperimentalWarning", join(home, "examples/orders/main.ts")], { env });
+  onTestFinished(() => void shop.kill("SIGKILL"));
+  for await (const line of createInterface({ input: shop.stdout })) {
+    const [url] = /http:\/\/[\d.:]+/.exec(line) ?? [];
+    if (url) return url;
+  }
+  throw new Error("the shop did not open");
 }
 
 async function paste(name: string, places: readonly Place[]): Promise<void> {

@@ -12,6 +12,7 @@ import { Keys } from "./keys.ts";
 import { Life } from "./life.ts";
 import { checkRemovals } from "./removals.ts";
 import type { NodeHands } from "./node.ts";
+import { Runs } from "./runs.ts";
 import { Schedules } from "./schedules.ts";
 import type { Change, Changes, Storage, Tables } from "./storage.ts";
 import type { World } from "./world.ts";
@@ -27,6 +28,7 @@ export class Judge {
   readonly #keys = new Keys();
   readonly #flows = new Flows();
   readonly #schedules = new Schedules();
+  readonly runs = new Runs();
   readonly #retention: Retention;
   /** Messages that wait for a hand, by lane. */
   readonly #held = new Map<string, Set<string>>();
@@ -51,7 +53,7 @@ export class Judge {
   }
 
   get unfinished(): number {
-    return this.#storage.tables.messages.size;
+    return this.#storage.tables.messages.size + this.#storage.tables.activeRuns.size;
   }
 
   readonly demand: Demand = (holds, promise) => {
@@ -84,6 +86,7 @@ export class Judge {
     const happens = (what: string): unknown => this.happened.add(what);
     this.#flows.judge(of, { lives, now, demand, tables, happens });
     this.#schedules.judge(of, { now, demand, tables, happens, retried: retriedOf(of) });
+    this.runs.judge(of, { demand, tables, now, retention: this.#retention, happens });
     checkRemovals(of, { lives, demand, tables, now, retention: this.#retention });
   }
 
@@ -185,11 +188,12 @@ export class Judge {
   #birth(envelope: Envelope, { letter, retried, changedLines }: Birth): Life {
     const { now } = this.#world;
     const isScheduled = envelope.scheduleId !== null && !retried;
-    const notBefore = letter ? (letter.notBefore ?? now + (letter.delay ?? 0)) : isScheduled ? envelope.notBefore : now;
+    const isSaid = isScheduled || envelope.run !== undefined;
+    const notBefore = letter ? (letter.notBefore ?? now + (letter.delay ?? 0)) : isSaid ? envelope.notBefore : now;
     const life = new Life({ envelope, notBefore, demand: this.demand });
     this.lives.set(envelope.id, life);
     const { tells } = envelope;
-    this.demand(retried || letter !== undefined || tells !== null || isScheduled, `every message has a reason: ${envelope.id}`);
+    this.demand(retried || letter !== undefined || tells !== null || isSaid, `every message has a reason: ${envelope.id}`);
     const state = this.#storage.tables.messages.get(`${envelope.account}\n${envelope.id}`);
     this.demand(state !== undefined, `a new message is to be sent: ${envelope.id}`);
     const lane = `${envelope.account}\n${new URL(envelope.url).host}`;
@@ -254,7 +258,9 @@ export class Judge {
     this.#checkBytes(of);
     for (const { message } of result.deliveries) {
       const { size } = this.#storage.tables.messages.get(`${message.account}\n${message.id}`) ?? {};
-      this.demand(size === message.body.byteLength, `the size is that of the body, which is sent whole: ${message.id}, ${size}`);
+      const length = message.body.byteLength;
+      const fits = message.run?.kind === "step" ? length <= (size ?? 0) : length === size;
+      this.demand(fits, `the size is that of the body, which is sent whole: ${message.id}, ${size}`);
     }
     for (const what of result.faults) this.demand(false, what);
     const leased = changes.messages.flatMap(({ before, after }) => (isLease(before, after) && after ? [after] : []));
@@ -350,6 +356,7 @@ export class Judge {
     const { tables } = this.#storage;
     const { messages, lines } = tables;
     this.#flows.checkQuiet({ tables, demand: this.demand });
+    this.runs.checkQuiet(tables);
     this.demand(messages.size === 0, `every message ends: ${messages.size} have not`);
     this.demand(lines.size === 0, `a line ends with its last message: ${lines.size} have not`);
   }
@@ -357,7 +364,9 @@ export class Judge {
   /** When everything is past its time: nothing is left. */
   checkEmpty(): void {
     const { accounts: _accounts, ...tables } = this.#storage.tables;
-    for (const [name, rows] of Object.entries(tables)) this.demand(rows.size === 0, `history ends: ${rows.size} ${name} are left`);
+    for (const [name, rows] of Object.entries(tables)) {
+      this.demand(rows.size === 0, `history ends: ${rows.size} ${name} are left, first ${[...rows.keys()][0]?.replace("\n", " ")}`);
+    }
   }
 }
 

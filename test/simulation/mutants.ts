@@ -1,53 +1,9 @@
 import type { Draft, Moment, Rows, TableName } from "../../src/core/command.ts";
-import { commands } from "../../src/core/commands.ts";
-import type { CommandName, Commands, InputOf } from "../../src/core/commands.ts";
+import type { Commands } from "../../src/core/commands.ts";
 import type { Flow, Letter, MessageState } from "../../src/core/message.ts";
-
-/** A row of a table, as a mutant turns it; undefined: it is not written at all. */
-type Turn = { [T in TableName]?: (row: Rows[T], draft: Draft, moment: Moment) => Rows[T] | undefined };
-
-/** What a mutant does to the drafts of a decision. */
-type Bend = { put?: Turn; drop?: (table: TableName, draft: Draft, key: readonly (string | undefined)[]) => boolean } & Partial<
-  Pick<Draft, "hasHand" | "takeHand" | "get">
->;
-
-/** The commands with one decision that sees, or leaves behind, something else. */
-function bent<N extends CommandName>(name: N, bendOf: (input: InputOf<N>, draft: Draft, moment: Moment) => Bend): Commands {
-  const decision = commands[name] as { decide(input: unknown, draft: Draft, moment: Moment): unknown };
-  const decide = (input: InputOf<N>, draft: Draft, moment: Moment): unknown => {
-    const { put = {}, drop, ...others } = bendOf(input, draft, moment);
-    const own: Record<string, unknown> = {
-      ...others,
-      put: (table: TableName, row: never) => {
-        const turn = put[table] as ((row: unknown, draft: Draft, moment: Moment) => never) | undefined;
-        const turned = turn ? turn(row, draft, moment) : row;
-        if (turned !== undefined) draft.put(table, turned);
-      },
-      drop: (table: TableName, ...key: never) => {
-        if (drop?.(table, draft, key) !== false) draft.drop(table, ...(key as readonly [string]));
-      },
-    };
-    const proxy = new Proxy(draft, {
-      get: (target, member) => {
-        const value: unknown = own[String(member)] ?? Reflect.get(target, member, target);
-        return typeof value === "function" ? value.bind(target) : value;
-      },
-    });
-    return decision.decide(input, proxy, moment);
-  };
-  return { ...commands, [name]: { ...decision, decide } };
-}
-
-/** The commands with one that is asked for something else. */
-function asked<N extends CommandName>(name: N, other: (input: InputOf<N>) => InputOf<N>): Commands {
-  const { needs, further, decide } = commands[name] as unknown as Record<
-    string,
-    ((input: unknown, ...rest: unknown[]) => unknown) | undefined
-  >;
-  const turned = (of: ((input: unknown, ...rest: unknown[]) => unknown) | undefined) =>
-    of && ((input: InputOf<N>, ...rest: unknown[]) => of(other(input), ...rest));
-  return { ...commands, [name]: { needs: turned(needs), further: turned(further), decide: turned(decide) } };
-}
+import type { Bend } from "./bent.ts";
+import { asked, bent } from "./bent.ts";
+import { runMutants } from "./runMutants.ts";
 
 const never = { messages: () => undefined };
 const pending = (row: MessageState): boolean => row.state === "pending";
@@ -181,6 +137,7 @@ const flowMutants: Record<string, Commands> = {
 /** Faults that were planted on purpose, by what is wrong with them. The simulation must find every one. */
 export const mutants: Record<string, Commands> = {
   ...flowMutants,
+  ...runMutants,
   "a settle ignores whose lease it is": bent("settle", (outcome, draft, moment) => unfenced([outcome])(outcome, draft, moment)),
   "a renew ignores whose lease it is": bent("renew", ({ held }, draft, moment) => unfenced(held)(null, draft, moment)),
   "a report that came twice counts twice": bent("settle", () => ({ drop: (table) => table !== "messages" })),
@@ -286,5 +243,5 @@ export const mutants: Record<string, Commands> = {
 const stateOf = (envelope: Rows["envelopes"]): MessageState => ({
   ...{ account: envelope.account, id: envelope.id, state: "pending", dueAt: envelope.createdAt, attempts: 0, lost: 0 },
   ...{ leasedBy: null, host: new URL(envelope.url).host, size: envelope.body.byteLength, tells: true },
-  ...{ queue: null, flowKey: null, slot: null, line: null, marks: [] },
+  ...{ queue: null, flowKey: null, slot: null, line: null, run: null, marks: [] },
 });

@@ -12,7 +12,9 @@ import type { RunBatch, Store } from "../../src/store/store.ts";
 import { Unavailable } from "../../src/store/store.ts";
 import type { Destinations } from "./destinations.ts";
 import { outcomeOf } from "./destinations.ts";
+import type { Endpoints } from "./endpoints.ts";
 import type { Judge } from "./judge.ts";
+import { isWorkflow } from "./programs.ts";
 import type { Storage } from "./storage.ts";
 import type { World } from "./world.ts";
 import { NodeClock } from "./world.ts";
@@ -29,6 +31,7 @@ export type Broker = {
   world: World;
   storage: Storage;
   destinations: Destinations;
+  endpoints: Endpoints;
   judge: Judge;
   retention: Retention;
   faults: Faults;
@@ -215,9 +218,10 @@ export class SimulatedNode {
     const { world, destinations, judge } = this.#broker;
     // The hand of a dead process does not move.
     if (this.#dead) return new Promise(() => undefined);
-    const reaction = destinations.react(delivery, world.now);
     const lane = `${delivery.message.account} ${hostOf(delivery.message.url)}`;
     judge.called({ node: this.id, delivery, lane, running: this.dispatcher.running });
+    if (isWorkflow(delivery.message.url)) return this.#callWorkflow(delivery, signal);
+    const reaction = destinations.react(delivery, world.now);
     if (reaction.kills) world.after(1, { owner: "world", what: "death" }, () => this.#broker.kill(this, `by ${delivery.message.id}`));
     const { after, outcome } = outcomeOf(delivery, reaction);
     return new Promise((resolve) => {
@@ -229,6 +233,28 @@ export class SimulatedNode {
       signal.addEventListener("abort", () => {
         callOff();
         end(outcomeOf(delivery, "aborted").outcome);
+      });
+    });
+  }
+
+  /** The endpoint does what it does, whether anybody still listens or not. */
+  #callWorkflow(delivery: Delivery, signal: AbortSignal): Promise<Outcome> {
+    const { world, endpoints, judge } = this.#broker;
+    const begun = world.now;
+    return new Promise((resolve) => {
+      let isOver = false;
+      const end = (outcome: Outcome): void => {
+        if (isOver || this.#dead) return;
+        isOver = true;
+        judge.answered(this.id, delivery);
+        resolve(outcome);
+      };
+      const late = outcomeOf(delivery, { after: Infinity, status: null, headers: [], body: "", error: null, kills: false });
+      world.after(late.after, { owner: this.id, what: "answer of a destination" }, () => end(late.outcome));
+      signal.addEventListener("abort", () => end(outcomeOf(delivery, "aborted").outcome));
+      void endpoints.called(delivery).then((answer) => {
+        const error = answer.status === null ? "connection reset by peer" : null;
+        end(outcomeOf(delivery, { after: world.now - begun, ...answer, error, kills: false }).outcome);
       });
     });
   }

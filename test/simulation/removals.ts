@@ -15,7 +15,7 @@ export function checkRemovals({ calls, changes }: Case, { lives, demand, tables,
   for (const { before, after } of changes.deadLetters) {
     if (!before || after) continue;
     const expired = asked.has("expire") && (lives.get(before.messageId)?.endedAt ?? 0) < now - retention.deadLetters;
-    const removed = asked.has("retryDeadLetters") || asked.has("deleteDeadLetters");
+    const removed = ["retryDeadLetters", "deleteDeadLetters", "resumeRun"].some((name) => asked.has(name as "resumeRun"));
     demand(expired || removed, `dead letters are kept for their time: ${before.id}`);
   }
   const shown = new Set(

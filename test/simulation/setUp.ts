@@ -3,6 +3,7 @@ import type { Call } from "../../src/store/store.ts";
 import type { Chance } from "./chance.ts";
 import type { Known } from "./clients.ts";
 import { groups, keys, queues } from "./clients.ts";
+import { namesUsedAgain } from "./runClients.ts";
 import type { Tables } from "./storage.ts";
 
 const schedules = ["schedule-1", "schedule-2"] as const;
@@ -58,6 +59,8 @@ const crons = ["* * * * *", "*/2 * * * *", "*/15 * * * *"] as const;
 
 /** Everything that holds something back is set free, and nothing begins by itself any more. */
 export const release = (account: AccountId): Call[] => [
+  // What came too late for one of them may have brought another one into disorder.
+  { name: "cancelRuns", input: { account, runIds: namesUsedAgain } },
   ...[...queues.map((name) => `queue:${name}`), ...keys.map((key) => `key:${key}`)].map((id): Call => ({
     name: "resumeFlow",
     input: { account, id },

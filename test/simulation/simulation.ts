@@ -1,16 +1,19 @@
 import { createHash } from "node:crypto";
 import type { Commands } from "../../src/core/commands.ts";
 import { noHands } from "../../src/core/hands.ts";
+import { idMaker } from "../../src/core/ids.ts";
 import { spans } from "../../src/core/limits.ts";
 import type { AccountId, Millis } from "../../src/core/message.ts";
-import type { Call } from "../../src/store/store.ts";
+import type { Call, Store } from "../../src/store/store.ts";
 import { Chance } from "./chance.ts";
 import type { Known } from "./clients.ts";
 import { randomCancel, randomDelete, randomLetters, randomRetry } from "./clients.ts";
 import { Destinations } from "./destinations.ts";
+import { Endpoints } from "./endpoints.ts";
 import { Judge } from "./judge.ts";
 import type { Broker } from "./node.ts";
 import { SimulatedNode, noFaults } from "./node.ts";
+import { randomRunRequest } from "./runClients.ts";
 import type { Storage } from "./storage.ts";
 import { memoryStorage } from "./storage.ts";
 import { clear, prepare, randomSetUp, release, unschedule } from "./setUp.ts";
@@ -69,15 +72,19 @@ class Simulation {
     this.#world = world;
     this.#chance = chance;
     this.#judge = new Judge({ world, storage, retention, hands });
+    const destinations = new Destinations(chance, chance.between(3, 24));
+    const { runs, demand, happened } = this.#judge;
+    const endpoints = new Endpoints({
+      ...{ world, hosts: destinations.hosts, ask: (request) => this.#ask(request), ran: (run, stepId) => runs.ran(run, stepId) },
+      ...{ wrong: (why) => demand(false, why), happens: (what) => happened.add(what), endedRun: (account) => runs.endedRun(account) },
+    });
     this.#broker = {
-      ...{ world, storage, retention, hands, judge: this.#judge },
-      destinations: new Destinations(chance, chance.between(3, 24)),
+      ...{ world, storage, retention, hands, judge: this.#judge, destinations, endpoints },
       faults: { ...noFaults },
       turn: Promise.resolve(),
       tell: (from, at) => this.#nodes.forEach((node) => node.id !== from && node.hearOf(at)),
       kill: (node, why) => this.#kill(node, why),
     };
-    const { destinations } = this.#broker;
     world.note(`seed ${seed}: hands ${JSON.stringify(hands)} retention ${JSON.stringify(retention)}`);
     world.note(destinations.hosts.map((host) => `${host} ${destinations.natureOf(host)}`).join(", "));
   }
@@ -97,6 +104,7 @@ class Simulation {
     for (const name of ["refusedBatch", "lostAnswer", "lostReport", "doubledReport", "lateReport"] as const) {
       faults[name] = chance.happens(0.5) ? chance.of([0.01, 0.03, 0.1]) : 0;
     }
+    this.#broker.endpoints.trouble = chance.of([0, 0.3, 1]);
     const count = chance.between(1, 4);
     for (let started = 0; started < count; started++) this.#startNode();
     await this.#runFor(second);
@@ -127,6 +135,7 @@ class Simulation {
   async quiet(): Promise<void> {
     this.#calm = true;
     Object.assign(this.#broker.faults, noFaults);
+    this.#broker.endpoints.trouble = 0;
     this.#world.note("calm");
     await this.#runFor(600 * second);
     // A node whose clock was put back wakes as much too late, unless something else wakes it.
@@ -193,7 +202,8 @@ class Simulation {
   }
 
   #source(node: string) {
-    return { node, now: () => this.#world.now, random: () => this.#chance.next(), newId: () => `sig_${node}` };
+    const random = (): number => this.#chance.next();
+    return { node, now: () => this.#world.now, random, newId: idMaker(random) };
   }
 
   #startNode(): void {
@@ -263,6 +273,7 @@ class Simulation {
     const what = chance.next();
     const { log } = this.#broker.retention;
     const ask = (): Promise<unknown> => {
+      if (chance.happens(0.25)) return this.#askForRuns(node, known);
       if (what < 0.68) return this.#publish(node, known);
       if (what < 0.8) return this.#setUp(node, known);
       if (what < 0.88) return node.ask((store) => store.execute("cancel", randomCancel(chance, known)));
@@ -273,6 +284,18 @@ class Simulation {
     // A client that gets an error knows nothing; it may ask again, or not.
     ask().catch(() => undefined);
     return this.#world.now >= node.cutOffUntil;
+  }
+
+  /** Any node that takes requests. */
+  #ask<T>(request: (store: Store) => Promise<T>): Promise<T> {
+    const open = this.#nodes.filter((node) => !node.closed);
+    return open.length === 0 ? Promise.reject(new Error("nobody answers")) : this.#chance.of(open).ask(request);
+  }
+
+  #askForRuns(node: SimulatedNode, { account }: Known): Promise<unknown> {
+    const { name, input } = randomRunRequest(this.#chance, account, this.#broker.storage.tables);
+    const execute = node.store.execute as (name: Call["name"], input: unknown) => Promise<unknown>;
+    return node.ask(() => execute(name, input));
   }
 
   async #publish(node: SimulatedNode, known: Known): Promise<void> {

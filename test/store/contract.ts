@@ -3,6 +3,7 @@ import { describeBatches } from "./contractBatches.ts";
 import { describeBytes } from "./contractBytes.ts";
 import { describeDue } from "./contractDue.ts";
 import { describeEnds } from "./contractEnds.ts";
+import { describeFailedRuns } from "./contractFailedRuns.ts";
 import { describeFlows } from "./contractFlows.ts";
 import { describeLines } from "./contractLines.ts";
 import { describePublish } from "./contractPublish.ts";
@@ -26,5 +27,6 @@ export function describeStore(name: string, open: OpenStore): void {
     describeReads(open);
     describeRetention(open);
     describeSources(open);
+    describeFailedRuns(open);
   });
 }

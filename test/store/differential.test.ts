@@ -4,8 +4,9 @@ import { expect, test } from "vitest";
 import type { CommandName } from "../../src/core/commands.ts";
 import type { Delivery } from "../../src/core/message.ts";
 import type { TableName } from "../../src/core/command.ts";
+import type { Run, Step } from "../../src/core/run.ts";
 import type { Connection } from "../../src/store/database.ts";
-import { keyOf, keyText } from "../../src/store/draft.ts";
+import { keyOf, keyText } from "../../src/store/key.ts";
 import { Memory, memoryStore } from "../../src/store/memory.ts";
 import { readingPool } from "../../src/store/postgresSession.ts";
 import { openSqlite, sqliteStore } from "../../src/store/sqlite.ts";
@@ -17,6 +18,7 @@ import { randomFrom } from "./chance.ts";
 import { openNode } from "./postgresDatabase.ts";
 import { RandomCommands } from "./randomCommands.ts";
 import type { Given } from "./randomCommands.ts";
+import { runFilters } from "./randomRuns.ts";
 import { accountNamed, closedAfterwards, earliest, freshFolder, latest, sourceOf, TestClock, World } from "./world.ts";
 
 // The same commands by chance on every store: the same answers, and in the end the same tables. A failure names its
@@ -62,12 +64,16 @@ async function everywhere(contestants: readonly Contestant[], batch: readonly Gi
     expect(other, `${["SQLite", "PostgreSQL"][index]} on ${JSON.stringify(batch)}`).toEqual(first);
   batch.forEach((given, index) => effects.note(given, first.answers[index], first.deliveries));
   const [{ world }] = contestants as [Contestant];
-  const { entries } = await world.store.read.deadLetters(latest({ account: "a", count: 5 }));
+  const { entries } = await world.store.read.deadLetters(latest({ account: "a", count: 15 }));
   const more = (await world.store.read.deadLetters(latest({ account: "b", count: 5 }))).entries;
   const { messageIds } = await world.store.read.unfinished({ account: "a", filter: {}, cursor: null, count: 50 });
   const sourceIds = first.answers.flatMap((answer) => (isSource(answer) ? answer.id : []));
-  const dlqIds = [...entries, ...more].map(({ letter }) => letter.id);
-  return { deliveries: first.deliveries, messageIds: messageIds.slice(-4), dlqIds, sourceIds };
+  const waiting = await world.store.read.waitersOfEvent("a", "paid", { limit: 4 });
+  const letters = [...entries, ...more].map(({ letter }) => letter);
+  const ofRuns = letters.filter(({ run }) => run !== undefined);
+  const toRepeat = ofRuns.filter(({ failureCallback }) => failureCallback?.state === "CALLBACK_FAIL").map(({ id }) => id);
+  const known = { dlqIds: letters.map(({ id }) => id), runDlqIds: ofRuns.map(({ id }) => id), toRepeat };
+  return { deliveries: first.deliveries, messageIds: messageIds.slice(-4), ...known, sourceIds, waiterIds: waiting.map(({ id }) => id) };
 }
 
 const isSource = (answer: unknown): answer is { id: string } => typeof answer === "object" && answer !== null && "secretHash" in answer;
@@ -99,26 +105,65 @@ async function compareReads(contestants: readonly Contestant[]): Promise<void> {
       await store.read.deadLetters(earliest({ account: "a", count: 3 })),
       await store.read.unfinished({ account: "b", filter: { hosts: ["one.example"] }, cursor: null, count: 3 }),
       await store.read.nextExpiryAt("a", { log: 5, deadLetters: 7 }),
+      ...(await readsOfRuns(store)),
     ]),
   );
   for (const other of all.slice(1)) expect(other).toEqual(all[0]);
+}
+
+async function readsOfRuns({ read }: Store): Promise<unknown[]> {
+  const pages = await Promise.all(runFilters.map((filter) => read.runs({ account: "a", filter, cursor: null, count: 3 })));
+  const [{ runs, cursor } = { runs: [], cursor: null }] = pages;
+  const behind = await read.runs({ account: "a", filter: { to: runs.at(-1)?.createdAt ?? 0 }, cursor, count: 2 });
+  const each = runs.map(({ account, id, runId, createdAt }) =>
+    Promise.all([
+      read.runs({ account, filter: { runs: [{ runId, createdAt }] }, cursor: null, count: 2 }),
+      read.run(account, id),
+      read.activeRun(account, runId),
+      read.history(account, id),
+      read.history(account, id, { bodies: false }),
+      read.waitersOf(account, id),
+      read.notificationsOf(account, id),
+      read.messagesOfRun(account, id),
+    ]),
+  );
+  const waiters = await read.waitersOfEvent("a", "paid", { limit: 2 });
+  return [
+    pages,
+    behind,
+    await Promise.all(each),
+    waiters,
+    await read.waitersOfEvent("a", "paid", { after: waiters[0]?.id ?? "", limit: 1 }),
+    await read.runLog({ account: "a", filter: {}, cursor: null, count: 5 }),
+    await read.runLog({ account: "a", filter: {}, cursor: null, count: 5, room: 4_000 }),
+  ];
 }
 
 async function compareTables(contestants: readonly Contestant[], effects: Effects): Promise<void> {
   const [first, ...others] = await Promise.all(contestants.map(({ dump }) => dump()));
   for (const other of others) expect(other).toEqual(first);
   for (const name of tableNames) if (first && first[name].length > 0) effects.seen.add(`rows in ${name}`);
+  if (first)
+    effects.noteRuns(
+      first.runs.map((row) => (row as Run).id),
+      first.steps.map((row) => textOf((row as Step).body)),
+    );
 }
+
+const textOf = (body: Uint8Array): string => new TextDecoder().decode(body);
 
 /** What must have happened before a run may end. */
 class Effects {
   readonly seen = new Set<string>();
+  #runs: readonly string[] = [];
   static readonly #wanted = [
     ...["publish new", "publish deduplicated", "publish refused", "publish without account", "claim", "settle delivered", "settle retry"],
     ...["settle failed", "settle late", "renew", "giveBack", "reclaim", "cancel", "retryDeadLetters", "deleteDeadLetters", "createAccount"],
     ...["upsertQueue", "deleteQueue", "pauseFlow", "resumeFlow", "pinFlow", "unpinFlow", "resetRate", "addEndpoints", "removeEndpoints"],
     ...["setGroupHeaders", "deleteGroup", "createSchedule", "pauseSchedule", "resumeSchedule", "deleteSchedule", "publish each"],
     ...["createSource", "changeSource", "deleteSource", "keepRejection", "noteAcceptance", "fire"],
+    ...["deliver step", "deliver call", "deliver result", "deliver failure", "wait", "notify", "keep event", "wait is over", "child ended"],
+    ...["finishRun", "cancelRuns", "resumeRun", "repeatFailureCallback", "run expired"],
     ...["rotateKeys", "expire", ...tableNames.map((name) => `rows in ${name}`)],
   ];
 
@@ -126,7 +171,15 @@ class Effects {
     return Effects.#wanted.filter((effect) => !this.seen.has(effect));
   }
 
+  noteRuns(runs: readonly string[], bodies: readonly string[]): void {
+    if (this.#runs.some((id) => !runs.includes(id))) this.seen.add("run expired");
+    if (bodies.some((body) => body.includes('"waitTimeout":true'))) this.seen.add("wait is over");
+    if (bodies.some((body) => body.includes("isCanceled"))) this.seen.add("child ended");
+    this.#runs = runs;
+  }
+
   note({ name }: Given, answer: unknown, deliveries: readonly Delivery[]): void {
+    for (const { message } of deliveries) if (message.run) this.seen.add(`deliver ${message.run.kind}`);
     for (const effect of effectsOf(name, answer, deliveries)) this.seen.add(effect);
   }
 }
@@ -134,14 +187,18 @@ class Effects {
 function effectsOf(name: CommandName, answer: unknown, deliveries: readonly Delivery[]): string[] {
   if (Array.isArray(answer)) return answer.map((one) => (name === "publish" ? `publish ${published(one)}` : name));
   if (typeof answer !== "object" || answer === null) return [];
-  if ("refused" in answer) return name === "publish" ? ["publish without account"] : [];
+  if ("refused" in answer) return name === "publish" && answer.refused === "unauthorized" ? ["publish without account"] : [];
+  if ("notified" in answer && "stored" in answer)
+    return answer.stored ? ["keep event"] : Array.isArray(answer.notified) && answer.notified.length > 0 ? [name] : [];
   if ("became" in answer) return [`settle ${String(answer.became)}`];
   if (name === "claim") {
     const fired = deliveries.some(({ message }) => message.scheduleId !== null) ? ["fire"] : [];
     return deliveries.some(({ message }) => !message.startedAtOnce) ? [name, ...fired] : fired;
   }
   if (isSource(answer)) return [name];
-  const tells = ["renewed", "returned", "reclaimed", "cancelled", "deleted", "removed", "kept", "noted"].filter((what) => what in answer);
+  const tells = ["renewed", "returned", "reclaimed", "cancelled", "deleted", "removed", "kept", "noted", "finished", "waits"].filter(
+    (what) => what in answer,
+  );
   return tells.length === 0 || tells.some((what) => Number(Reflect.get(answer, what)) > 0) ? [name] : [];
 }
 

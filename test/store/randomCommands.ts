@@ -2,6 +2,7 @@ import type { DueRow } from "../../src/core/aside.ts";
 import type { CommandName, InputOf } from "../../src/core/commands.ts";
 import { spans } from "../../src/core/limits.ts";
 import type { Delivery, Endpoint, FlowControl, Letter, Millis } from "../../src/core/message.ts";
+import { RandomRuns, sdkVersion } from "./randomRuns.ts";
 import { accountNamed, bytes, callbackTo, letterTo, outcomeOf } from "./world.ts";
 
 /** A command with what it is given: plain data, the same for every store. */
@@ -28,9 +29,20 @@ export class RandomCommands {
   #turn = 0;
   #running: Delivery[] = [];
   readonly #past: Delivery[] = [];
+  readonly #waiterIds: string[] = [];
+  readonly #runDlqIds: string[] = [];
+  #toRepeat: readonly string[] = [];
+  readonly #runs: RandomRuns;
 
   constructor(random: () => number) {
     this.#random = random;
+    this.#runs = new RandomRuns({
+      random,
+      dlqIds: () => this.#runDlqIds,
+      toRepeat: () => this.#toRepeat,
+      waiterIds: () => this.#some(this.#waiterIds),
+      account: () => (this.#rarely() ? this.#of(["b", "none"]) : "a"),
+    });
   }
 
   /** What is to run together. The time is the same for all. */
@@ -46,22 +58,32 @@ export class RandomCommands {
   learn({
     messageIds,
     dlqIds,
+    runDlqIds,
+    toRepeat,
     sourceIds,
+    waiterIds,
     deliveries,
   }: {
     messageIds: readonly string[];
     dlqIds: readonly string[];
+    runDlqIds: readonly string[];
+    toRepeat: readonly string[];
     sourceIds: readonly string[];
+    waiterIds: readonly string[];
     deliveries: readonly Delivery[];
   }): void {
     this.#messageIds.push(...messageIds);
     this.#dlqIds.push(...dlqIds);
+    this.#runDlqIds.push(...runDlqIds);
+    this.#toRepeat = toRepeat;
     this.#sourceIds.push(...sourceIds);
+    this.#waiterIds.push(...waiterIds);
     this.#running.push(...deliveries);
     this.#past.push(...deliveries);
   }
 
   #one(now: Millis): Given {
+    if (this.#random() < 0.4) return this.#runs.one(now);
     const account = this.#of(accounts);
     const kind = this.#below(100);
     if (kind < 30) return { name: "publish", input: { account: this.#rarely() ? "none" : account, letters: this.#letters(now) } };
@@ -175,7 +197,7 @@ export class RandomCommands {
     const delivery = this.#rarely() ? this.#past.at(-1 - this.#below(10)) : this.#taken();
     if (!delivery) return { name: "claim", input: { limit: 5 } };
     const status = this.#of([200, 200, 204, 404, 489, 500, 503, null]);
-    const headers = this.#of([[], [["Retry-After", "3"]], [["Svc-Nonretryable-Error", "true"]]] as const);
+    const headers = this.#of([[], [sdkVersion], [sdkVersion], [["Retry-After", "3"]], [["Svc-Nonretryable-Error", "true"]]] as const);
     return {
       name: "settle",
       input: outcomeOf(delivery, { status, headers, error: status === null ? "no answer" : null, body: bytes(`s${status}\0`) }),

@@ -40,6 +40,7 @@ const full: { [T in TableName]: Rows[T] } = {
       flowKey: "k",
       slot: "msg_0",
       line: "key:k",
+      run: "run_1",
       marks: ["label:l", "queue:q"],
     },
   },
@@ -85,6 +86,27 @@ const full: { [T in TableName]: Rows[T] } = {
     ...{ headers: [["A", "b"]], body: bytes("b"), dlqId: "1-2", marks: ["label:l"] },
   },
   marks: { account: "acc", id: "log label:l 1-1" },
+  runs: {
+    ...{ account: "acc", id: "run_1", runId: "wfr_1", url: "https://one.example/", createdAt: 1, state: "RUN_FAILED", endedAt: 2 ** 45 },
+    ...{ brand: "svc", features: { lazyFetch: true, initialBody: true, detect: true, captured: true }, labels: ["l"], redaction: null },
+    ...{ callerIp: "192.0.2.1", invoker: null, origin: "run_0", steps: 3, failure: null, body: bytes("result") },
+    settings: { ...callbackTo("https://two.example/"), callback: null, failureCallback: null },
+  },
+  activeRuns: { account: "acc", runId: "wfr_1", run: "run_1", steps: 3, size: 400, firstMessage: "msg_1" },
+  steps: {
+    ...{ account: "acc", id: "run_1/r1", run: "run_1", position: 1, messageId: "msg_1", callType: "step", createdAt: 2 ** 45 },
+    ...{ head: { stepId: 1, stepName: "a", stepType: "Run", concurrent: 1 }, url: "https://one.example/", headers: [["A", "b"]] },
+    body: bytes("step"),
+    waited: { createdAt: 1, dueAt: 2 ** 45, child: null },
+  },
+  waiters: {
+    ...{ account: "acc", id: "run_1/2", run: "run_1", runId: "wfr_1", kind: "event", event: "e", createdAt: 1, dueAt: 2 ** 45 },
+    ...{ url: "https://one.example/", headers: [["A", "b"]], given: [], timeout: "1d", timeoutUrl: "https://one.example/" },
+    ...{ timeoutHeaders: [], timeoutGiven: [], step: { stepId: 2 }, child: null },
+  },
+  notifications: {
+    ...{ account: "acc", id: "run_1/ntf_1", run: "run_1", kind: "webhook", event: "e", createdAt: 2 ** 45, body: bytes("event") },
+  },
 };
 
 describe.each(tableNames)("a row of %s", (name) => {

@@ -1,18 +1,19 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
-import type { AccountId, Brand, Bytes, Group, HeaderList, Letter } from "../../core/message.ts";
+import type { AccountId, Brand, Bytes, Group, Letter } from "../../core/message.ts";
 import type { PublishResult } from "../../core/publish.ts";
 import { brandOfToken, brandShown } from "../brand.ts";
-import { forwardedHeader } from "../forward.ts";
 import type { Store } from "../../store/store.ts";
-import { givenByHeaders, readSettings, refuseOfSchedules } from "../given.ts";
+import { givenByHeaders } from "../given.ts";
 import { readJson } from "../json.ts";
-import { letterOf } from "../letter.ts";
-import { checkFanOut, givenBy, groupAt } from "../posting.ts";
+import { contentOf } from "../letter.ts";
+import type { Purpose } from "../posting.ts";
+import { brandOtherwise, checkFanOut, givenBy, groupAt, postingFrom } from "../posting.ts";
 import { checkedObject } from "../readObject.ts";
-import type { Incoming } from "../route.ts";
+import type { Incoming, Parts } from "../route.ts";
 import { takeQueue } from "../room.ts";
 import { route } from "../route.ts";
+import { areOfStep, readingStep } from "../stepRefusal.ts";
 import { checkName, checkUrl, isUrl } from "../target.ts";
 import { published, publishedJson, publishedToEach } from "./publish.ts";
 
@@ -29,6 +30,15 @@ const item = z.strictObject({
   queue: z.string("is not a text").optional().describe("The queue that it goes through."),
 });
 
+/** What routes that take a list have for a body. */
+export const batchBody = {
+  about: `A list of at most ${mostItems} messages.`,
+  contentType: "application/json",
+  schema: z.array(item).max(mostItems),
+  required: true,
+  mostBytes: 100 * 1024 * 1024,
+};
+
 const refused = z.object({ error: z.string().describe("Why this one was not taken.") });
 
 export const batch = route({
@@ -37,33 +47,62 @@ export const batch = route({
   tag: "Publish",
   summary: "Publish many messages",
   about:
-    "Takes in a list of messages. One that is refused does not stop the others. When all are refused, the answer is the refusal of the first.",
-  body: {
-    about: `A list of at most ${mostItems} messages.`,
-    contentType: "application/json",
-    schema: z.array(item).max(mostItems),
-    required: true,
-    mostBytes: 100 * 1024 * 1024,
-  },
+    "Takes in a list of messages. One that is refused does not stop the others. When all are refused, the answer is the refusal of the first. A list with messages of a workflow run is taken as a whole, or refused as a whole.",
+  body: batchBody,
   answers: {
     200: {
       about: "What became of each, in the order of the list; of one to a URL group, a list.",
       schema: z.array(z.union([published, publishedToEach, refused])),
     },
   },
-  refusals: ["not-found", "limit-exceeded"],
+  refusals: ["not-found", "limit-exceeded", "step-refused"],
   handle: async ({ account, incoming, parts }) => {
     const { store } = parts;
-    const items = itemsOf(incoming);
-    const takes = (queue: string): Promise<void> => takeQueue(parts, account.id, queue);
-    const around = { incoming, brand: brandOf(incoming), ignored: new Set<string>(), groupAt: groupsOf(store, account.id), takes };
-    const read: (Letter | Refusal)[] = [];
-    for (const one of items) read.push(await attempt(() => letterOfItem(one, around)));
+    const { read, ignored } = await readItems(incoming, { account: account.id, parts, purpose: "messages" });
     const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
     const results = letters.length === 0 ? [] : await store.execute("publish", { account: account.id, letters });
-    return { status: 200, body: answersTo(read, results), ignored: [...around.ignored] };
+    return { status: 200, body: answersTo(read, results), ignored };
   },
 });
+
+/** How the items of a batch are read: whose they are, and what for. */
+type ReadingOf = { account: AccountId; parts: Parts; purpose: Purpose };
+type ReadItems = { read: (Letter | Refusal)[]; ignored: string[] };
+
+/** Reads the items of a batch, each for itself. Throws `Refusal` where one is refused and any belongs to a workflow run: a run is told of all or nothing. */
+export async function readItems(incoming: Incoming, of: ReadingOf): Promise<ReadItems> {
+  const items = itemsOf(incoming);
+  const ofRuns = items.filter(isOfRun);
+  return readingStep(ofRuns.some(isStep), () =>
+    readEach(items, incoming, { ...of, isWhole: ofRuns.length > 0 || of.purpose === "triggers" }),
+  );
+}
+
+/** `isWhole`: one that is refused stops the others. */
+async function readEach(items: readonly unknown[], incoming: Incoming, of: ReadingOf & { isWhole: boolean }): Promise<ReadItems> {
+  const { account, parts, purpose } = of;
+  const brand = brandOf(incoming, purpose);
+  const takes = (queue: string): Promise<void> => takeQueue(parts, account, queue);
+  const around: Around = { incoming, brand, purpose, ignored: new Set(), groupAt: groupsOf(parts.store, account), takes };
+  const read: (Letter | Refusal)[] = [];
+  for (const one of items) read.push(await attempt(() => letterOfItem(one, around)));
+  const first = read.findIndex((one) => one instanceof Refusal);
+  if (first >= 0 && of.isWhole) throw refusalOf(read, first);
+  return { read, ignored: [...around.ignored] };
+}
+
+/** Whether an item is meant for a workflow run, also if it cannot be read. */
+const isOfRun = (item: unknown): boolean => Object.keys(headersIn(item)).some((name) => /^(svc|upstash)-workflow-runid$/i.test(name));
+const isStep = (item: unknown): boolean => areOfStep(Object.entries(headersIn(item)).flatMap(([name, value]) => [name, String(value)]));
+
+const headersIn = (item: unknown): object =>
+  typeof item === "object" && item !== null && "headers" in item && typeof item.headers === "object" ? (item.headers ?? {}) : {};
+
+function refusalOf(answers: readonly unknown[], at: number): Refusal {
+  const refusal = answers[at];
+  if (!(refusal instanceof Refusal)) throw new Error("batch: nothing was refused");
+  return new Refusal(refusal.code, `message ${at + 1} of ${answers.length}: ${refusal.message}`);
+}
 
 /** The URL groups of an account, each asked for once. Throws `Refusal` when all together would make too much of one request. */
 function groupsOf(store: Store, account: AccountId): GroupAt {
@@ -88,30 +127,32 @@ function itemsOf({ body }: Incoming): unknown[] {
 }
 
 /** The brand of the request holds for messages that show none themselves. */
-function brandOf({ rawHeaders, query }: Incoming): Brand {
+function brandOf({ rawHeaders, query }: Incoming, purpose: Purpose): Brand {
   const token = query.tokenName === null ? null : brandOfToken(query.tokenName);
   const shown = givenByHeaders(rawHeaders).map(({ brand }) => brand);
-  return brandShown(token ? [...shown, token] : shown);
+  return brandShown(token ? [...shown, token] : shown, brandOtherwise(purpose));
 }
 
 type GroupAt = (destination: string, body: Bytes) => Promise<Group>;
-type Around = { incoming: Incoming; brand: Brand; ignored: Set<string>; groupAt: GroupAt; takes(queue: string): Promise<void> };
+type Around = {
+  incoming: Incoming;
+  brand: Brand;
+  purpose: Purpose;
+  ignored: Set<string>;
+  groupAt: GroupAt;
+  takes(queue: string): Promise<void>;
+};
 
-async function letterOfItem(given: unknown, { incoming, brand, ignored, groupAt, takes }: Around): Promise<Letter> {
+async function letterOfItem(given: unknown, { incoming, brand, purpose, ignored, groupAt, takes }: Around): Promise<Letter> {
   const { destination, headers = {}, body: text = "", queue } = checkedObject(item, given, "message");
   const body = Buffer.from(text);
-  const group = isUrl(destination) ? null : await groupAt(destination, body);
+  const group = isUrl(destination) || purpose === "triggers" ? null : await groupAt(destination, body);
   if (group === null) checkUrl("destination", destination);
   const own = givenByHeaders(Object.entries(headers).flat());
-  const { settings, ignored: unknown } = readSettings(own, givenBy(group?.headers));
-  refuseOfSchedules(settings);
-  for (const name of unknown) if (ignored.size < 100) ignored.add(name);
+  const brands = own.map((one) => one.brand);
   if (queue !== undefined) await takes(checkName("queue", queue));
-  return letterOf({
-    brand: brandShown(
-      own.map((one) => one.brand),
-      brand,
-    ),
+  const posting = postingFrom(purpose, [own, givenBy(group?.headers)], {
+    brand: brandShown(brands, brand),
     destination: group?.name ?? destination,
     queue: queue ?? null,
     body,
@@ -119,15 +160,9 @@ async function letterOfItem(given: unknown, { incoming, brand, ignored, groupAt,
     // There is no request of its own whose headers could go along.
     senders: () => [],
     callerIp: incoming.callerIp,
-    settings,
   });
-}
-
-function contentOf(headers: Readonly<Record<string, string>>): HeaderList {
-  return Object.entries(headers).flatMap(([name, value]) => {
-    const header = /^content-(type|encoding)$/i.test(name) ? forwardedHeader(name, name.toLowerCase(), value.trim()) : null;
-    return header ? [header] : [];
-  });
+  for (const name of posting.ignored) if (ignored.size < 100) ignored.add(name);
+  return posting.letter;
 }
 
 async function attempt(make: () => Promise<Letter>): Promise<Letter | Refusal> {
@@ -147,8 +182,6 @@ function answersTo(read: readonly (Letter | Refusal)[], results: readonly Publis
     return result && "refused" in result ? new Refusal(result.refused, result.message) : publishedJson(result, one);
   });
   const [first] = answers;
-  if (first instanceof Refusal && answers.every((answer) => answer instanceof Refusal)) {
-    throw new Refusal(first.code, `message 1 of ${answers.length}: ${first.message}`);
-  }
+  if (first instanceof Refusal && answers.every((answer) => answer instanceof Refusal)) throw refusalOf(answers, 0);
   return answers.map((answer) => (answer instanceof Refusal ? { error: answer.message } : answer));
 }

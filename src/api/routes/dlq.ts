@@ -1,45 +1,47 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import type { Account } from "../../core/message.ts";
-import type { DeadLetterPage } from "../../store/queries.ts";
+import type { Filter } from "../../core/filter.ts";
+import { dryRun, dryRunAnswer, dryRunParameter } from "../dryRun.ts";
+import { entriesOf, failedRunFilter, onlyOfRuns } from "../failedRuns.ts";
 import { cursorParameter, deadLetterFilters, filterOf, isId, orderParameter } from "../filters.ts";
 import { givenByHeaders, givenByQuery, readSettings } from "../given.ts";
 import { overridesOf } from "../letter.ts";
-import { choice, count, one } from "../parameters.ts";
-import { deadLetterJson } from "../present.ts";
+import { choice, count } from "../parameters.ts";
+import { entryJson, entryShape } from "../presentFailedRun.ts";
 import type { Incoming, Parts } from "../route.ts";
 import { route } from "../route.ts";
-import { deadLetter } from "../shapes.ts";
 
 const byId = z.object({ dlqId: z.string() });
 const portion = count({ most: 100, normally: 100 });
 const nextPage = z.string().optional().describe("Where to go on. Absent at the end.");
 
-const ofRuns = ["workflowRunId", "workflowUrl", "workflowCreatedAt", "failureFunctionState", "failureCallbackState"] as const;
-const text = one().optional().describe("Only with source=workflow.");
+const ofRuns = Object.keys(onlyOfRuns) as (keyof typeof onlyOfRuns)[];
 
 const list = route({
   method: "GET",
   path: "/v2/dlq",
   tag: "Dead letter queue",
   summary: "List dead letters",
-  about: "Messages whose attempts have all failed. fromDate and toDate are compared with the time of the failure.",
+  about:
+    "Messages whose attempts have all failed; with source=workflow, workflow runs that have failed. fromDate and toDate are compared with the time of the failure.",
   query: deadLetterFilters.extend({
     order: orderParameter("earliestFirst"),
     count: portion.describe("At most so many. Pages with large bodies are shorter."),
     cursor: cursorParameter,
-    source: choice(["workflow"]).optional().describe("Failed workflow runs instead. There are none in this version."),
-    ...{ workflowRunId: text, workflowUrl: text, workflowCreatedAt: text, failureFunctionState: text, failureCallbackState: text },
+    source: choice(["workflow"]).optional().describe("Failed workflow runs instead. Only they can be asked for by what runs have."),
+    ...onlyOfRuns,
   }),
-  answers: { 200: { about: "A page of entries.", schema: z.object({ messages: z.array(deadLetter), cursor: nextPage }) } },
+  answers: { 200: { about: "A page of entries.", schema: z.object({ messages: z.array(entryShape), cursor: nextPage }) } },
   refusals: [],
   handle: async ({ account, query, parts }) => {
     const { source, order } = query;
-    if (source === "workflow") return { status: 200, body: { messages: [] } };
-    const stranger = ofRuns.find((name) => query[name] !== undefined);
+    const isOfRuns = source === "workflow";
+    const stranger = ofRuns.find((name) => !isOfRuns && query[name] !== undefined);
     if (stranger) throw new Refusal("invalid", `${stranger}: there is no such parameter, except with source=workflow`);
-    const page = await pageOf(parts, account, { ...query, order });
-    return { status: 200, body: { messages: page.entries.map(deadLetterJson), ...(page.cursor === null ? {} : { cursor: page.cursor }) } };
+    const filter = isOfRuns ? failedRunFilter(query) : filterOfMessages(query);
+    const { entries, cursor } = await entriesOf(parts, account.id, { ...query, filter, order });
+    return { status: 200, body: { messages: entries.map(entryJson), ...(cursor === null ? {} : { cursor }) } };
   },
 });
 
@@ -48,13 +50,14 @@ const get = route({
   path: "/v2/dlq/{dlqId}",
   tag: "Dead letter queue",
   summary: "Read a dead letter",
+  about: "Of a message, or of a workflow run: their ids are of one kind.",
   params: byId,
-  answers: { 200: { about: "The entry.", schema: deadLetter } },
+  answers: { 200: { about: "The entry.", schema: entryShape } },
   refusals: ["not-found"],
   handle: async ({ account, params, parts }) => {
     const entry = isId(params.dlqId) ? await parts.store.read.deadLetter(account.id, params.dlqId) : null;
     if (!entry) throw missing(params.dlqId);
-    return { status: 200, body: deadLetterJson(entry) };
+    return { status: 200, body: entryJson(entry) };
   },
 });
 
@@ -78,6 +81,7 @@ const remove = route({
 const selection = deadLetterFilters.extend({
   count: portion.describe("At most so many. Does not count when dlqIds is given."),
   cursor: cursorParameter,
+  ...dryRunParameter,
 });
 
 const removeMany = route({
@@ -87,9 +91,10 @@ const removeMany = route({
   summary: "Delete many dead letters",
   about: "Those with the given ids, or those that pass all filters, oldest first. Without any filter, all of them pass.",
   query: selection,
-  answers: { 200: { about: "How many are gone.", schema: deleted } },
+  answers: { 200: { about: "How many are gone; or how many would be.", schema: z.union([deleted, dryRunAnswer]) } },
   refusals: [],
   handle: async ({ account, query, parts }) => {
+    if (query.dryRun === "true") return { status: 200, body: await wouldBe(parts, account, query) };
     const { dlqIds, cursor } = await selected(parts, account, query);
     const answer = await removeAll(parts, account, dlqIds);
     return { status: 200, body: { ...answer, ...(cursor === null ? {} : { cursor }) } };
@@ -113,7 +118,7 @@ const retry = route({
   handle: async ({ account, params, incoming, parts }) => {
     const { responses, ignored } = await retryAll(parts, { account, incoming, dlqIds: [params.dlqId].filter(isId) });
     const [response] = responses;
-    if (!response) throw missing(params.dlqId);
+    if (!response) throw await notRetried(parts, account, params.dlqId);
     return { status: 201, body: response, ignored };
   },
 });
@@ -128,12 +133,16 @@ const retryMany = route({
   query: selection,
   answers: {
     201: {
-      about: "The new messages.",
-      schema: z.object({ cursor: z.string().describe("Where to go on. Empty at the end."), responses: z.array(retried) }),
+      about: "The new messages; or how many there would be.",
+      schema: z.union([
+        z.object({ cursor: z.string().describe("Where to go on. Empty at the end."), responses: z.array(retried) }),
+        dryRunAnswer,
+      ]),
     },
   },
   refusals: ["limit-exceeded"],
   handle: async ({ account, query, incoming, parts }) => {
+    if (query.dryRun === "true") return { status: 201, body: await wouldBe(parts, account, query, { ofRuns: false }) };
     const { dlqIds, cursor } = await selected(parts, account, query);
     const { responses, ignored } = await retryAll(parts, { account, incoming, dlqIds });
     return { status: 201, body: { cursor: cursor ?? "", responses }, ignored };
@@ -144,15 +153,25 @@ type Selection = z.output<typeof selection>;
 
 async function selected(parts: Parts, account: Account, query: Selection): Promise<{ dlqIds: string[]; cursor: string | null }> {
   if (query.dlqIds) return { dlqIds: query.dlqIds.filter(isId), cursor: null };
-  const { entries, cursor } = await pageOf(parts, account, { ...query, order: "earliestFirst" });
+  const { entries, cursor } = await entriesOf(parts, account.id, { ...query, filter: filterOfMessages(query), bodies: false });
   return { dlqIds: entries.map(({ letter }) => letter.id), cursor };
 }
 
-function pageOf(parts: Parts, account: Account, query: Selection & { order: "earliestFirst" | "latestFirst" }): Promise<DeadLetterPage> {
-  const { dlqIds, order, count, cursor = null } = query;
-  if (cursor !== null && !/^\d{13}-\d{1,12}$/.test(cursor)) throw new Refusal("invalid", "cursor: not one that this list has given out");
-  const filter = dlqIds ? { dlqIds: dlqIds.filter(isId) } : filterOf(query);
-  return parts.store.read.deadLetters({ account: account.id, filter, order, cursor, count });
+/** What was given by its id is there whatever it is of; a list is of messages only. */
+const filterOfMessages = (query: z.output<typeof deadLetterFilters>): Filter =>
+  query.dlqIds ? { dlqIds: query.dlqIds.filter(isId) } : { ...filterOf(query), ofRuns: false };
+
+/** How many the same request would do something to. */
+function wouldBe(parts: Parts, account: Account, query: Selection, only: Pick<Filter, "ofRuns"> = {}) {
+  const filter = { ...filterOfMessages(query), ...only };
+  return dryRun(
+    async (from, count) => {
+      const cursor = from ?? (query.dlqIds ? undefined : query.cursor);
+      const page = await entriesOf(parts, account.id, { filter, cursor, count, bodies: false });
+      return { ids: page.entries.map(({ letter }) => letter.id), cursor: page.cursor };
+    },
+    query.dlqIds ? query.dlqIds.length : query.count,
+  );
 }
 
 const removeAll = ({ store, retention }: Parts, { id: account }: Account, dlqIds: readonly string[]): Promise<{ deleted: number }> =>
@@ -176,6 +195,14 @@ const mostTogether = 4;
 
 const portionsOf = (ids: readonly string[]): string[][] =>
   Array.from({ length: Math.ceil(ids.length / mostTogether) }, (_, at) => ids.slice(at * mostTogether, (at + 1) * mostTogether));
+
+/** Why an entry was not sent again. */
+async function notRetried({ store }: Parts, account: Account, dlqId: string): Promise<Refusal> {
+  const entry = isId(dlqId) ? await store.read.deadLetter(account.id, dlqId) : null;
+  if (!entry?.letter.run) return missing(dlqId);
+  const way = `POST /v2/workflows/dlq/resume/${dlqId} goes on with it, POST /v2/workflows/dlq/restart/${dlqId} begins again`;
+  return new Refusal("invalid", `dlqId: ${dlqId} is a workflow run, and no message that could be sent again; ${way}`);
+}
 
 const missing = (id: string): Refusal => new Refusal("not-found", `dlqId: there is no dead letter ${JSON.stringify(id.slice(0, 200))}`);
 

@@ -5,14 +5,21 @@ import { enqueue } from "./enqueue.ts";
 import { flowControl } from "./flowControl.ts";
 import { groups } from "./groups.ts";
 import { healthReports } from "./health.ts";
+import { hooks } from "./hooks.ts";
 import { intake } from "./intake.ts";
 import { signingKeys } from "./keys.ts";
 import { log } from "./log.ts";
 import { messages } from "./messages.ts";
 import { publish } from "./publish.ts";
 import { queues } from "./queues.ts";
+import { runLogs } from "./runLogs.ts";
+import { runs } from "./runs.ts";
+import { runStatus } from "./runStatus.ts";
 import { schedules } from "./schedules.ts";
 import { sources } from "./sources.ts";
+import { trigger } from "./trigger.ts";
+import { waits } from "./waits.ts";
+import { workflowDlq } from "./workflowDlq.ts";
 
 /** Everything that can be asked over HTTP. */
 export const routes: readonly Route[] = [
@@ -27,6 +34,13 @@ export const routes: readonly Route[] = [
   ...queues,
   ...flowControl,
   ...signingKeys,
+  ...trigger,
+  ...runs,
+  ...runLogs,
+  runStatus,
+  ...waits,
+  ...workflowDlq,
+  ...hooks,
   ...sources,
   ...intake,
   ...healthReports,

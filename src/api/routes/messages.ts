@@ -4,6 +4,8 @@ import { spans } from "../../core/limits.ts";
 import type { AccountId } from "../../core/message.ts";
 import { reasonsOf } from "../../core/waiting.ts";
 import type { MessageView } from "../../store/queries.ts";
+import { dryRun, dryRunAnswer, dryRunParameter } from "../dryRun.ts";
+import type { IdPage } from "../dryRun.ts";
 import { filterOf, isId, messageFilters } from "../filters.ts";
 import { count } from "../parameters.ts";
 import { messageJson } from "../present.ts";
@@ -64,22 +66,32 @@ const cancelMany = route({
   tag: "Messages",
   summary: "Cancel many messages",
   about:
-    "Cancels unfinished messages, oldest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass.",
+    "Cancels unfinished messages, oldest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass. Those of workflow runs are left alone; who wants to stop them cancels the run.",
   query: messageFilters.extend({
     count: count({ most: 500, normally: meansAll }).describe(
       `At most so many; without it all of them. ${meansAll} means all too, because that is what clients send then. Does not count when messageIds is given.`,
     ),
+    ...dryRunParameter,
   }),
   fieldsInBody: true,
-  answers: { 200: { about: "How many were cancelled.", schema: cancelled } },
+  answers: { 200: { about: "How many were cancelled; or how many would be.", schema: z.union([cancelled, dryRunAnswer]) } },
   refusals: [],
   handle: async ({ account, query, parts }) => {
-    const filter = query.messageIds ? { messageIds: query.messageIds.filter(isId) } : filterOf(query);
+    const filter = { ...(query.messageIds ? { messageIds: query.messageIds.filter(isId) } : filterOf(query)), ofRuns: false };
     const isLimited = !query.messageIds && query.count !== meansAll;
-    const cancelled = await cancelOldest(parts, account.id, { filter, most: isLimited ? query.count : mostCancelled });
+    const most = isLimited ? query.count : mostCancelled;
+    if (query.dryRun === "true") return { status: 200, body: await dryRun(pagesOf(parts, account.id, filter), most) };
+    const cancelled = await cancelOldest(parts, account.id, { filter, most });
     return { status: 200, body: { cancelled } };
   },
 });
+
+const pagesOf =
+  ({ store }: Parts, account: AccountId, filter: MessageFilter) =>
+  async (cursor: string | null, count: number): Promise<IdPage> => {
+    const page = await store.read.unfinished({ account, filter, cursor, count });
+    return { ids: page.messageIds, cursor: page.cursor };
+  };
 
 /** Follows the list of the unfinished until there were enough, or it ends. Each part of it is a transaction of its own. */
 async function cancelOldest(parts: Parts, account: AccountId, { filter, most }: { filter: MessageFilter; most: number }): Promise<number> {

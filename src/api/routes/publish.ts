@@ -7,11 +7,13 @@ import type { PostingOf } from "../posting.ts";
 import { readPosting } from "../posting.ts";
 import type { Answer, Incoming } from "../route.ts";
 import { route } from "../route.ts";
+import { areOfStep, readingStep } from "../stepRefusal.ts";
+import { settingsOfPosts } from "../workflowPost.ts";
 
 /** What a publish of one message is answered with. */
 export const published = z.object({
   messageId: z.string().describe("The id of the message."),
-  url: z.string().describe("Where it goes."),
+  url: z.string().optional().describe("Where it goes. Absent for a message of a workflow run."),
   deduplicated: z.literal(true).optional().describe("An older message is the same as this one; the id is that of the older one."),
 });
 
@@ -29,7 +31,7 @@ export const publishing = {
       schema: z.union([published, publishedToEach]),
     },
   },
-  refusals: ["not-found", "limit-exceeded"],
+  refusals: ["not-found", "limit-exceeded", "step-refused"],
 } as const;
 
 export const publish = route({
@@ -40,6 +42,7 @@ export const publish = route({
   about:
     "Takes in one message, to be delivered to the destination; to a URL group, one for each of its endpoints, or none. The rest of the path, and the query without the parameters of this interface, are the destination, byte for byte. The body and its content type are delivered as they come.",
   ...publishing,
+  runSettings: settingsOfPosts,
   handle: ({ account, incoming, parts: { store } }) => {
     const destination = incoming.target.path.slice("/v2/publish/".length);
     return publishOne(incoming, { destination, account: account.id, store });
@@ -48,7 +51,7 @@ export const publish = route({
 
 /** Publishes what a request brings, and answers it. */
 export async function publishOne(incoming: Incoming, of: PostingOf): Promise<Answer> {
-  const { letter, ignored } = await readPosting(incoming, of);
+  const { letter, ignored } = await readingStep(areOfStep(incoming.rawHeaders), () => readPosting(incoming, of));
   const [result] = await of.store.execute("publish", { account: of.account, letters: [letter] });
   return { status: statusOf(result), body: publishedJson(result, letter), ignored };
 }
@@ -60,9 +63,9 @@ export function publishedJson(result: PublishResult | undefined, { url }: Pick<L
   return "each" in result ? result.each.map((one) => oneJson(one, one.url)) : oneJson(result, url);
 }
 
-const oneJson = ({ messageId, deduplicated }: Published, url: string): z.output<typeof published> => ({
+const oneJson = ({ messageId, deduplicated, run }: Published, url: string): z.output<typeof published> => ({
   messageId,
-  url,
+  ...(run ? {} : { url }),
   ...(deduplicated ? { deduplicated: true as const } : {}),
 });
 

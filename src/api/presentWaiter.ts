@@ -1,0 +1,51 @@
+import { z } from "zod";
+import { headerMap } from "../core/callback.ts";
+import type { HeaderList } from "../core/message.ts";
+import type { Waiter } from "../core/run.ts";
+import type { Notified } from "../core/wait.ts";
+import type { Proof } from "./auth.ts";
+import { tells } from "./forward.ts";
+import { canonicalName } from "../core/message.ts";
+
+const headers = (about: string) => z.record(z.string(), z.array(z.string())).describe(`${about}: names to lists of values.`);
+
+/** What waits for an event, as it is shown. */
+export const waiterShape = z.object({
+  url: z.string().describe("The endpoint that goes on with the event."),
+  headers: headers("Headers of the post that waits"),
+  deadline: z.int().optional().describe("Until when it waits, in unix seconds."),
+  timeoutUrl: z.string().optional().describe("The endpoint that goes on without the event."),
+  timeoutHeaders: headers("Headers for that").optional(),
+});
+
+export const waiterJson = (waiter: Waiter): z.output<typeof waiterShape> => ({
+  url: waiter.url,
+  headers: headerMap(waiter.given),
+  ...(waiter.dueAt === null ? {} : { deadline: Math.floor(waiter.dueAt / 1000) }),
+  timeoutUrl: waiter.timeoutUrl,
+  timeoutHeaders: headerMap(waiter.timeoutGiven),
+});
+
+/** What became of a notification, for one waiter. */
+export const notifiedShape = z.object({
+  waiter: waiterShape.optional().describe("What waited. Absent when nothing did yet, and the event is kept for the run."),
+  messageId: z.string().optional().describe("The message that brings the event to the endpoint."),
+  workflowRunId: z.string(),
+  workflowCreatedAt: z.int().optional().describe("When the run was created, in unix milliseconds."),
+  deduplicated: z.literal(false).optional(),
+});
+
+export const notifiedJson = ({ waiter, messageId, runId, createdAt }: Notified): z.output<typeof notifiedShape> => ({
+  ...{ waiter: waiterJson(waiter), messageId, workflowRunId: runId, workflowCreatedAt: createdAt, deduplicated: false },
+});
+
+/** The headers of a post that are kept to be shown: settings, and the type of the content. None that tells the token. */
+export function givenHeaders(rawHeaders: readonly string[], proof: Pick<Proof, "token"> | null): HeaderList {
+  const given: [string, string][] = [];
+  for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
+    const [name, value] = [rawHeaders[at] ?? "", rawHeaders[at + 1] ?? ""];
+    if (!/^((svc|upstash)-|content-type$)/i.test(name) || (proof && tells(value, proof.token))) continue;
+    given.push([canonicalName(name), value]);
+  }
+  return given;
+}

@@ -1,0 +1,67 @@
+import { z } from "zod";
+import { Refusal } from "../../core/errors.ts";
+import type { PublishResult } from "../../core/publish.ts";
+import { readPosting } from "../posting.ts";
+import { route } from "../route.ts";
+import { settingsOfTriggers } from "../workflowTrigger.ts";
+import { batchBody, readItems } from "./batch.ts";
+import { publishing } from "./publish.ts";
+
+const triggered = z.object({
+  workflowRunId: z.string().describe("The id of the run: the one that was given, or a new one."),
+  workflowCreatedAt: z
+    .int()
+    .describe("When it was started, in unix milliseconds. With the id it names one run, among all that had that id."),
+  deduplicated: z
+    .literal(true)
+    .optional()
+    .describe("A run of this id has not ended, and none was started. The time is that of the older one."),
+});
+
+const triggerOne = route({
+  method: "POST",
+  path: "/v2/trigger/{destination}",
+  tag: "Workflows",
+  summary: "Start a workflow run",
+  about:
+    "Starts a run of the workflow at the URL, as its client would do. The rest of the path, and the query without the parameters of this interface, are the URL; the body is the payload. The settings hold for all messages of the run, a delay for the first one. Workflow-RunId chooses the id. When the run fails, the workflow itself is told of it, or the Failure-Callback. With Workflow-Unknown-Sdk: true the workflow is asked to start the run itself, once more. What is delivered is named as the headers of this request are; where there are none, as the published clients expect it.",
+  settings: publishing.settings,
+  runSettings: settingsOfTriggers,
+  body: publishing.body,
+  answers: { 200: { about: "The run, which exists from now on.", schema: triggered } },
+  refusals: ["limit-exceeded"],
+  handle: async ({ account, incoming, parts: { store } }) => {
+    const destination = incoming.target.path.slice("/v2/trigger/".length);
+    const { letter, ignored } = await readPosting(incoming, { destination, account: account.id, store, for: "triggers" });
+    const [result] = await store.execute("publish", { account: account.id, letters: [letter] });
+    return { status: 200, body: triggeredJson(result), ignored };
+  },
+});
+
+const triggerMany = route({
+  method: "POST",
+  path: "/v2/batch/trigger",
+  tag: "Workflows",
+  summary: "Start many workflow runs",
+  about: "Starts a run for each item of the list, or none at all when one of them is refused.",
+  body: batchBody,
+  answers: { 201: { about: "The runs, in the order of the list.", schema: z.array(triggered) } },
+  refusals: ["limit-exceeded"],
+  handle: async ({ account, incoming, parts }) => {
+    const { read, ignored } = await readItems(incoming, { account: account.id, parts, purpose: "triggers" });
+    const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
+    const results = letters.length === 0 ? [] : await parts.store.execute("publish", { account: account.id, letters });
+    return { status: 201, body: results.map(triggeredJson), ignored };
+  },
+});
+
+/** Starting workflow runs without their client. */
+export const trigger = [triggerOne, triggerMany];
+
+/** The answer for a run. Throws `Refusal` when it was refused. */
+function triggeredJson(result: PublishResult | undefined): z.output<typeof triggered> {
+  if (result && "refused" in result) throw new Refusal(result.refused, result.message);
+  if (!result || "each" in result || !result.run) throw new Error("trigger: no run was started");
+  const { run, deduplicated } = result;
+  return { workflowRunId: run.runId, workflowCreatedAt: run.createdAt, ...(deduplicated ? { deduplicated: true as const } : {}) };
+}

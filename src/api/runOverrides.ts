@@ -1,0 +1,65 @@
+import { Refusal } from "../core/errors.ts";
+import { sendingLimitBrokenBy } from "../core/publish.ts";
+import type { RunOverrides } from "../core/resume.ts";
+import { givenByHeaders, givenByQuery, readAllSettings } from "./given.ts";
+import type { Settings } from "./given.ts";
+import type { Incoming } from "./route.ts";
+import type { SettingName } from "./settings.ts";
+
+/** What may be set anew when a run is resumed or restarted. */
+export const settingsOfResume: ReadonlySet<SettingName> = new Set([
+  ...(["retries", "retry-delay", "delay", "label", "flow-control-key", "flow-control-value", "failure-callback"] as const),
+]);
+
+/** Reads what a run is to have anew from the settings of a request. `many`: for several runs. Throws `Refusal` for what stays as it was. */
+export function runOverridesOf(
+  { rawHeaders, query }: Incoming,
+  { many }: { many: boolean },
+): { overrides: RunOverrides; ignored: string[] } {
+  const { settings, ignored } = readAllSettings(givenByHeaders(rawHeaders), givenByQuery(query.settings));
+  const stranger = strangerIn(settings);
+  if (stranger !== null) throw new Refusal("invalid", `${stranger.slice(0, 200)}: cannot be changed when a run is resumed or restarted`);
+  const { values, workflow } = settings;
+  const runId = workflow?.values["workflow-runid"];
+  if (many && runId !== undefined)
+    throw new Refusal(
+      "invalid",
+      `${workflow?.written["workflow-runid"] ?? "workflow-runid"}: one id cannot be that of several runs; resume them one by one`,
+    );
+  const key = values["flow-control-key"];
+  const flowControl = { ...(key === undefined ? {} : { key }), ...values["flow-control-value"] };
+  const overrides = {
+    ...(runId === undefined ? {} : { runId }),
+    ...(values.retries === undefined ? {} : { retries: values.retries }),
+    ...(values["retry-delay"] === undefined ? {} : { retryDelay: values["retry-delay"] }),
+    ...(values.delay === undefined ? {} : { delay: values.delay }),
+    ...(values.label === undefined ? {} : { labels: values.label }),
+    ...(values["failure-callback"] === undefined ? {} : { failureUrl: values["failure-callback"] }),
+    ...(Object.keys(flowControl).length === 0 ? {} : { flowControl }),
+  };
+  const broken = limitBrokenBy(overrides);
+  if (broken) throw new Refusal(broken.refused, broken.message);
+  return { overrides, ignored };
+}
+
+/** What no run may have is refused before any of them is touched. */
+function limitBrokenBy({ retries, retryDelay, delay, flowControl }: RunOverrides) {
+  return sendingLimitBrokenBy(
+    {
+      ...{ method: "POST", headers: [], timeout: null, callback: null, failureCallback: null, notBefore: null },
+      ...{ retries: retries ?? null, retryDelay: retryDelay ?? null, delay: delay ?? null },
+      flowControl: { key: "", parallelism: null, rate: null, period: null, ...flowControl },
+    },
+    0,
+  );
+}
+
+/** How the first setting that does not belong here was written. */
+function strangerIn({ values, written, workflow, headers, callback, failureCallback }: Settings): string | null {
+  const names = Object.keys(values) as SettingName[];
+  const name = names.find((one) => !settingsOfResume.has(one));
+  if (name !== undefined) return written[name] ?? name;
+  const [, ofRun] = Object.entries(workflow?.written ?? {}).find(([one]) => one !== "workflow-runid") ?? [];
+  const [header] = headers;
+  return ofRun ?? callback?.firstWritten ?? failureCallback?.firstWritten ?? (header ? `forward-${header[0]}` : null);
+}

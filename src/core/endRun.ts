@@ -1,0 +1,152 @@
+import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
+import { flowsOfLetters, needsOfGates, depart } from "./gate.ts";
+import { appendStep, goingRun } from "./history.ts";
+import type { Going } from "./history.ts";
+import { together } from "./needs.ts";
+import { linesTo, logRow } from "./lease.ts";
+import type { Account, AccountId, Bytes, MessageId, RunKey } from "./message.ts";
+import { noBytes } from "./message.ts";
+import { existing } from "./publish.ts";
+import type { Invoker, Run, RunState } from "./run.ts";
+import { headOf, slotOf, stepKey, waiterKey } from "./run.ts";
+
+/** What must be seen to end a run: all that belongs to it, and what the run that invoked it then does. */
+export function needsOfEnding(draft: Draft, account: AccountId, key: RunKey): Needs {
+  const run = draft.get("runs", account, key);
+  const active = run && draft.get("activeRuns", account, run.runId);
+  const goesOn = active?.run === key;
+  const gates = goesOn ? needsOfGates(draft, draft.ofRun("messages", account, key)) : { slots: [], flows: [] };
+  const told = run?.invoker && goesOn ? needsOfTelling(draft, account, run.invoker) : noNeeds;
+  return {
+    runs: [[account, key], ...told.runs],
+    activeRuns: [...(run ? [[account, run.runId] as const] : []), ...told.activeRuns],
+    ofRuns: goesOn ? [{ account, run: key }] : [],
+    slots: gates.slots,
+    flows: [...gates.flows, ...told.flows],
+    lines: told.lines,
+    steps: told.steps,
+  };
+}
+
+const noNeeds = { runs: [] as Key[], activeRuns: [] as Key[], flows: [] as Key[], lines: [] as Key[], steps: [] as Key[] };
+
+function needsOfTelling(draft: Draft, account: AccountId, { run, runId, url, step }: Invoker): typeof noNeeds {
+  const invoking = draft.get("runs", account, run);
+  return {
+    runs: [[account, run]],
+    activeRuns: [[account, runId]],
+    flows: invoking ? flowsOfLetters(account, [{ queue: null, flowControl: invoking.settings.flowControl }]) : [],
+    lines: linesTo(account, [url]),
+    steps: [[account, stepKey(run, slotOf("step", headOf(step), -1))]],
+  };
+}
+
+/** How a run ends. */
+export type Ending = { state: Exclude<RunState, "RUN_STARTED">; result?: Bytes; failure?: Run["failure"] };
+
+/**
+ * Ends a run: what waits to be sent for it is dropped, nothing waits for an event any more, and the run that invoked it
+ * goes on. What is being sent is left to arrive; its outcome changes nothing then. Answers with the run as it ended.
+ */
+export function endRun(draft: Draft, moment: Moment, account: Account, { run, active }: Going, ending: Ending): Run {
+  draft.drop("activeRuns", account.id, active.runId);
+  for (const state of draft.ofRun("messages", account.id, run.id)) {
+    if (state.state === "active") continue;
+    draft.drop("messages", account.id, state.id);
+    draft.put("log", logRow(moment, state, { states: ["CANCELLED"] }));
+    depart(draft, moment, state);
+  }
+  for (const { id } of draft.ofRun("waiters", account.id, run.id)) draft.drop("waiters", account.id, id);
+  for (const { id } of draft.ofRun("notifications", account.id, run.id)) draft.drop("notifications", account.id, id);
+  const ended: Run = {
+    ...{ ...run, state: ending.state, endedAt: moment.now, steps: active.steps },
+    ...{ body: ending.result ?? noBytes, failure: ending.failure ?? null },
+  };
+  draft.put("runs", ended);
+  if (ended.invoker) tellInvoker(draft, moment, account, ended, ended.invoker, active.firstMessage);
+  return ended;
+}
+
+/**
+ * The step that invoked a run has its result. A run that has ended meanwhile only notes it (protocol 6.12, 5).
+ */
+function tellInvoker(draft: Draft, moment: Moment, account: Account, ended: Run, invoker: Invoker, messageId: MessageId): void {
+  const step = { ...invoker.step, out: JSON.stringify(resultOf(ended)) };
+  const head = headOf(invoker.step);
+  const body = new TextEncoder().encode(JSON.stringify(step));
+  const child = { run: ended.id, runId: ended.runId, url: ended.url, createdAt: ended.createdAt, messageId };
+  const waited = { createdAt: ended.createdAt, dueAt: null, child };
+  const going = goingRun(draft, account.id, invoker.runId, invoker.run);
+  draft.drop("waiters", account.id, waiterKey(invoker.run, invoker.step));
+  // The endpoint itself may have posted a result.
+  if (draft.get("steps", account.id, stepKey(invoker.run, slotOf("step", head, -1)))) return;
+  if (going) {
+    appendStep(draft, moment, account, going, { callType: "step", head, body, url: invoker.url, headers: invoker.headers, waited });
+    return;
+  }
+  const invoking = draft.get("runs", account.id, invoker.run);
+  if (!invoking) return;
+  draft.put("steps", {
+    ...{ account: account.id, id: stepKey(invoking.id, slotOf("step", head, invoking.steps)), run: invoking.id, position: invoking.steps },
+    ...{ messageId, callType: "step", createdAt: moment.now, head, url: invoker.url, headers: invoker.headers, body, waited },
+  });
+  draft.put("runs", { ...invoking, steps: invoking.steps + 1 });
+}
+
+/** What the invoking step returns. `body` is absent unless there is a result (protocol 6.12, 4). */
+function resultOf({ state, body }: Run): { body?: string; isCanceled: boolean; isFailed: boolean } {
+  return {
+    ...(state === "RUN_SUCCESS" && body.byteLength > 0 ? { body: new TextDecoder().decode(body) } : {}),
+    isCanceled: state === "RUN_CANCELED",
+    isFailed: state === "RUN_FAILED",
+  };
+}
+
+type Named = { account: AccountId; runIds: readonly string[] };
+
+const needsOfNamed = ({ account, runIds }: Named): Needs => ({
+  accounts: [[account]],
+  activeRuns: runIds.map((runId) => [account, runId] as const),
+});
+
+const furtherOfNamed = ({ account, runIds }: Named, draft: Draft): Needs =>
+  together(
+    runIds.flatMap((runId) => {
+      const active = draft.get("activeRuns", account, runId);
+      return active ? [needsOfEnding(draft, account, active.run)] : [];
+    }),
+  );
+
+/** Ends a run that has come through, with what it returned. Of one that has ended nothing is asked any more. */
+export const finishRun: Decision<{ account: AccountId; runId: string; body: Bytes }, { finished: boolean }> = {
+  needs: ({ account, runId }) => needsOfNamed({ account, runIds: [runId] }),
+  further: ({ account, runId }, draft) => furtherOfNamed({ account, runIds: [runId] }, draft),
+  decide: ({ account: id, runId, body }, draft, moment) => {
+    const account = existing(draft.get("accounts", id));
+    const going = goingRun(draft, id, runId);
+    if (!going) return { finished: false };
+    endRun(draft, moment, account, going, { state: "RUN_SUCCESS", result: body });
+    return { finished: true };
+  },
+};
+
+/**
+ * Ends runs on request. Those that are unknown or have ended are passed over. `keys`: only these, and none that has begun
+ * under one of the names since.
+ */
+export const cancelRuns: Decision<Named & { keys?: readonly RunKey[] }, { cancelled: number }> = {
+  needs: needsOfNamed,
+  further: furtherOfNamed,
+  decide: (named, draft, moment) => {
+    const account = existing(draft.get("accounts", named.account));
+    const keys = named.keys && new Set(named.keys);
+    let cancelled = 0;
+    for (const runId of new Set(named.runIds)) {
+      const going = goingRun(draft, account.id, runId);
+      if (!going || keys?.has(going.run.id) === false) continue;
+      endRun(draft, moment, account, going, { state: "RUN_CANCELED" });
+      cancelled++;
+    }
+    return { cancelled };
+  },
+};

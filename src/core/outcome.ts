@@ -1,0 +1,42 @@
+import type { Draft, Moment } from "./command.ts";
+import { countEnd } from "./gate.ts";
+import { logRow } from "./lease.ts";
+import { logBodyBytes } from "./limits.ts";
+import type { Account, Answer, Envelope, FailureCallbackInfo, MessageState, Millis, Outcome, Outline } from "./message.ts";
+
+export const isSuccess = ({ status }: Pick<Outcome, "status">): boolean => status !== null && status >= 200 && status <= 299;
+
+/** An attempt that was not followed by another one. */
+export type Failure = { account: Account; envelope: Outline<Envelope>; state: MessageState; outcome: Answer };
+
+type Ended = { state: MessageState; outcome: Answer; account?: Account };
+
+/** A message has arrived. */
+export function delivered(draft: Draft, moment: Moment, { state, outcome }: Ended): void {
+  draft.drop("messages", state.account, state.id);
+  draft.put("log", logRow(moment, state, { states: ["DELIVERED"], status: outcome.status }));
+}
+
+/** A message is to be sent again, at this time. */
+export function tryLater(draft: Draft, moment: Moment, { state, outcome }: Ended, at: Millis): void {
+  draft.put("messages", { ...state, state: "pending", attempts: state.attempts + 1, leasedBy: null, dueAt: at });
+  countEnd(draft, moment, state, at);
+  draft.put("log", logRow(moment, state, { states: ["ERROR", "RETRY"], nextDueAt: at, ...answerOf(outcome) }));
+}
+
+/** An answer as the log keeps it. */
+export const answerOf = ({ status, headers, body, error }: Answer) => ({ status, headers, error, body: body.subarray(0, logBodyBytes) });
+
+/** The answer of a failure callback, as it is shown with what it told of. */
+export const infoOf = ({ status, headers, body }: Answer): Omit<FailureCallbackInfo, "state"> => ({
+  ...(status === null ? {} : { responseStatus: status }),
+  responseBody: new TextDecoder().decode(body.subarray(0, logBodyBytes)),
+  responseHeaders: headers,
+});
+
+/** The whole of an envelope that is known without its body. */
+export function withBody(draft: Draft, { account, id }: Outline<Envelope>): Envelope {
+  const envelope = draft.get("envelopes", account, id);
+  if (!envelope) throw new Error(`the body of ${id} is needed and was not asked for`);
+  return envelope;
+}

@@ -1,0 +1,159 @@
+import { callbackLetter } from "./callback.ts";
+import type { Draft, Key, Moment, Needs } from "./command.ts";
+import { needsOfEnding, endRun } from "./endRun.ts";
+import { depart, flowsOfLetters } from "./gate.ts";
+import type { Going } from "./history.ts";
+import { appendStep, goingRun, needsOfRun } from "./history.ts";
+import { accept, linesTo, logRow } from "./lease.ts";
+import { markOf } from "./mark.ts";
+import type { Account, Answer, CallbackSettings, DeadLetter, Envelope, MessageState, Outcome, Outline, RunPart } from "./message.ts";
+import { together } from "./needs.ts";
+import type { Failure } from "./outcome.ts";
+import { answerOf, delivered, isSuccess, tryLater, withBody } from "./outcome.ts";
+import { verdictOf } from "./retry.ts";
+import type { Run, RunFailure } from "./run.ts";
+import { historyBody, initialSlot, stepKey } from "./run.ts";
+import { problemOf } from "./runProblem.ts";
+
+/** A message that a run waits for: a call to its endpoint, or to a third party. */
+export type OfRun<E> = E & { run: RunPart };
+
+/** Whether the run of a message depends on what becomes of it. A failure callback only tells of a run that has ended. */
+export const isOfRun = <E extends Outline<Envelope>>(envelope: E): envelope is OfRun<E> =>
+  envelope.run !== undefined && envelope.run.kind !== "failure";
+
+/** What must be seen when a message of a run has an outcome: the run, and all that changes when it ends. */
+export function needsOfRunOutcome(draft: Draft, envelope: OfRun<Outline<Envelope>>, outcome: Answer): Needs {
+  const { account, run: part } = envelope;
+  const own: Needs = {
+    ...{ runs: [[account, part.run]], activeRuns: [[account, part.runId]], lines: linesTo(account, [envelope.url]) },
+    steps: part.kind === "call" ? [[account, stepKey(part.run, part.slot)]] : [],
+  };
+  const going = goingRun(draft, account, part.runId, part.run);
+  if (!going) return own;
+  const ofRun = needsOfRun(draft, account, part.runId);
+  if (part.kind === "call") return together([own, ofRun, { envelopes: [[account, envelope.id]] }]);
+  if (isSuccess(outcome) && part.first === undefined) return own;
+  return together([own, ofRun, needsOfEnding(draft, account, part.run), needsOfFailure(account, going.run, outcome)]);
+}
+
+function needsOfFailure(account: Account["id"], run: Run, outcome: Answer): Needs {
+  const { failureCallback } = run.settings;
+  const isWhole = !run.features.initialBody || problemOf({ outcome, steps: [] }) !== null;
+  return {
+    steps: [[account, stepKey(run.id, initialSlot)]] satisfies Key[],
+    stepsOf: isWhole ? [{ account, run: run.id }] : [],
+    lines: failureCallback ? linesTo(account, [failureCallback.url]) : [],
+    flows: failureCallback ? flowsOfLetters(account, [{ ...failureCallback, queue: null }]) : [],
+  };
+}
+
+type Case = { account: Account; envelope: OfRun<Outline<Envelope>>; state: MessageState; outcome: Outcome };
+
+/** Draws the consequences of one attempt to send a message of a run. */
+export function drawOfRun(draft: Draft, moment: Moment, of: Case): { became: "delivered" | "retry" | "failed" } {
+  const { envelope, state, outcome } = of;
+  const { run: part } = envelope;
+  const going = goingRun(draft, envelope.account, part.runId, part.run);
+  const steps = draft.stepsOf(envelope.account, part.run);
+  const problem = part.kind === "call" ? null : problemOf({ outcome, steps, ...(part.first === undefined ? {} : { first: part.first }) });
+  const verdict = verdictOf({ envelope, outcome, retried: state.attempts - state.lost, now: moment.now });
+  if (verdict.kind === "delivered" && (problem === null || !going)) {
+    if (going && part.kind === "call") takeAnswer(draft, moment, { ...of, going });
+    delivered(draft, moment, of);
+    depart(draft, moment, state);
+  } else if (going && problem === null && verdict.kind === "retry") {
+    tryLater(draft, moment, of, verdict.at);
+  } else {
+    failOfRun(draft, moment, { ...of, outcome: problem === null ? outcome : { ...outcome, error: problem } });
+    return { became: "failed" };
+  }
+  return { became: verdict.kind };
+}
+
+/**
+ * A message of a run is not sent again. A request to a third party has an answer all the same, for the run to look at;
+ * any other fails the run. When the run has ended before, nothing follows from it.
+ */
+export function failOfRun(draft: Draft, moment: Moment, failure: Failure & { envelope: OfRun<Outline<Envelope>> }): void {
+  const { envelope, state, outcome } = failure;
+  const { run: part } = envelope;
+  const going = goingRun(draft, envelope.account, part.runId, part.run);
+  if (going && part.kind !== "call") return failRun(draft, moment, { ...failure, going });
+  if (going) takeAnswer(draft, moment, { ...failure, going });
+  draft.drop("messages", state.account, state.id);
+  draft.put("log", logRow(moment, state, { states: going ? ["ERROR", "FAILED"] : ["ERROR", "CANCELLED"], ...answerOf(outcome) }));
+  depart(draft, moment, state);
+}
+
+type GoingFailure = Failure & { envelope: OfRun<Outline<Envelope>>; going: Going };
+
+/** The last answer of a third party becomes a step, which the endpoint is called with (protocol 6.9, 3). */
+function takeAnswer(draft: Draft, moment: Moment, { account, envelope, state, outcome, going }: GoingFailure): void {
+  const { callback } = envelope;
+  if (!callback) return;
+  const call = draft.get("steps", account.id, stepKey(going.run.id, envelope.run.slot));
+  const tells = { kind: "callback", messageId: envelope.id, dlqId: null } as const;
+  const retried = state.attempts - state.lost;
+  // This answer is the last one. A client takes a failure for one that will be tried again while retries are left, and waits.
+  const retries = isSuccess(outcome) ? envelope.retries : retried;
+  const told = { envelope: { ...withBody(draft, envelope), retries }, retried, outcome, tells };
+  const { body, headers } = callbackLetter({ to: callback, ...told });
+  appendStep(draft, moment, account, going, {
+    ...{ callType: "fromCallback", head: call?.head ?? null, body, url: callback.url, headers, kind: "result" },
+  });
+}
+
+/** Ends a run because a call to its endpoint has failed for good: it is a dead letter now, and the failure callback is told. */
+function failRun(draft: Draft, moment: Moment, { account, envelope, state, outcome, going }: GoingFailure): void {
+  const { run } = going;
+  const { failureCallback } = run.settings;
+  const letter: DeadLetter = {
+    ...{ account: account.id, id: moment.newId("dlq"), messageId: state.id },
+    ...{ status: outcome.status, headers: outcome.headers, body: outcome.body, error: outcome.error },
+    retried: state.attempts - state.lost,
+    failureCallback: failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
+    run: { key: run.id, runId: run.runId, createdAt: run.createdAt, url: run.url, failureUrl: failureCallback?.url ?? null },
+    marks: [
+      ...[...state.marks, ...new Set([markOf.url(envelope.url), markOf.url(run.url)]), markOf.run(run.runId), markOf.workflow],
+      ...(run.callerIp === null ? [] : [markOf.callerIp(run.callerIp)]),
+    ],
+  };
+  draft.drop("messages", state.account, state.id);
+  draft.put("deadLetters", letter);
+  draft.put("log", logRow(moment, state, { states: ["ERROR", "FAILED"], dlqId: letter.id, ...answerOf(outcome) }));
+  const others = draft.ofRun("messages", account.id, run.id).filter(({ id }) => id !== state.id);
+  const failure: RunFailure = {
+    ...{ messageId: state.id, dlqId: letter.id, error: outcome.error ?? "", status: outcome.status, headers: outcome.headers },
+    unfinished: others.map(({ id, dueAt, state: at }) => ({ messageId: id, dueAt: at === "pending" ? dueAt : null })),
+    callback: null,
+  };
+  const ended = endRun(draft, moment, account, going, { state: "RUN_FAILED", failure });
+  if (failureCallback) callBackFailure(draft, moment, { account, run: ended, letter, envelope, to: failureCallback });
+  depart(draft, moment, state);
+}
+
+type FailureTold = { account: Account; run: Run; letter: DeadLetter; envelope: Outline<Envelope>; to: CallbackSettings };
+
+/** Tells the failure callback of a run that it has failed, with the initial payload, or for older clients with the history. */
+export function callBackFailure(draft: Draft, moment: Moment, { account, run, letter, envelope, to }: FailureTold): void {
+  const initial = draft.get("steps", account.id, stepKey(run.id, initialSlot));
+  const steps = [...draft.stepsOf(account.id, run.id)];
+  const body = run.features.initialBody ? initial?.body : historyBody(steps.sort((a, b) => a.position - b.position));
+  const tells = { kind: "failureCallback", messageId: envelope.id, dlqId: letter.id } as const;
+  const told = {
+    envelope: { ...envelope, url: run.url, body: body ?? new Uint8Array(0) },
+    retried: letter.retried,
+    outcome: letter,
+    tells,
+  };
+  const part: RunPart = {
+    ...{ run: run.id, runId: run.runId, createdAt: run.createdAt, kind: "failure", slot: "", position: 0 },
+    size: 0,
+  };
+  const callback = callbackLetter({ to: { ...to, retries: to.retries ?? run.settings.retries }, ...told });
+  const message = accept(draft, moment, account, { ...callback, run: { ...part, size: callback.body.byteLength } });
+  const state = "CALLBACK_INPROGRESS" as const;
+  draft.put("deadLetters", { ...letter, failureCallback: { state } });
+  if (run.failure) draft.put("runs", { ...run, failure: { ...run.failure, callback: { messageId: message.id, url: to.url, state } } });
+}

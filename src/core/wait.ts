@@ -1,0 +1,189 @@
+import type { Decision, Draft, Moment, Needs } from "./command.ts";
+import { Refusal } from "./errors.ts";
+import type { Going } from "./history.ts";
+import { appendStep, checkHistory, goingRun, mustGoOn, needsOfRun } from "./history.ts";
+import { linesTo } from "./lease.ts";
+import { limits } from "./limits.ts";
+import type { Account, AccountId, Bytes, MessageId, Millis } from "./message.ts";
+import { together } from "./needs.ts";
+import { existing } from "./publish.ts";
+import type { Notification, Waiter } from "./run.ts";
+import { headOf, mustBeStep, stepKey, waiterKey } from "./run.ts";
+
+/** A step that is to wait. `wait`: for how long. */
+export type WaitPost = Pick<
+  Waiter,
+  "event" | "url" | "headers" | "given" | "timeout" | "timeoutUrl" | "timeoutHeaders" | "timeoutGiven" | "step"
+> & { kind: "event" | "webhook"; wait: Millis };
+
+type WaitInput = { account: AccountId; runId: string; waiter: WaitPost };
+
+/**
+ * Lets a step of a run wait for an event. One that came before is taken at once. A step that waits already, or has its
+ * result, is left as it is. Throws `Refusal` when the run has ended.
+ */
+export const wait: Decision<WaitInput, { waits: boolean }> = {
+  needs: ({ account, runId }) => ({ accounts: [[account]], activeRuns: [[account, runId]] }),
+  further: ({ account, runId, waiter: { step, url } }, draft) => {
+    const active = draft.get("activeRuns", account, runId);
+    if (!active) return {};
+    return {
+      ...needsOfRun(draft, account, runId),
+      ofRuns: [{ account, run: active.run }],
+      steps: [[account, stepKey(active.run, `r${String(step.stepId)}`)]],
+      waiters: [[account, waiterKey(active.run, step)]],
+      lines: linesTo(account, [url]),
+    };
+  },
+  decide: ({ account: id, runId, waiter: post }, draft, moment) => {
+    const account = existing(draft.get("accounts", id));
+    const going = mustGoOn(draft, id, runId);
+    checkHistory(going);
+    checkWait(post);
+    mustBeStep(post.step);
+    const key = waiterKey(going.run.id, post.step);
+    if (draft.get("waiters", id, key) || draft.get("steps", id, stepKey(going.run.id, `r${String(post.step.stepId)}`)))
+      return { waits: false };
+    const { wait: span, ...rest } = post;
+    const waiter: Waiter = {
+      ...{ ...rest, account: id, id: key, run: going.run.id, runId, createdAt: moment.now },
+      ...{ dueAt: moment.now + span, child: null },
+    };
+    const kept = storedFor(draft, waiter)[0];
+    if (!kept) {
+      draft.put("waiters", waiter);
+      return { waits: true };
+    }
+    draft.drop("notifications", id, kept.id);
+    wake(draft, moment, account, going, waiter, kept.body);
+    return { waits: false };
+  },
+};
+
+function checkWait({ wait: span }: WaitPost): void {
+  if (span > limits.delay)
+    throw new Refusal("limit-exceeded", `timeout: ${span / 1000} seconds asked for, the limit is ${limits.delay / 1000}`);
+}
+
+/** Events that a waiter would have taken, oldest first. */
+const storedFor = (draft: Draft, { account, run, kind, event }: Waiter): Notification[] =>
+  draft.ofRun("notifications", account, run).filter((one) => one.event === event && one.kind === kind);
+
+/** Ends a wait: its step has a result, and its run goes on. `event` null: the time is over. */
+function wake(draft: Draft, moment: Moment, account: Account, going: Going, waiter: Waiter, event: Bytes | null): MessageId {
+  const { step, event: waitEventId, timeout } = waiter;
+  const out = event === null ? {} : { out: Buffer.from(event.buffer, event.byteOffset, event.byteLength).toString("base64") };
+  const result = { ...step, waitEventId, timeout, ...out, waitTimeout: event === null };
+  draft.drop("waiters", waiter.account, waiter.id);
+  const message = appendStep(draft, moment, account, going, {
+    ...{ callType: "step", head: headOf(step), body: new TextEncoder().encode(JSON.stringify(result)) },
+    waited: { createdAt: waiter.createdAt, dueAt: waiter.dueAt, child: null },
+    ...(event === null ? { url: waiter.timeoutUrl, headers: waiter.timeoutHeaders } : { url: waiter.url, headers: waiter.headers }),
+  });
+  return message.id;
+}
+
+/** What a waiter got. */
+export type Notified = { waiter: Waiter; messageId: MessageId; runId: string; createdAt: Millis };
+
+/** `waiterIds`: of any runs. Otherwise those of one run, which keeps an event that none of them waits for. */
+type NotifyInput = { account: AccountId; event: string; body: Bytes } & (
+  | { waiterIds: readonly string[] }
+  | { runId: string; kind: "event" | "webhook" }
+);
+
+/**
+ * Wakes what waits for an event. All waiters are woken by an event, one by a call to a webhook: the first that waits.
+ * What ended its wait before is passed over. Throws `Refusal` where a run is named that has ended, or keeps too much.
+ */
+export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boolean }> = {
+  needs: (input) => {
+    const { account } = input;
+    if ("runId" in input) return { accounts: [[account]], activeRuns: [[account, input.runId]] };
+    return { accounts: [[account]], waiters: input.waiterIds.map((id) => [account, id] as const) };
+  },
+  further: (input, draft) => {
+    const { account } = input;
+    if ("waiterIds" in input) {
+      return needsOfWaking(
+        draft,
+        input.waiterIds.flatMap((id) => draft.get("waiters", account, id) ?? []),
+      );
+    }
+    const active = draft.get("activeRuns", account, input.runId);
+    if (!active) return {};
+    const ofRun = { ofRuns: [{ account, run: active.run }], ...needsOfRun(draft, account, input.runId) };
+    return together([ofRun, needsOfWaking(draft, draft.ofRun("waiters", account, active.run))]);
+  },
+  decide: (input, draft, moment) => {
+    const account = existing(draft.get("accounts", input.account));
+    const waiters =
+      "runId" in input ? waitersInRun(draft, input) : input.waiterIds.flatMap((id) => draft.get("waiters", account.id, id) ?? []);
+    const wanted = waiters.filter(({ event, kind }) => event === input.event && kind === ("kind" in input ? input.kind : "event"));
+    const woken = "kind" in input && input.kind === "webhook" ? wanted.slice(0, 1) : wanted;
+    const notified = woken.flatMap((waiter): Notified[] => {
+      const going = goingRun(draft, account.id, waiter.runId, waiter.run);
+      if (!going) return [];
+      const messageId = wake(draft, moment, account, going, waiter, input.body);
+      return [{ waiter, messageId, runId: waiter.runId, createdAt: going.run.createdAt }];
+    });
+    if (notified.length > 0 || !("runId" in input)) return { notified, stored: false };
+    store(draft, moment, input);
+    return { notified, stored: true };
+  },
+};
+
+function waitersInRun(draft: Draft, { account, runId }: { account: AccountId; runId: string }): Waiter[] {
+  const going = goingRun(draft, account, runId);
+  if (!going) {
+    throw new Refusal("not-found", `workflowRunId: there is no run ${JSON.stringify(runId.slice(0, 200))} that has not ended`);
+  }
+  return [...draft.ofRun("waiters", account, going.run.id)].sort((a, b) => a.createdAt - b.createdAt);
+}
+
+function store(
+  draft: Draft,
+  moment: Moment,
+  input: { account: AccountId; event: string; body: Bytes; runId: string; kind: "event" | "webhook" },
+): void {
+  const { account, event, body, runId, kind } = input;
+  const going = mustGoOn(draft, account, runId);
+  const kept = draft.ofRun("notifications", account, going.run.id);
+  const bytes = kept.reduce((sum, one) => sum + one.body.byteLength, body.byteLength);
+  if (kept.length >= limits.notifications || bytes > limits.notificationBytes) {
+    const problem = `${kept.length} events of ${bytes} bytes wait for the run ${runId.slice(0, 200)} to ask for them`;
+    throw new Refusal("limit-exceeded", `eventId: ${problem}, the limits are ${limits.notifications} and ${limits.notificationBytes}`);
+  }
+  const id = stepKey(going.run.id, moment.newId("ntf"));
+  draft.put("notifications", { account, id, run: going.run.id, kind, event, createdAt: moment.now, body });
+}
+
+/** What must be seen to wake waiters: their runs, and what their messages pass. */
+export function needsOfWaking(draft: Draft, waiters: readonly Waiter[]): Needs {
+  return together([
+    {
+      accounts: waiters.map(({ account }) => [account] as const),
+      activeRuns: waiters.map(({ account, runId }) => [account, runId] as const),
+      lines: waiters.flatMap(({ account, url, timeoutUrl }) =>
+        linesTo(
+          account,
+          [url, timeoutUrl].filter((one) => one !== ""),
+        ),
+      ),
+    },
+    ...waiters.map(({ account, runId }) => needsOfRun(draft, account, runId)),
+  ]);
+}
+
+/** Ends waits whose time is over. */
+export function giveUpWaiting(draft: Draft, moment: Moment, waiters: readonly Waiter[]): void {
+  for (const waiter of waiters) {
+    const account = draft.get("accounts", waiter.account);
+    const going = goingRun(draft, waiter.account, waiter.runId, waiter.run);
+    if (account && going) wake(draft, moment, account, going, waiter, null);
+    else {
+      draft.fault(`the step ${waiter.id} of account ${waiter.account} waits for a run that is not there`);
+      draft.drop("waiters", waiter.account, waiter.id);
+    }
+  }
+}

@@ -1,0 +1,31 @@
+import type { Draft, DueNeed, ExpiredNeed, Key, LineHead, Rows, RunNeed, RunTableName, TableName } from "../core/command.ts";
+import type { Flow, Line, MessageState, Millis, Schedule } from "../core/message.ts";
+import type { SentStep, Step, Waiter } from "../core/run.ts";
+import type { Bodies } from "./shelf.ts";
+
+/** Answers a need: rows by key, and lists. Missing rows are simply absent. On a shared database it locks what it reads. */
+export interface Loader {
+  rows<T extends TableName>(table: T, keys: readonly Key[], how?: Bodies): Promise<readonly Rows[T][]>;
+  due(now: Millis, most: DueNeed): Promise<Due>;
+  heads(heads: readonly LineHead[]): Promise<readonly MessageState[]>;
+  leasedByOthers(node: string, limit: number): Promise<readonly MessageState[]>;
+  expired(need: ExpiredNeed): Promise<Expired>;
+  /** All that belongs to these runs. */
+  ofRuns(runs: readonly RunNeed[]): Promise<{ [T in RunTableName]: readonly Rows[T][] }>;
+  /** The histories of these runs, in no order. */
+  steps(of: readonly RunNeed[]): Promise<readonly Step[]>;
+  /** For each of these what is sent of its history: in order, up to a place in it, and including it. */
+  histories(of: readonly HistoryNeed[]): Promise<readonly (readonly SentStep[])[]>;
+}
+
+export type HistoryNeed = RunNeed & { upTo: number };
+
+export type Due = {
+  messages: readonly MessageState[];
+  lines: readonly Line[];
+  flows: readonly Flow[];
+  schedules: readonly Schedule[];
+  waiters: readonly Waiter[];
+};
+
+export type Expired = ReturnType<Draft["expired"]>;

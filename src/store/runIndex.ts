@@ -1,0 +1,42 @@
+import type { RunNeed } from "../core/command.ts";
+import type { RunKey } from "../core/message.ts";
+
+/** Which rows of a batch belong to which run: those that were loaded with it, and those that were made for it since. */
+export class RunIndex {
+  readonly #ids = new Map<string, Set<string>>();
+  readonly #asked = new Set<string>();
+
+  /** Those needs that were not asked before. */
+  ask(what: "rows" | "steps", needs: readonly RunNeed[] = []): RunNeed[] {
+    return needs.filter((need) => {
+      const isNew = !this.wasAsked(what, need);
+      this.#asked.add(nameOf(what, need));
+      return isNew;
+    });
+  }
+
+  wasAsked(what: "rows" | "steps", need: RunNeed): boolean {
+    return this.#asked.has(nameOf(what, need));
+  }
+
+  /** A row that names a run belongs to it. */
+  note(table: string, row: object): void {
+    if (!isOfRun(row)) return;
+    const name = nameOf(table, row);
+    const ids = this.#ids.get(name);
+    if (ids) ids.add(row.id);
+    else this.#ids.set(name, new Set([row.id]));
+  }
+
+  /** In order. Some may be gone, or belong to it no more. */
+  idsIn(table: string, run: RunNeed): string[] {
+    return [...(this.#ids.get(nameOf(table, run)) ?? [])].sort();
+  }
+}
+
+type OfRun = { account: string; id: string; run: RunKey };
+
+const isOfRun = (row: object): row is OfRun =>
+  "run" in row && typeof row.run === "string" && "account" in row && typeof row.account === "string" && "id" in row;
+
+const nameOf = (what: string, { account, run }: RunNeed): string => `${what} ${account} ${run}`;

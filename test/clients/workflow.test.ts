@@ -1,0 +1,71 @@
+import { Client, WorkflowContext } from "@upstash/workflow";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import type { Methods } from "./methods.ts";
+import { watchMethods } from "./methods.ts";
+import { accounts } from "./workflowAccounts.ts";
+import { calls } from "./workflowCalls.ts";
+import { workflowDeadLetters } from "./workflowDeadLetters.ts";
+import { events } from "./workflowEvents.ts";
+import { failing } from "./workflowFailures.ts";
+import type { WorkflowHouse } from "./workflowHouse.ts";
+import { startWorkflowHouse } from "./workflowHouse.ts";
+import { invoking } from "./workflowInvoke.ts";
+import { large } from "./workflowLarge.ts";
+import { logs } from "./workflowLogs.ts";
+import { older } from "./workflowOlder.ts";
+import { runs } from "./workflowRuns.ts";
+import { starts } from "./workflowStarts.ts";
+import { steps } from "./workflowSteps.ts";
+
+/** What the package offers, and never comes back, or has nothing to do with this server. */
+const exceptions: Readonly<Record<string, string>> = {
+  "context.api": "calls of the interfaces of others, made of context.call",
+  "context.cancel": "throws always; see the test of a workflow that cancels itself",
+};
+
+/** Tests of one part each. `arrive`: somebody new, with an account of their own. */
+const suites = {
+  ...{ steps, calls, events, invoking, failing, runs, starts, logs, large, accounts },
+  ...{ "dead letters": workflowDeadLetters, "the older package": older },
+};
+
+/** The published workflow package, client and endpoints, unmodified, against the whole server, on each store that it can have. */
+describe.each(["SQLite", "PostgreSQL"] as const)("on %s", (store) => {
+  let house: WorkflowHouse;
+  let methods: Methods;
+
+  beforeAll(async () => {
+    methods = watchMethods(classes());
+    // The package tells the console of every failure, and of steps that ran twice.
+    for (const level of ["error", "warn"] as const) vi.spyOn(console, level).mockReturnValue(undefined);
+    house = await startWorkflowHouse(store);
+  });
+
+  afterAll(async () => {
+    methods.unwatch();
+    vi.restoreAllMocks();
+    await house.close();
+  });
+
+  // Most of what they do is to wait.
+  describe.concurrent.each(Object.entries(suites))("%s", (_, suite) => {
+    suite(() => house.author());
+  });
+
+  describe("the package as a whole", () => {
+    test("has no method that was not used above, but for those that never come back, or are no business of this server", () => {
+      expect(methods.offered).toEqual(expect.arrayContaining(["client.trigger", "dlq.retryFailureFunction", "context.waitForWebhook"]));
+      expect(methods.offered.filter((name) => !methods.answered.has(name)).toSorted()).toEqual(Object.keys(exceptions).toSorted());
+    });
+  });
+});
+
+/** An object of each class of the package, by the name under which users meet it. */
+function classes(): Map<string, object> {
+  const client = new Client({ baseUrl: "http://127.0.0.1:1", token: "none" });
+  return new Map<string, object>([
+    ["client", client],
+    ["dlq", client.dlq],
+    ["context", Object.create(WorkflowContext.prototype) as object],
+  ]);
+}

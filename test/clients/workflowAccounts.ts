@@ -1,0 +1,65 @@
+import { expect, test } from "vitest";
+import { eventually } from "./house.ts";
+import type { Author } from "./workflowHouse.ts";
+import { ask, deadLetterOf, ended, resultOf } from "./workflowHouse.ts";
+
+/** What belongs to one account is not there for any other. */
+export function accounts(arrive: () => Author): void {
+  test("runs, events, webhooks and dead letters of one account are unknown to others, whatever they have the same names", async () => {
+    const [mine, other] = [arrive(), arrive()];
+    const urls: string[] = [];
+    const route = (author: Author) =>
+      author.serve(async (context) => {
+        const webhook = await context.createWebhook("make");
+        await context.run("tell", () => void urls.push(webhook.webhookUrl));
+        const event = await context.waitForEvent("wait", "shared", { timeout: "1h" });
+        await context.waitForWebhook("hook", webhook, "1h");
+        return event.eventData;
+      });
+    const [work, theirs] = [route(mine), route(other)];
+    const broken = mine.serve((context) =>
+      context.run("fail", () => {
+        throw new Error("broken");
+      }),
+    );
+    const failed = await mine.workflows.trigger({ url: broken.url, retries: 0 });
+    const { dlqId } = await deadLetterOf(mine, failed);
+    const run = await mine.workflows.trigger({ url: work.url, workflowRunId: "shared" });
+    const waiters = ({ workflows }: Author) => workflows.getWaiters({ eventId: "shared" });
+    await eventually(
+      () => waiters(mine),
+      ({ length }) => length === 1,
+    );
+
+    expect((await other.workflows.logs()).runs).toEqual([]);
+    expect((await other.workflows.dlq.list()).messages).toEqual([]);
+    expect(await waiters(other)).toEqual([]);
+    expect(await other.workflows.notify({ eventId: "shared", eventData: "theirs" })).toEqual([]);
+    expect(await other.workflows.cancel({ all: true })).toEqual({ cancelled: 0 });
+    expect(await other.workflows.cancel(run.workflowRunId)).toEqual({ cancelled: 0 });
+    expect(await other.workflows.dlq.delete({ all: true })).toMatchObject({ deleted: 0 });
+    const unknown = { workflowRunId: run.workflowRunId, eventId: "shared" };
+    await expect(other.workflows.notify(unknown)).rejects.toMatchObject({ status: 404 });
+    await expect(other.workflows.dlq.retryFailureFunction({ dlqId })).rejects.toMatchObject({ status: 404 });
+    expect(await ask(other, "GET", `workflows/runs/${run.workflowRunId}`)).toMatchObject({ status: 404 });
+    expect(await ask(other, "POST", `workflows/dlq/resume/${dlqId}`)).toMatchObject({ status: 404 });
+
+    // Somebody else's run of the same name is another one.
+    const same = await other.workflows.trigger({ url: theirs.url, workflowRunId: "shared" });
+    expect(same).toEqual(run);
+    await eventually(
+      () => waiters(other),
+      ({ length }) => length === 1,
+    );
+    expect(await mine.workflows.notify({ eventId: "shared", eventData: "mine" })).toHaveLength(1);
+    expect(await waiters(other)).toHaveLength(1);
+    const [hook = "", otherHook = ""] = urls;
+    expect((await fetch(hook, { method: "POST" })).ok).toBe(true);
+    expect(await resultOf(mine, run)).toBe("mine");
+    expect(await other.workflows.notify({ eventId: "shared", eventData: "theirs" })).toHaveLength(1);
+    expect((await other.workflows.logs()).runs).toMatchObject([{ workflowState: "RUN_STARTED" }]);
+    expect((await fetch(otherHook, { method: "POST" })).ok).toBe(true);
+    expect(await resultOf(other, same)).toBe("theirs");
+    expect(await ended(mine, run)).toMatchObject({ workflowUrl: work.url });
+  });
+}

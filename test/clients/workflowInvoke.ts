@@ -1,0 +1,190 @@
+import type { WorkflowContext } from "@upstash/workflow";
+import { expect, test } from "vitest";
+import type { Author } from "./workflowHouse.ts";
+import { countOf, ended, gate, resultOf } from "./workflowHouse.ts";
+
+/** Workflows that invoke workflows. */
+export function invoking(arrive: () => Author): void {
+  results(arrive);
+  failures(arrive);
+  depth(arrive);
+  settings(arrive);
+}
+
+function results(arrive: () => Author): void {
+  test("what is invoked returns its result, of any kind, and knows who invoked it", async () => {
+    const author = arrive();
+    const ids: string[] = [];
+    const { parent, child } = author.serveMany((byName) => ({
+      parent: async (context) => {
+        const object = await context.invoke("object", { workflow: byName("child"), body: { give: { ü: "€" } } });
+        const text = await context.invoke("text", { workflow: byName("child"), body: { give: "text" } });
+        const nothing = await context.invoke("nothing", { workflow: byName("child"), body: {} });
+        return [object, text, nothing];
+      },
+      child: async (context: WorkflowContext<{ give?: unknown }>) => {
+        await context.run("note", () => void ids.push(context.workflowRunId));
+        return context.requestPayload.give;
+      },
+    }));
+    const run = await author.workflows.trigger({ url: parent.url });
+    expect(await resultOf(author, run)).toEqual([
+      { body: { ü: "€" }, isCanceled: false, isFailed: false },
+      { body: "text", isCanceled: false, isFailed: false },
+      { isCanceled: false, isFailed: false },
+    ]);
+    const told = await ended(author, run);
+    for (const workflowRunId of ids) {
+      expect((await ended(author, { workflowRunId })).invoker).toEqual({
+        ...{ workflowRunId: run.workflowRunId, workflowUrl: parent.url, workflowRunCreatedAt: told.workflowRunCreatedAt },
+      });
+    }
+    expect(ids).toHaveLength(3);
+    expect(child.calls.map(({ headers }) => headers["upstash-workflow-invoke-count"])).toEqual(Array(6).fill("1"));
+    // An invocation costs one call more.
+    expect(await countOf(parent, 4)).toBe(4);
+    expect(await countOf(child, 6)).toBe(6);
+  });
+
+  test("several are invoked side by side, and below each other, and third parties learn how deep", async () => {
+    const author = arrive();
+    const other = author.answer(() => Response.json("called"));
+    const { parent, child, grandchild } = author.serveMany((byName) => ({
+      parent: async (context) => {
+        const all = await Promise.all(["a", "b"].map((body) => context.invoke(body, { workflow: byName("child"), body })));
+        return all.map(({ body }) => body);
+      },
+      child: async (context: WorkflowContext<string>) => {
+        const { body } = await context.invoke("deeper", { workflow: byName("grandchild"), body: context.requestPayload });
+        return `child of ${String(body)}`;
+      },
+      grandchild: async (context: WorkflowContext<string>) => {
+        await context.call("call", { url: other.url });
+        return context.requestPayload;
+      },
+    }));
+    expect(await resultOf(author, await author.workflows.trigger({ url: parent.url }))).toEqual(["child of a", "child of b"]);
+    expect(other.calls.map(({ headers }) => headers["upstash-workflow-invoke-count"])).toEqual(["2", "2"]);
+    expect(await Promise.all([countOf(parent, 5), countOf(child, 4), countOf(grandchild, 6)])).toEqual([5, 4, 6]);
+  });
+}
+
+function failures(arrive: () => Author): void {
+  test("the failure of what is invoked is a result without a body, and its own failure function is called", async () => {
+    const author = arrive();
+    const failed: string[] = [];
+    const { parent, child } = author.serveMany(
+      (byName) => ({
+        parent: (context) => context.invoke("child", { workflow: byName("child"), retries: 0, body: "p" }),
+        child: async (context: WorkflowContext<string>) => {
+          await context.run("fail", () => {
+            throw new Error("no way");
+          });
+        },
+      }),
+      { failureFunction: ({ failResponse, context }) => void failed.push(`${failResponse} ${String(context.requestPayload)}`) },
+    );
+    const result = await resultOf(author, await author.workflows.trigger({ url: parent.url }));
+    expect(result).toEqual({ isCanceled: false, isFailed: true });
+    // The beginning and the failure function.
+    expect(await countOf(child, 2)).toBe(2);
+    expect(failed).toEqual(["no way p"]);
+  });
+
+  test("one that is cancelled says so, by itself or from outside", async () => {
+    const author = arrive();
+    const ids: string[] = [];
+    const { parent } = author.serveMany((byName) => ({
+      parent: (context) =>
+        Promise.all(["itself", "outside"].map((name) => context.invoke(name, { workflow: byName("child"), body: name }))),
+      child: async (context: WorkflowContext<string>) => {
+        await context.run("note", () => void (context.requestPayload === "outside" && ids.push(context.workflowRunId)));
+        if (context.requestPayload === "itself") return context.cancel();
+        await context.run("cancel", () => author.workflows.cancel(ids).then(() => undefined));
+      },
+    }));
+    expect(await resultOf(author, await author.workflows.trigger({ url: parent.url }))).toEqual([
+      { isCanceled: true, isFailed: false },
+      { isCanceled: true, isFailed: false },
+    ]);
+  });
+
+  test("the end of what is invoked goes into the log of a run that has failed meanwhile", async () => {
+    const author = arrive();
+    const [begun, go] = [gate(), gate()];
+    const { parent } = author.serveMany((byName) => ({
+      parent: (context) =>
+        Promise.all([
+          context.invoke("child", { workflow: byName("child"), body: undefined }),
+          context.run("fail", async () => {
+            await begun.promise;
+            throw new Error("meanwhile");
+          }),
+        ]),
+      child: (context) => context.run("wait", () => (begun.resolve(), go.promise)),
+    }));
+    const run = await author.workflows.trigger({ url: parent.url, retries: 0 });
+    expect(await ended(author, run)).toMatchObject({ workflowState: "RUN_FAILED" });
+    const count = await countOf(parent, 3);
+    go.resolve();
+    const groups = async () => (await ended(author, run)).steps;
+    let steps = await groups();
+    while (!steps.some((group) => group.type === "parallel" && group.steps.some(({ state }) => state === "STEP_SUCCESS"))) {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      steps = await groups();
+    }
+    expect(steps[1]).toMatchObject({
+      type: "parallel",
+      steps: [
+        { stepName: "child", stepType: "Invoke", state: "STEP_SUCCESS" },
+        { stepName: "fail", state: "STEP_FAILED" },
+      ],
+    });
+    expect(await countOf(parent, count)).toBe(count);
+  });
+}
+
+function depth(arrive: () => Author): void {
+  test("invocations below each other end at the hundredth, and everybody above learns of it", async () => {
+    const author = arrive();
+    const depths: number[] = [];
+    const { self } = author.serveMany((byName) => ({
+      self: async (context: WorkflowContext<number>) => {
+        const depth = context.requestPayload;
+        if (!depths.includes(depth)) depths.push(depth);
+        const { isFailed } = await context.invoke("deeper", { workflow: byName("self"), body: depth + 1, retries: 0 });
+        return isFailed;
+      },
+    }));
+    const run = await author.workflows.trigger({ url: self.url, body: 0 });
+    expect(await resultOf(author, run)).toBe(false);
+    expect(depths.filter((one) => one > 0)).toHaveLength(99);
+    const { messages } = await author.workflows.dlq.list();
+    expect(messages).toMatchObject([{ responseStatus: 489, responseBody: expect.stringContaining("100") }]);
+  });
+}
+
+function settings(arrive: () => Author): void {
+  test("what is invoked has headers, a label, retries and an id of its own", async () => {
+    const author = arrive();
+    const { parent, child } = author.serveMany((byName) => ({
+      parent: (context) =>
+        context.invoke("child", {
+          ...{ workflow: byName("child"), headers: { "x-child": "c" }, label: ["one", "two"], retries: 1, retryDelay: "10" },
+          ...{ body: undefined, workflowRunId: "mine", flowControl: { key: "child", parallelism: 1 } },
+        }),
+      child: async (context) => {
+        await context.run("fail once", () => {
+          if (context.retried === 0) throw new Error("once");
+        });
+        return [context.headers.get("x-child"), context.headers.get("x-parent"), context.labels, context.workflowRunId];
+      },
+    }));
+    const run = await author.workflows.trigger({ url: parent.url, headers: { "x-parent": "p" }, label: "parent" });
+    expect(await resultOf(author, run)).toEqual({ body: ["c", null, ["one", "two"], "wfr_mine"], isCanceled: false, isFailed: false });
+    expect(await countOf(child, 3)).toBe(3);
+    expect(child.calls.map(({ status }) => status)).toEqual([500, 200, 200]);
+    const { runs } = await author.workflows.logs({ filter: { label: "two" } });
+    expect(runs).toMatchObject([{ workflowRunId: "wfr_mine", label: "one", labels: ["one", "two"], flowControlKey: "child" }]);
+  });
+}

@@ -1,0 +1,122 @@
+import type { Step } from "../../src/core/run.ts";
+import { Chance } from "./chance.ts";
+
+/** What one step of a workflow does. `invoke`: another workflow, by its URL. */
+export type Work =
+  | { kind: "run" }
+  | { kind: "sleep"; delay: number }
+  | { kind: "wait"; event: string; wait: number; of: "event" | "webhook" }
+  | { kind: "call" }
+  | { kind: "invoke"; url: string };
+
+/** The code of a workflow: groups one after another; the steps of a group are begun together. */
+export type Program = { groups: readonly (readonly Work[])[]; brokenStep: number | null };
+
+export const events = ["paid", "shipped", "called"] as const;
+const host = /^https:\/\/flow-\d+\.example\//;
+const deepest = 2;
+
+export const isWorkflow = (url: string): boolean => host.test(url);
+export const workflowUrl = (number: number, depth = 0): string => `https://flow-${number % 3}.example/${number}/${depth}`;
+
+const programs = new Map<string, Program>();
+
+/** The code behind a URL: always the same. */
+export function programOf(url: string): Program {
+  let program = programs.get(url);
+  if (!program) programs.set(url, (program = makeProgram(url)));
+  return program;
+}
+
+function makeProgram(url: string): Program {
+  const [number = 0, depth = 0] = new URL(url).pathname.slice(1).split("/").map(Number);
+  const chance = new Chance(number * 10 + depth);
+  const groups = Array.from({ length: chance.between(1, 4) }, () => {
+    const width = chance.happens(0.35) ? chance.between(2, 3) : 1;
+    return Array.from({ length: width }, () => randomWork(chance, number, depth));
+  });
+  return { groups, brokenStep: chance.happens(0.2) ? chance.between(1, 4) : null };
+}
+
+function randomWork(chance: Chance, number: number, depth: number): Work {
+  const wait = {
+    event: chance.of(events),
+    wait: chance.of([2_000, 60_000, 900_000]),
+    of: chance.of(["event", "event", "webhook"] as const),
+  };
+  const kinds: Work[] = [
+    { kind: "run" },
+    { kind: "run" },
+    { kind: "sleep", delay: chance.of([500, 20_000, 300_000]) },
+    { kind: "wait", ...wait },
+    { kind: "wait", ...wait },
+    { kind: "call" },
+    depth < deepest ? { kind: "invoke", url: workflowUrl(number + 1, depth + 1) } : { kind: "run" },
+  ];
+  return chance.of(kinds);
+}
+
+export const typeOf: { [K in Work["kind"]]: string } = { run: "Run", sleep: "SleepFor", wait: "Wait", call: "Call", invoke: "Invoke" };
+
+/** A step as it stands in a history. */
+export type Told = { stepId: number; stepName: string; stepType: string; concurrent: number; targetStep?: number } & {
+  out?: string;
+  waitTimeout?: boolean;
+};
+
+/** What is to be done next. `wrong`: the history is none of this program. */
+export type Move =
+  | { kind: "plan"; first: number; group: readonly Work[] }
+  | { kind: "work"; stepId: number; work: Work; concurrent: number }
+  | { kind: "finish"; outs: readonly (string | undefined)[] }
+  | { kind: "nothing" }
+  | { kind: "wrong"; why: string };
+
+/** Replays a history as the client of the protocol does (protocol 6.8): up to the first step that has no result. */
+export function replay({ groups }: Program, history: readonly Told[]): Move {
+  const results = new Map(history.flatMap((step) => (step.stepId > 0 ? [[step.stepId, step] as const] : [])));
+  const outs: (string | undefined)[] = [];
+  let first = 1;
+  for (const group of groups) {
+    for (const [index, work] of group.entries()) {
+      const result = results.get(first + index);
+      const why = result && misfit(result, work, first + index);
+      if (why) return { kind: "wrong", why };
+    }
+    const next = group.length === 1 ? single(results, first, group) : parallel(history, first, group);
+    if (next) return next;
+    for (const index of group.keys()) outs.push(results.get(first + index)?.out);
+    first += group.length;
+  }
+  if (results.size !== outs.length) return { kind: "wrong", why: `${results.size} results of ${outs.length} steps` };
+  return { kind: "finish", outs };
+}
+
+function single(results: ReadonlyMap<number, Told>, stepId: number, [work]: readonly Work[]): Move | null {
+  return results.has(stepId) || !work ? null : { kind: "work", stepId, work, concurrent: 1 };
+}
+
+function parallel(history: readonly Told[], first: number, group: readonly Work[]): Move | null {
+  const ofGroup = history.filter(({ stepId, targetStep = 0 }) => targetStep >= first || stepId >= first);
+  if (ofGroup.length === 0) return { kind: "plan", first, group };
+  const last = ofGroup.at(-1);
+  if (ofGroup.length >= 2 * group.length) return null;
+  const work = last?.targetStep === undefined ? undefined : group[last.targetStep - first];
+  if (last?.targetStep === undefined) return { kind: "nothing" };
+  if (!work || last.concurrent !== group.length) return { kind: "wrong", why: `a plan of ${last.targetStep}` };
+  return { kind: "work", stepId: last.targetStep, work, concurrent: group.length };
+}
+
+export const outOfRun = (stepId: number): string => `"out of ${stepId}"`;
+
+function misfit({ stepType, out, waitTimeout }: Told, { kind }: Work, stepId: number): string | null {
+  if (stepType !== typeOf[kind]) return `step ${stepId} is a ${stepType} instead of ${typeOf[kind]}`;
+  if (kind === "run" && out !== outOfRun(stepId)) return `step ${stepId} has the result ${out}`;
+  if (kind === "wait" && (waitTimeout === true) !== (out === undefined)) return `step ${stepId} says ${out} and ${waitTimeout}`;
+  if (kind === "invoke" && out === undefined) return `step ${stepId} has no result of its run`;
+  return null;
+}
+
+/** The steps of a history that endpoints look at. */
+export const toldBy = (steps: readonly Pick<Step, "callType" | "body">[]): Told[] =>
+  steps.slice(1).flatMap(({ callType, body }) => (callType === "step" ? [JSON.parse(new TextDecoder().decode(body)) as Told] : []));

@@ -1,0 +1,129 @@
+import type { Draft, Key, TableName } from "../../src/core/command.ts";
+import type { Commands } from "../../src/core/commands.ts";
+import type { RunKey } from "../../src/core/message.ts";
+import type { ActiveRun, Step } from "../../src/core/run.ts";
+import type { Bend } from "./bent.ts";
+import { asked, bent } from "./bent.ts";
+
+/** A decision that does not see rows of a table, or sees others. */
+const blindTo =
+  (table: TableName, isHidden: (key: Key) => boolean = () => true) =>
+  (_: unknown, draft: Draft): Bend => ({
+    get: ((name: TableName, ...key: Key) => (name === table && isHidden(key) ? undefined : draft.get(name, ...key))) as Draft["get"],
+  });
+
+const isResult = (id: string): boolean => /\/r\d+$/.test(id);
+const textOf = (step: Step): string => new TextDecoder().decode(step.body);
+const withText = (step: Step, text: string): Step => ({ ...step, body: new TextEncoder().encode(text) });
+
+/** A decision that ends runs, and leaves rows of a table behind. */
+const leaving = (table: TableName) => (): Bend => ({ drop: (name) => name !== table });
+
+/** A decision that turns what it writes of a run that goes on. */
+const counting =
+  (turn: (row: ActiveRun, before: ActiveRun | undefined) => ActiveRun) =>
+  (_: unknown, draft: Draft): Bend => ({ put: { activeRuns: (row) => turn(row, draft.get("activeRuns", row.account, row.runId)) } });
+
+/** The last run of a name stays known as one that goes on. */
+function rememberingEnded(): Commands {
+  const ended = new Map<string, ActiveRun>();
+  const noting = bent("cancelRuns", (_, draft) => ({
+    drop: (table, _, key) => {
+      const row = table === "activeRuns" ? draft.get("activeRuns", String(key[0]), String(key[1])) : undefined;
+      if (row) ended.set(key.join("\n"), row);
+      return true;
+    },
+  }));
+  const { cancelRuns } = noting;
+  const posting = bent("publish", ({ account, letters }, draft) => ({
+    get: ((table: TableName, ...key: Key) => {
+      const row = draft.get(table, ...key);
+      const isStep = letters.some(({ post }) => post?.kind === "step");
+      if (row || !isStep || key[0] !== account) return row;
+      const active = ended.get(key.join("\n"));
+      if (table === "activeRuns") return active;
+      return row;
+    }) as Draft["get"],
+  }));
+  return { ...posting, cancelRuns };
+}
+
+/** Faults of workflow runs. */
+export const runMutants: Record<string, Commands> = {
+  "a position is not counted": bent(
+    "publish",
+    counting((row, before) => (before ? { ...row, steps: before.steps } : row)),
+  ),
+  "a step that is posted twice is kept in another place": bent("publish", (_, draft) => ({
+    get: ((table: TableName, ...key: Key) => (table === "steps" ? undefined : draft.get(table, ...key))) as Draft["get"],
+    put: { steps: (row) => (draft.get("steps", row.account, row.id) ? { ...row, id: `${row.id}0` } : row) },
+  })),
+  "a step that is posted twice replaces the first": bent("publish", blindTo("steps")),
+  "what a cancelled run waits for stays": bent("cancelRuns", leaving("waiters")),
+  "what a finished run waits for stays": bent("finishRun", leaving("waiters")),
+  "what a failed run waits for stays": bent("settle", leaving("waiters")),
+  "events stay behind their run": bent("settle", leaving("notifications")),
+  "messages of a cancelled run go on": bent("cancelRuns", leaving("messages")),
+  "messages that are being sent are dropped with their run": bent("cancelRuns", (_, draft) => ({
+    ...{
+      ofRun: ((table: "messages", account: string, run: RunKey) => {
+        const rows = draft.ofRun(table, account, run);
+        return table === "messages" ? rows.map((row) => ({ ...row, state: "pending" as const })) : rows;
+      }) as Draft["ofRun"],
+    },
+  })),
+  "a run ends for one who is not told": bent("finishRun", () => ({ put: { steps: () => undefined } })),
+  "a cancelled run tells that it has failed": bent("cancelRuns", () => ({
+    put: { steps: (row) => withText(row, textOf(row).replace('\\"isFailed\\":false', '\\"isFailed\\":true')) },
+  })),
+  "the end of a run is told without its result": bent("finishRun", () => ({
+    put: { steps: (row) => withText(row, textOf(row).replace(/\{\\"body\\":.*,\\"isCanceled/, '{\\"isCanceled')) },
+  })),
+  "a child tells twice": bent("finishRun", (_, draft) => ({
+    put: {
+      steps: (row) => {
+        draft.put("steps", { ...row, id: `${row.id}00`, position: row.position + 1 });
+        return row;
+      },
+    },
+  })),
+  "a failed run is two dead letters": bent("settle", (_, draft, moment) => ({
+    put: {
+      deadLetters: (row) => {
+        if (row.run && !draft.get("deadLetters", row.account, row.id)) draft.put("deadLetters", { ...row, id: moment.newId("dlq") });
+        return row;
+      },
+    },
+  })),
+  "a failed run is no dead letter": bent("settle", () => ({ put: { deadLetters: (row) => (row.run ? undefined : row) } })),
+  "a failure is not told": bent("settle", () => ({
+    put: {
+      ...{
+        messages: (row) => row,
+        envelopes: (row) => (row.run?.kind === "failure" ? { ...row, run: { ...row.run, kind: "step" } } : row),
+      },
+    },
+  })),
+  "the end of the time wakes what an event has woken": bent("notify", leaving("waiters")),
+  "an event is taken and stays": bent("wait", leaving("notifications")),
+  "an event that nobody waits for is lost": bent("notify", () => ({ put: { notifications: () => undefined } })),
+  "an event wakes for another reason": bent("notify", () => ({
+    put: { steps: (row) => withText(row, textOf(row).replace('"waitTimeout":false', '"waitTimeout":true')) },
+  })),
+  "a wait has no end": bent("wait", () => ({ put: { waiters: (row) => ({ ...row, dueAt: null }) } })),
+  "a wait ends too soon": bent("wait", () => ({ put: { waiters: (row) => ({ ...row, dueAt: row.createdAt + 1 }) } })),
+  "a wait ends and its step has no result": bent("claim", () => ({ put: { steps: () => undefined } })),
+  "a resumed run forgets a result": bent("resumeRun", (_, draft) => ({
+    stepsOf: ((account: string, run: RunKey) => draft.stepsOf(account, run).filter(({ id }) => !isResult(id))) as Draft["stepsOf"],
+  })),
+  "a resumed run begins again": asked("resumeRun", (input) => ({ ...input, from: "beginning" as const })),
+  "a resumed run is sent nothing": bent("resumeRun", () => ({ put: { messages: () => undefined } })),
+  "a resumed run stays a dead letter": bent("resumeRun", leaving("deadLetters")),
+  "a run that ends goes on": bent("finishRun", leaving("activeRuns")),
+  "a run that has ended takes steps": rememberingEnded(),
+  "a run returns nothing": bent("finishRun", () => ({ put: { runs: (row) => ({ ...row, body: new Uint8Array(0) }) } })),
+  "a history carries what came after it": bent("publish", () => ({
+    put: { envelopes: (row) => (row.run?.kind === "step" ? { ...row, run: { ...row.run, position: row.run.position + 1 } } : row) },
+  })),
+  "an answer of a third party is lost": bent("settle", () => ({ put: { steps: () => undefined } })),
+};
