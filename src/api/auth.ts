@@ -26,7 +26,9 @@ export function authenticator({ store, now }: { store: Store; now(): Millis }): 
     if (byQuery && parameter !== null) return { account: byQuery, by: "query", token: parameter };
     throw new Refusal(
       "unauthorized",
-      bearer === undefined && parameter === null ? howTo : "token: unknown; it may have been replaced by a new one",
+      bearer === undefined && parameter === null
+        ? howTo
+        : "token: unknown; it may be that of another server, or have been replaced: waypost credentials prints the one to use",
     );
   };
   return ({ authorization, parameter }) => {

@@ -26,7 +26,7 @@ const item = z.strictObject({
     .record(z.string(), z.string("is not a text"))
     .optional()
     .describe("Settings of the message, and its content type. Names in any case."),
-  body: z.string("is not a text").optional().describe("What is delivered, in UTF-8."),
+  body: z.string("is not a text; give JSON as a string").optional().describe("What is delivered, in UTF-8."),
   queue: z.string("is not a text").optional().describe("The queue that it goes through."),
 });
 
