@@ -15,7 +15,7 @@ test("a message that was due is not sent when its run has ended in the same clai
   const broker = await Broker.open();
   await broker.run("publish", { account: "acme", letters: [start, step] });
   const { messages } = broker.memory.tables;
-  const [first] = [...messages].filter(([, { state }]) => state === "active");
+  const first = [...messages].find(([, { state }]) => state === "active");
   if (!first) throw new Error("nothing was sent");
   const [key, state] = first;
   // It has killed so many nodes that it is not sent again.

@@ -77,7 +77,8 @@ export class Endpoints {
     const move = replay(program, toldBy(history));
     this.#of.world.note(`${called.url} has ${history.length} steps of ${called.run.runId}: ${move.kind}`);
     if (move.kind === "wrong" && !namesUsedAgain.includes(called.run.runId)) this.#of.wrong(`${called.run.run}: ${move.why}`);
-    if (move.kind === "work" && move.stepId === program.brokenStep) return this.#chance.of([failing, refusing]);
+    if (move.kind === "work" && move.stepId === program.brokenStep && this.#chance.happens(0.7))
+      return this.#chance.of([failing, refusing]);
     return this.#post(this.#requestsOf(called, move), twice);
   }
 

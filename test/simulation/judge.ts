@@ -1,5 +1,4 @@
 import type { PublishResult } from "../../src/core/publish.ts";
-import type { Retried } from "../../src/core/dlq.ts";
 import { hasHand, laneOf } from "../../src/core/hands.ts";
 import { maxLost } from "../../src/core/limits.ts";
 import type { Delivery, Envelope, Letter, LogRow, MessageState } from "../../src/core/message.ts";
@@ -12,9 +11,10 @@ import { Keys } from "./keys.ts";
 import { Life } from "./life.ts";
 import { checkRemovals } from "./removals.ts";
 import type { NodeHands } from "./node.ts";
+import { lettersOf, retriedOf } from "./origins.ts";
 import { Runs } from "./runs.ts";
 import { Schedules } from "./schedules.ts";
-import type { Change, Changes, Storage, Tables } from "./storage.ts";
+import type { Change, Changes, Storage } from "./storage.ts";
 import type { World } from "./world.ts";
 
 /**
@@ -368,36 +368,6 @@ export class Judge {
       this.demand(rows.size === 0, `history ends: ${rows.size} ${name} are left, first ${[...rows.keys()][0]?.replace("\n", " ")}`);
     }
   }
-}
-
-/** Messages that were made of dead letters, with what they were made of. */
-function retriedOf({ calls, result }: Batch): Map<string, string> {
-  const answers = calls.flatMap(({ name }, index) => {
-    const reply = result.replies[index];
-    return name === "retryDeadLetters" && reply && "answer" in reply ? (reply.answer as Retried[]) : [];
-  });
-  return new Map(answers.map(({ messageId, dlqId }) => [messageId, dlqId]));
-}
-
-/** The letters of the messages that a batch took in. One to a group makes a message for each endpoint. */
-function lettersOf({ calls, result, changes }: Case, { groups }: Tables, demand: Demand): Map<string, Letter> {
-  const letters = new Map<string, Letter>();
-  calls.forEach(({ name, input }, index) => {
-    const reply = result.replies[index];
-    if (name !== "publish" || !reply || !("answer" in reply)) return;
-    const { account, letters: asked } = input as { account: string; letters: Letter[] };
-    (reply.answer as PublishResult[]).forEach((one, at) => {
-      const letter = asked[at];
-      if (!letter || "refused" in one) return;
-      const all = "each" in one ? one.each : [one];
-      for (const { messageId, deduplicated } of all) if (!deduplicated) letters.set(messageId, letter);
-      const endpoints = groups.get(`${account}\n${letter.group}`)?.endpoints ?? [];
-      const isAll = !("each" in one) || JSON.stringify(one.each.map(({ url }) => url)) === JSON.stringify(endpoints.map(({ url }) => url));
-      demand(isAll || changes.groups.length > 0, `a letter to a group goes to all of it: ${JSON.stringify(one)}`);
-      demand((letter.group === null) === !("each" in one), `who is meant by a letter is answered: ${JSON.stringify(one)}`);
-    });
-  });
-  return letters;
 }
 
 type Birth = { letter: Letter | undefined; retried: boolean; changedLines: ReadonlySet<string> };

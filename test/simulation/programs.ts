@@ -35,7 +35,7 @@ function makeProgram(url: string): Program {
     const width = chance.happens(0.35) ? chance.between(2, 3) : 1;
     return Array.from({ length: width }, () => randomWork(chance, number, depth));
   });
-  return { groups, brokenStep: chance.happens(0.2) ? chance.between(1, 4) : null };
+  return { groups, brokenStep: chance.happens(0.5) ? chance.between(2, 4) : null };
 }
 
 function randomWork(chance: Chance, number: number, depth: number): Work {

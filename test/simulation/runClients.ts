@@ -68,7 +68,7 @@ export function randomRunRequest(chance: Chance, account: AccountId, tables: Tab
     .flatMap((one) => (one.run ? [one.id] : []))
     .slice(-6);
   const dlqId = failed.length > 0 ? chance.of(failed) : "never-was";
-  const what = chance.next();
+  const what = failed.length > 0 && chance.happens(0.25) ? 1 : chance.next();
   if (what < 0.4) {
     const runId = chance.happens(0.4) ? chance.of(namesUsedAgain) : `once-${chance.between(1, 1e9)}`;
     const one = startLetter(chance, { runId, url: workflowUrl(chance.between(1, 40)), invoker: null });

@@ -24,30 +24,6 @@ const counting =
   (turn: (row: ActiveRun, before: ActiveRun | undefined) => ActiveRun) =>
   (_: unknown, draft: Draft): Bend => ({ put: { activeRuns: (row) => turn(row, draft.get("activeRuns", row.account, row.runId)) } });
 
-/** The last run of a name stays known as one that goes on. */
-function rememberingEnded(): Commands {
-  const ended = new Map<string, ActiveRun>();
-  const noting = bent("cancelRuns", (_, draft) => ({
-    drop: (table, _, key) => {
-      const row = table === "activeRuns" ? draft.get("activeRuns", String(key[0]), String(key[1])) : undefined;
-      if (row) ended.set(key.join("\n"), row);
-      return true;
-    },
-  }));
-  const { cancelRuns } = noting;
-  const posting = bent("publish", ({ account, letters }, draft) => ({
-    get: ((table: TableName, ...key: Key) => {
-      const row = draft.get(table, ...key);
-      const isStep = letters.some(({ post }) => post?.kind === "step");
-      if (row || !isStep || key[0] !== account) return row;
-      const active = ended.get(key.join("\n"));
-      if (table === "activeRuns") return active;
-      return row;
-    }) as Draft["get"],
-  }));
-  return { ...posting, cancelRuns };
-}
-
 /** Faults of workflow runs. */
 export const runMutants: Record<string, Commands> = {
   "a position is not counted": bent(
@@ -113,14 +89,21 @@ export const runMutants: Record<string, Commands> = {
   "a wait has no end": bent("wait", () => ({ put: { waiters: (row) => ({ ...row, dueAt: null }) } })),
   "a wait ends too soon": bent("wait", () => ({ put: { waiters: (row) => ({ ...row, dueAt: row.createdAt + 1 }) } })),
   "a wait ends and its step has no result": bent("claim", () => ({ put: { steps: () => undefined } })),
-  "a resumed run forgets a result": bent("resumeRun", (_, draft) => ({
-    stepsOf: ((account: string, run: RunKey) => draft.stepsOf(account, run).filter(({ id }) => !isResult(id))) as Draft["stepsOf"],
+  "a resumed run forgets a result": bent("resumeRun", () => ({ put: { steps: (row) => (isResult(row.id) ? undefined : row) } })),
+  "a resumed run is sent a step that has its result": bent("resumeRun", (_, draft) => ({
+    put: {
+      envelopes: (row) => {
+        if (row.run?.kind !== "step" || row.run.slot === "i" || row.run.position === 0) return row;
+        const before = draft.stepsOf(row.account, row.run.run).find(({ position }) => position === (row.run?.position ?? 0) - 1);
+        return { ...row, run: { ...row.run, position: row.run.position - 1, slot: before?.id.split("/")[1] ?? row.run.slot } };
+      },
+    },
   })),
   "a resumed run begins again": asked("resumeRun", (input) => ({ ...input, from: "beginning" as const })),
   "a resumed run is sent nothing": bent("resumeRun", () => ({ put: { messages: () => undefined } })),
   "a resumed run stays a dead letter": bent("resumeRun", leaving("deadLetters")),
   "a run that ends goes on": bent("finishRun", leaving("activeRuns")),
-  "a run that has ended takes steps": rememberingEnded(),
+  "a run that has ended takes steps": bent("cancelRuns", leaving("activeRuns")),
   "a run returns nothing": bent("finishRun", () => ({ put: { runs: (row) => ({ ...row, body: new Uint8Array(0) }) } })),
   "a history carries what came after it": bent("publish", () => ({
     put: { envelopes: (row) => (row.run?.kind === "step" ? { ...row, run: { ...row.run, position: row.run.position + 1 } } : row) },

@@ -1,5 +1,5 @@
 import type { InputOf } from "../../src/core/commands.ts";
-import type { DeadLetter, Delivery, Envelope, MessageState } from "../../src/core/message.ts";
+import type { Delivery, Envelope, MessageState } from "../../src/core/message.ts";
 import type { Retention } from "../../src/core/retention.ts";
 import type { Run, Step } from "../../src/core/run.ts";
 import type { Case, Demand } from "./batch.ts";
@@ -19,7 +19,8 @@ class Book {
   /** Messages that are not finished. */
   readonly messages = new Set<string>();
   readonly waiters = new Set<string>();
-  readonly notifications = new Set<string>();
+  /** Events that are kept, by id: what a step that takes one has as its result. */
+  readonly notifications = new Map<string, string>();
   /** Steps that had their results when the run that this one goes on with had failed. */
   inherited: ReadonlySet<string> = new Set();
   deadLetters = 0;
@@ -200,13 +201,25 @@ export class Runs {
     { changes }: Case,
     { added, endedNow, happens }: { added: readonly Step[]; endedNow: ReadonlySet<Book>; happens: (what: string) => void },
   ): void {
-    for (const { before, after } of changes.notifications) {
+    this.#noteTaken(changes.notifications, { added, endedNow, happens });
+    for (const step of added.filter(isResult)) {
+      const { out } = toldIn(step);
+      const left = [...(this.#books.get(step.run)?.notifications.values() ?? [])];
+      this.#demand(out === undefined || !left.includes(out), `an event that is taken is kept no more: ${step.id}`);
+    }
+  }
+
+  #noteTaken(
+    changed: Case["changes"]["notifications"],
+    { added, endedNow, happens }: { added: readonly Step[]; endedNow: ReadonlySet<Book>; happens: (what: string) => void },
+  ): void {
+    for (const { before, after } of changed) {
       const row = after ?? before;
       const book = row && this.#books.get(row.run);
       if (!row || !book) continue;
       if (after) {
         happens("event kept");
-        book.notifications.add(row.id);
+        book.notifications.set(row.id, Buffer.from(row.body).toString("base64"));
         continue;
       }
       book.notifications.delete(row.id);
@@ -287,6 +300,8 @@ export class Runs {
     const { run, history, ended } = book;
     const row = tables.runs.get(`${run.account}\n${run.id}`);
     if (!row) return;
+    const isWhole = [...book.inherited].every((slot) => book.slots.has(slot));
+    this.#demand(isWhole, `a resumed run keeps the results that there were: ${run.id} has ${book.results.join(" ")}`);
     const positions = history.map(({ position }) => position).sort((a, b) => a - b);
     this.#demand(
       positions.every((position, index) => position === index) && book.slots.size === history.length,
@@ -320,6 +335,10 @@ export class Runs {
         const isOver = [...of.endedNow].some(({ run }) => run.runId === rest.runId);
         this.#demand(isKept || isOver || results.length === 1, `an event that is said to be kept is kept: for ${rest.runId}`);
       }
+      if (name === "resumeRun") {
+        const { account, dlqId } = input as InputOf<"resumeRun">;
+        this.#demand(!of.tables.deadLetters.has(`${account}\n${dlqId}`), `what is resumed is no dead letter any more: ${dlqId}`);
+      }
       if (name === "finishRun" && (reply.answer as { finished: boolean }).finished) {
         const { runId } = input as InputOf<"finishRun">;
         this.#demand(
@@ -336,9 +355,9 @@ export class Runs {
     if (!run || !book || run.kind === "failure" || run.kind === "call") return;
     const steps = book.history.filter(({ position }) => position <= run.position).sort((a, b) => a.position - b.position);
     const own = steps.at(-1);
-    const entries = steps.map((step) => ({
-      ...{ messageId: step.messageId, body: Buffer.from(step.body).toString("base64"), callType: step.callType },
-    }));
+    const entries = steps.map(({ messageId, body: bytes, callType }) => {
+      return { messageId, body: Buffer.from(bytes).toString("base64"), callType };
+    });
     this.#demand(own?.messageId === id && slotIn(own.id) === run.slot, `a message carries a step of its own: ${id}`);
     const expected = run.kind === "result" ? textOf(own?.body ?? new Uint8Array()) : JSON.stringify(entries);
     this.#demand(textOf(body) === expected, `a delivery carries the history up to its step: ${id} ${textOf(body)} instead of ${expected}`);
@@ -350,5 +369,5 @@ const isResult = (step: Step): boolean => slotIn(step.id).startsWith("r");
 /** Does a batch concern runs, besides their own rows? */
 const ofRuns = ({ changes }: Case): boolean =>
   changes.messages.some(({ before, after }) => (after ?? before)?.run !== null) ||
-  changes.deadLetters.some(({ after }): boolean => (after as DeadLetter | undefined)?.run !== undefined) ||
+  changes.deadLetters.some(({ after }) => after?.run !== undefined) ||
   changes.envelopes.some(({ after }) => after?.run !== undefined);

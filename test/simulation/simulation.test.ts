@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import type { Report } from "./simulation.ts";
 import { simulate } from "./simulation.ts";
 import { memoryStorage, sqliteStorage } from "./storage.ts";
 
@@ -7,8 +8,16 @@ import { memoryStorage, sqliteStorage } from "./storage.ts";
 const fixed = Array.from({ length: 30 }, (_, index) => index + 1);
 const fresh = Math.floor(Math.random() * 1e9);
 
+/** The first ones are looked at twice. */
+const reports = new Map<number, Promise<Report>>();
+function reportOf(seed: number): Promise<Report> {
+  const report = reports.get(seed) ?? simulate({ seed });
+  if (seed <= 16) reports.set(seed, report);
+  return report;
+}
+
 test.each(fixed)("all promises are kept with seed %d", async (seed) => {
-  const { failure } = await simulate({ seed });
+  const { failure } = await reportOf(seed);
   expect(failure).toBeNull();
 });
 
@@ -40,13 +49,15 @@ const setUps = [
 const wanted = [
   ...["queue", "key"].flatMap((kind) => [`${kind} with several at once`, `${kind} paused with a line`, `${kind} full with a line`]),
   ...["key with a full window and a line", "callback keeps the slot", "schedule to a URL", "schedule to a group"],
+  ...["RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED", "group", "posted twice", "refused post", "event kept", "event taken"],
+  ...["child told", "child noted", "resumed", "restarted"],
 ];
 
 test("a run is worth its name: everything that can happen to a message happens", async () => {
   const trace: string[] = [];
   const happened = new Set<string>();
-  for (const seed of [1, 2, 3, 4, 5, 6, 7, 8]) {
-    const report = await simulate({ seed });
+  for (const seed of fixed.slice(0, 16)) {
+    const report = await reportOf(seed);
     trace.push(...report.trace);
     for (const what of report.happened) happened.add(what);
   }

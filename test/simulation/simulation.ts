@@ -22,7 +22,8 @@ import { World, settled } from "./world.ts";
 const second: Millis = 1000;
 const hour: Millis = 3600 * second;
 
-export type Options = { seed: number; actions?: number; decisions?: Commands; storage?: Storage };
+/** `runs`: the share of what clients ask that is about workflow runs. */
+export type Options = { seed: number; actions?: number; runs?: number; decisions?: Commands; storage?: Storage };
 /** `failure`: the broken promise, if any. */
 export type Report = {
   seed: number;
@@ -35,11 +36,17 @@ export type Report = {
 };
 
 /** More steps than any run needs that comes to rest. */
-const mostSteps = 600_000;
+const mostSteps = 2_000_000;
 
 /** Runs a whole broker in virtual time: first with everything that can go wrong, then until it is quiet, then until it is empty. */
-export async function simulate({ seed, actions = 150, decisions, storage = memoryStorage(decisions) }: Options): Promise<Report> {
-  const run = new Simulation(seed, storage);
+export async function simulate({
+  seed,
+  actions = 150,
+  runs = 0.2,
+  decisions,
+  storage = memoryStorage(decisions),
+}: Options): Promise<Report> {
+  const run = new Simulation(seed, storage, runs);
   try {
     await run.trouble(actions);
     await run.quiet();
@@ -56,13 +63,15 @@ class Simulation {
   readonly #broker: Broker;
   readonly #judge: Judge;
   readonly #known: Known[] = ["acme", "umbrella"].map((account) => ({ account, messageIds: [], dlqIds: [] }));
+  readonly #shareOfRuns: number;
   #nodes: SimulatedNode[] = [];
   #born = 0;
   #steps = 0;
   #calm = false;
   #isClockWrong = false;
 
-  constructor(seed: number, storage: Storage) {
+  constructor(seed: number, storage: Storage, shareOfRuns: number) {
+    this.#shareOfRuns = shareOfRuns;
     const chance = new Chance(seed);
     const world = new World(chance);
     const retention = { log: chance.of([1, 3]) * hour, deadLetters: chance.of([1, 2, 6]) * hour };
@@ -273,7 +282,7 @@ class Simulation {
     const what = chance.next();
     const { log } = this.#broker.retention;
     const ask = (): Promise<unknown> => {
-      if (chance.happens(0.25)) return this.#askForRuns(node, known);
+      if (chance.happens(this.#shareOfRuns)) return this.#askForRuns(node, known);
       if (what < 0.68) return this.#publish(node, known);
       if (what < 0.8) return this.#setUp(node, known);
       if (what < 0.88) return node.ask((store) => store.execute("cancel", randomCancel(chance, known)));

@@ -9,6 +9,7 @@ import { describeLines } from "./contractLines.ts";
 import { describePublish } from "./contractPublish.ts";
 import { describeReads } from "./contractReads.ts";
 import { describeRetention } from "./contractRetention.ts";
+import { describeRuns } from "./contractRuns.ts";
 import { describeSending } from "./contractSending.ts";
 import { describeSources } from "./contractSources.ts";
 import type { OpenStore } from "./world.ts";
@@ -27,6 +28,7 @@ export function describeStore(name: string, open: OpenStore): void {
     describeReads(open);
     describeRetention(open);
     describeSources(open);
+    describeRuns(open);
     describeFailedRuns(open);
   });
 }

@@ -1,0 +1,35 @@
+import type { Retried } from "../../src/core/dlq.ts";
+import type { Letter } from "../../src/core/message.ts";
+import type { PublishResult } from "../../src/core/publish.ts";
+import type { Batch, Case, Demand } from "./batch.ts";
+import type { Tables } from "./storage.ts";
+
+/** Messages that were made of dead letters, with what they were made of. */
+export function retriedOf({ calls, result }: Batch): Map<string, string> {
+  const answers = calls.flatMap(({ name }, index) => {
+    const reply = result.replies[index];
+    return name === "retryDeadLetters" && reply && "answer" in reply ? (reply.answer as Retried[]) : [];
+  });
+  return new Map(answers.map(({ messageId, dlqId }) => [messageId, dlqId]));
+}
+
+/** The letters of the messages that a batch took in. One to a group makes a message for each endpoint. */
+export function lettersOf({ calls, result, changes }: Case, { groups }: Tables, demand: Demand): Map<string, Letter> {
+  const letters = new Map<string, Letter>();
+  calls.forEach(({ name, input }, index) => {
+    const reply = result.replies[index];
+    if (name !== "publish" || !reply || !("answer" in reply)) return;
+    const { account, letters: asked } = input as { account: string; letters: Letter[] };
+    (reply.answer as PublishResult[]).forEach((one, at) => {
+      const letter = asked[at];
+      if (!letter || "refused" in one) return;
+      const all = "each" in one ? one.each : [one];
+      for (const { messageId, deduplicated } of all) if (!deduplicated) letters.set(messageId, letter);
+      const endpoints = groups.get(`${account}\n${letter.group}`)?.endpoints ?? [];
+      const isAll = !("each" in one) || JSON.stringify(one.each.map(({ url }) => url)) === JSON.stringify(endpoints.map(({ url }) => url));
+      demand(isAll || changes.groups.length > 0, `a letter to a group goes to all of it: ${JSON.stringify(one)}`);
+      demand((letter.group === null) === !("each" in one), `who is meant by a letter is answered: ${JSON.stringify(one)}`);
+    });
+  });
+  return letters;
+}
