@@ -1,7 +1,7 @@
 import type { Decision, Draft, Key } from "./command.ts";
 import { hostLine, needsOfGates } from "./gate.ts";
 import { giveUp } from "./line.ts";
-import type { AccountId, MessageState } from "./message.ts";
+import type { AccountId, Envelope, MessageState, Outline } from "./message.ts";
 import { noBytes } from "./message.ts";
 import { together } from "./needs.ts";
 import { isOfRun, needsOfRunOutcome } from "./runOutcome.ts";
@@ -19,8 +19,9 @@ export type PutAside = { what: string | null };
 
 /**
  * Takes out of the way of the others what is due and cannot be claimed, because the storage refuses what follows from
- * it: a message goes to the dead letter queue, without its callbacks, which may be the reason; of a line, the first
- * message that stands in it; a schedule passes over this time.
+ * it: a message goes to the dead letter queue, without its callbacks, which may be the reason; one of a run fails the run,
+ * or is a request to a third party that has no answer; of a line, the first message that stands in it; a schedule passes
+ * over this time.
  */
 export const putAside: Decision<{ row: DueRow; reason: string }, PutAside> = {
   needs: ({ row }) => {
@@ -31,11 +32,11 @@ export const putAside: Decision<{ row: DueRow; reason: string }, PutAside> = {
   further: ({ row }, draft) => {
     const states = suspectsOf(draft, row);
     const keys = states.map(({ account, id }): Key => [account, id]);
-    const { deduplications, deadLetters } = needsOfConsequences(keys.flatMap((key) => draft.outline("envelopes", ...key) ?? []));
-    const ofRuns = keys.flatMap((key) => draft.outline("envelopes", ...key) ?? []).filter(isOfRun);
+    const envelopes = keys.flatMap((key) => draft.outline("envelopes", ...key) ?? []);
     return together([
-      { outlines: { envelopes: keys }, deduplications, deadLetters, ...needsOfGates(draft, states) },
-      ...ofRuns.map((envelope) => needsOfRunOutcome(draft, envelope, refused)),
+      { outlines: { envelopes: keys }, ...needsOfGates(draft, states) },
+      needsOfConsequences(envelopes),
+      ...envelopes.filter(isOfRun).map((envelope) => needsOfRunOutcome(draft, envelope, refused)),
     ]);
   },
   decide: ({ row, reason }, draft, moment) => {
@@ -52,12 +53,15 @@ export const putAside: Decision<{ row: DueRow; reason: string }, PutAside> = {
     if (!state || (state.dueAt !== null && state.dueAt > moment.now)) return { what: null };
     const [account, envelope] = [draft.get("accounts", id), draft.outline("envelopes", id, state.id)];
     const outcome = { ...refused, error: `could not be stored: ${storable(reason)}` };
-    const silent = envelope && { ...envelope, callback: null, failureCallback: null };
-    if (account && silent) failForGood(draft, moment, { account, envelope: silent, state, outcome });
+    if (account && envelope) failForGood(draft, moment, { account, envelope: silenced(envelope), state, outcome });
     else giveUp(draft, moment, state);
     return { what: `message ${state.id} of account ${id}` };
   },
 };
+
+/** Without its callbacks. The one of a request to a third party brings its run the answer that it waits for. */
+const silenced = (envelope: Outline<Envelope>): Outline<Envelope> =>
+  isOfRun(envelope) ? envelope : { ...envelope, callback: null, failureCallback: null };
 
 const refused = { status: null, headers: [], body: noBytes, error: null };
 
