@@ -11,7 +11,7 @@ import { together } from "./needs.ts";
 import type { Failure } from "./outcome.ts";
 import { answerOf, delivered, isSuccess, tryLater, withBody } from "./outcome.ts";
 import { verdictOf } from "./retry.ts";
-import type { Run, RunFailure } from "./run.ts";
+import type { Run, RunFailure, Step } from "./run.ts";
 import { historyBody, initialSlot, stepKey } from "./run.ts";
 import { problemOf } from "./runProblem.ts";
 
@@ -22,8 +22,11 @@ export type OfRun<E> = E & { run: RunPart };
 export const isOfRun = <E extends Outline<Envelope>>(envelope: E): envelope is OfRun<E> =>
   envelope.run !== undefined && envelope.run.kind !== "failure";
 
-/** What must be seen when a message of a run has an outcome: the run, and all that changes when it ends. */
-export function needsOfRunOutcome(draft: Draft, envelope: OfRun<Outline<Envelope>>, outcome: Answer): Needs {
+/**
+ * What must be seen when a message of a run has an outcome: the run, and where it ends with it all that changes then, which
+ * may be much. `state`: it may be sent again; otherwise it is not.
+ */
+export function needsOfRunOutcome(draft: Draft, envelope: OfRun<Outline<Envelope>>, outcome: Answer, state?: MessageState): Needs {
   const { account, run: part } = envelope;
   const own: Needs = {
     ...{ runs: [[account, part.run]], activeRuns: [[account, part.runId]], lines: linesTo(account, [envelope.url]) },
@@ -31,11 +34,19 @@ export function needsOfRunOutcome(draft: Draft, envelope: OfRun<Outline<Envelope
   };
   const going = goingRun(draft, account, part.runId, part.run);
   if (!going) return own;
+  // When it is sent again matters to nobody here.
+  const verdict = state ? verdictOf({ envelope, outcome, retried: retriedOf(state), now: 0 }).kind : "failed";
   const ofRun = needsOfRun(draft, account, part.runId);
-  if (part.kind === "call") return together([own, ofRun, { envelopes: [[account, envelope.id]] }]);
-  if (isSuccess(outcome) && part.first === undefined) return own;
+  if (part.kind === "call") return verdict === "retry" ? own : together([own, ofRun, { envelopes: [[account, envelope.id]] }]);
+  if (verdict !== "failed" && problemIn(part, outcome, []) === null) return own;
   return together([own, ofRun, needsOfEnding(draft, account, part.run), needsOfFailure(account, going.run, outcome)]);
 }
+
+/** Why a run cannot go on after this answer. That of a third party is for the run to look at, whatever it is. */
+const problemIn = ({ kind, first }: RunPart, outcome: Answer, steps: readonly Step[]): string | null =>
+  kind === "call" ? null : problemOf({ outcome, steps, ...(first === undefined ? {} : { first }) });
+
+const retriedOf = ({ attempts, lost }: MessageState): number => attempts - lost;
 
 function needsOfFailure(account: Account["id"], run: Run, outcome: Answer): Needs {
   const { failureCallback } = run.settings;
@@ -56,8 +67,8 @@ export function drawOfRun(draft: Draft, moment: Moment, of: Case): { became: "de
   const { run: part } = envelope;
   const going = goingRun(draft, envelope.account, part.runId, part.run);
   const steps = draft.stepsOf(envelope.account, part.run);
-  const problem = part.kind === "call" ? null : problemOf({ outcome, steps, ...(part.first === undefined ? {} : { first: part.first }) });
-  const verdict = verdictOf({ envelope, outcome, retried: state.attempts - state.lost, now: moment.now });
+  const problem = problemIn(part, outcome, steps);
+  const verdict = verdictOf({ envelope, outcome, retried: retriedOf(state), now: moment.now });
   if (verdict.kind === "delivered" && (problem === null || !going)) {
     if (going && part.kind === "call") takeAnswer(draft, moment, { ...of, going });
     delivered(draft, moment, of);
@@ -94,7 +105,7 @@ function takeAnswer(draft: Draft, moment: Moment, { account, envelope, state, ou
   if (!callback) return;
   const call = draft.get("steps", account.id, stepKey(going.run.id, envelope.run.slot));
   const tells = { kind: "callback", messageId: envelope.id, dlqId: null } as const;
-  const retried = state.attempts - state.lost;
+  const retried = retriedOf(state);
   // This answer is the last one. A client takes a failure for one that will be tried again while retries are left, and waits.
   const retries = isSuccess(outcome) ? envelope.retries : retried;
   const told = { envelope: { ...withBody(draft, envelope), retries }, retried, outcome, tells };
@@ -111,7 +122,7 @@ function failRun(draft: Draft, moment: Moment, { account, envelope, state, outco
   const letter: DeadLetter = {
     ...{ account: account.id, id: moment.newId("dlq"), messageId: state.id },
     ...{ status: outcome.status, headers: outcome.headers, body: outcome.body, error: outcome.error },
-    retried: state.attempts - state.lost,
+    retried: retriedOf(state),
     failureCallback: failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
     run: { key: run.id, runId: run.runId, createdAt: run.createdAt, url: run.url, failureUrl: failureCallback?.url ?? null },
     marks: [

@@ -57,7 +57,7 @@ export const settle: Decision<Outcome, Settled> = {
       envelopes: hasCallback ? [key] : [],
       toSendFrom: [...(line ? withHand(draft, [line]) : []), ...flows.map(({ id }) => ({ account, line: id }))],
     };
-    return envelope && isOfRun(envelope) ? together([needs, needsOfRunOutcome(draft, envelope, outcome)]) : needs;
+    return envelope && isOfRun(envelope) ? together([needs, needsOfRunOutcome(draft, envelope, outcome, state)]) : needs;
   },
   decide: (outcome, draft, moment) => {
     const state = fenced(draft, moment, outcome);

@@ -133,7 +133,7 @@ export const callbackTo = (url: string) => ({
   },
 });
 
-const outcomeOf = (outcome: Partial<Outcome> & { messageId: string }): Outcome => ({
+export const outcomeOf = (outcome: Partial<Outcome> & { messageId: string }): Outcome => ({
   ...{
     account: "acme",
     host: hostOf("https://shop.example"),
