@@ -1,7 +1,8 @@
 import type { Bytes, Delivery } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import { historyBody, stepKey } from "../core/run.ts";
-import type { Loader } from "./loader.ts";
+import type { SentStep } from "../core/run.ts";
+import type { HistoryNeed, Loader } from "./loader.ts";
 import type { BatchResult } from "./store.ts";
 
 /**
@@ -28,9 +29,7 @@ async function bodiesOf(loader: Pick<Loader, "rows" | "histories">, carrying: re
   const wholes = carrying.filter(({ message }) => message.run.kind === "step");
   const [single, histories] = await Promise.all([
     results.length === 0 ? [] : loader.rows("steps", results.map(keyOfStep)),
-    wholes.length === 0
-      ? []
-      : loader.histories(wholes.map(({ message: { account, run } }) => ({ account, run: run.run, upTo: run.position }))),
+    wholes.length === 0 ? [] : readHistories(loader, wholes),
   ]);
   const byId = new Map(single.map((step) => [`${step.account} ${step.id}`, step]));
   const bodies = new Map<Delivery, Delivery>();
@@ -40,5 +39,20 @@ async function bodiesOf(loader: Pick<Loader, "rows" | "histories">, carrying: re
 }
 
 const keyOfStep = ({ message: { account, run } }: Carrying): [account: string, id: string] => [account, stepKey(run.run, run.slot)];
+
+/** Branches of a run go out together: its history is read once, as far as the longest of their bodies goes. */
+async function readHistories(loader: Pick<Loader, "histories">, wholes: readonly Carrying[]): Promise<SentStep[][]> {
+  const needs = new Map<string, HistoryNeed>();
+  for (const { message } of wholes) {
+    const { account, run } = message;
+    needs.set(nameOf(message), { account, run: run.run, upTo: Math.max(run.position, needs.get(nameOf(message))?.upTo ?? 0) });
+  }
+  const read = await loader.histories([...needs.values()]);
+  const byRun = new Map([...needs.keys()].map((name, at) => [name, read[at] ?? []]));
+  // A history has no gap, so that a place in it is a number of steps.
+  return wholes.map(({ message }) => (byRun.get(nameOf(message)) ?? []).slice(0, message.run.position + 1));
+}
+
+const nameOf = ({ account, run }: Carrying["message"]): string => `${account} ${run.run}`;
 
 const withBody = (delivery: Carrying, body: Bytes = noBytes): Delivery => ({ ...delivery, message: { ...delivery.message, body } });
