@@ -94,7 +94,7 @@ type NotifyInput = { account: AccountId; event: string; body: Bytes } & (
 
 /**
  * Wakes what waits for an event. All waiters are woken by an event, one by a call to a webhook: the first that waits.
- * What ended its wait before is passed over. Throws `Refusal` where a run is named that has ended, or keeps too much.
+ * What ended its wait before is passed over. Throws `Refusal` where a run is named that has ended, or keeps or gets too much.
  */
 export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boolean }> = {
   needs: (input) => {
@@ -121,6 +121,7 @@ export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boole
       "runId" in input ? waitersInRun(draft, input) : input.waiterIds.flatMap((id) => draft.get("waiters", account.id, id) ?? []);
     const wanted = waiters.filter(({ event, kind }) => event === input.event && kind === ("kind" in input ? input.kind : "event"));
     const woken = "kind" in input && input.kind === "webhook" ? wanted.slice(0, 1) : wanted;
+    if ("runId" in input) checkTold(input, woken.length);
     const notified = woken.flatMap((waiter): Notified[] => {
       const going = goingRun(draft, account.id, waiter.runId, waiter.run);
       if (!going) return [];
@@ -132,6 +133,14 @@ export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boole
     return { notified, stored: true };
   },
 };
+
+/** Each waiter of a run has the event in the history, all of them in one transaction. Throws `Refusal` when that is too much. */
+function checkTold({ body, runId }: { body: Bytes; runId: string }, waiters: number): void {
+  const bytes = waiters * body.byteLength;
+  if (bytes <= limits.historyBytes) return;
+  const problem = `${waiters} steps of the run ${runId.slice(0, 200)} wait for it, and would have ${bytes} bytes`;
+  throw new Refusal("limit-exceeded", `body: ${problem}, the limit is ${limits.historyBytes}; give a smaller event`);
+}
 
 function waitersInRun(draft: Draft, { account, runId }: { account: AccountId; runId: string }): Waiter[] {
   const going = goingRun(draft, account, runId);
