@@ -3,6 +3,7 @@ import { nameOfRow } from "./aside.ts";
 import type { Decision, Draft, DueNeed, Moment, Needs } from "./command.ts";
 import { advance, countEnd, hostLine, isFlowLine, mightPass, needsOfGates, standInLine } from "./gate.ts";
 import { logRow } from "./lease.ts";
+import { isLeftOver, runsOf } from "./endRun.ts";
 import { giveUp, headsOf, sendNow, serveFlow, serveLine, withHand } from "./line.ts";
 import { maxLost } from "./limits.ts";
 import type { Flow, Line, MessageState, Millis, Schedule } from "./message.ts";
@@ -50,19 +51,21 @@ export const claim: Decision<Most, Claimed> = {
     // In all as many as there can be hands for.
     const ofHosts = lines.map(({ account, host }) => ({ account, line: hostLine(host), limit: Math.ceil(handsAtMost / lines.length) }));
     const heads = [...ofHosts, ...headsOf(flows, handsAtMost)];
-    const consequences = due.filter(isLostForGood).flatMap(({ account, id }) => draft.outline("envelopes", account, id) ?? []);
+    const consequences = due
+      .filter((state) => isLostForGood(draft, state))
+      .flatMap(({ account, id }) => draft.outline("envelopes", account, id) ?? []);
     const told = needsOfConsequences(consequences);
     const fired = needsOfFiring(draft, schedules);
     const gates = needsOfGates(draft, due);
     const needs: Needs = {
       ...{ heads, deduplications: told.deduplications, deadLetters: told.deadLetters, slots: gates.slots, groups: fired.groups },
-      runs: told.runs,
+      runs: [...told.runs, ...runsOf(due.filter(({ state }) => state === "active"))],
       accounts: [...new Set([...due, ...lines, ...flows, ...schedules].map(({ account }) => account))].map((id) => [id] as const),
       flows: [...gates.flows, ...told.flows, ...fired.flows],
       lines: [...due.map(({ account, host }) => [account, host] as const), ...told.lines, ...fired.lines],
       // Who waited in line has waited longer.
       toSendFrom: [...withHand(draft, lines), ...heads.filter(({ line }) => isFlowLine(line))],
-      toSend: due.filter((state) => isLostForGood(state) || mightPass(draft, state)),
+      toSend: due.filter((state) => isLostForGood(draft, state) || mightPass(draft, state)),
     };
     const lost = consequences.filter(isOfRun).map((envelope) => needsOfRunOutcome(draft, envelope, noAnswer));
     return lost.length + waiters.length === 0 ? needs : together([needs, ...lost, needsOfWaking(draft, waiters)]);
@@ -115,15 +118,16 @@ function lookedAt(draft: Draft, { only, except = [] }: Most) {
   };
 }
 
-/** A message whose lease runs out for the last time fails, with all that follows from it. */
-const isLostForGood = ({ state, lost }: MessageState): boolean => state === "active" && lost >= maxLost;
+/** A message whose lease runs out for the last time fails, with all that follows from it. One of a run that has ended is not needed. */
+const isLostForGood = (draft: Draft, message: MessageState): boolean =>
+  message.state === "active" && (message.lost >= maxLost || isLeftOver(draft, message));
 
 /** False when it is left for the next turn, because its envelope is not at hand. */
 function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
   // The end of its run may have taken it along, in this very claim.
   const met = draft.get("messages", due.account, due.id);
   if (!met) return true;
-  if (isLostForGood(met) && !draft.isAtHand(met)) return false;
+  if (isLostForGood(draft, met) && !draft.isAtHand(met)) return false;
   const waiting = met.state === "active" ? afterLostLease(draft, moment, met) : met;
   if (!waiting) return true;
   const { state, stoppedAt } = advance(draft, moment, waiting);
@@ -147,7 +151,7 @@ function afterLostLease(draft: Draft, moment: Moment, state: MessageState): Mess
     leasedBy: null,
     dueAt: moment.now,
   };
-  if (lost.lost <= maxLost) {
+  if (!isLostForGood(draft, state)) {
     countEnd(draft, moment, state);
     draft.put("log", logRow(moment, state, { states: ["ERROR", "RETRY"], error, nextDueAt: moment.now }));
     return lost;

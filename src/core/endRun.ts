@@ -4,7 +4,7 @@ import { appendStep, goingRun } from "./history.ts";
 import type { Going } from "./history.ts";
 import { together } from "./needs.ts";
 import { linesTo, logRow } from "./lease.ts";
-import type { Account, AccountId, Bytes, MessageId, RunKey } from "./message.ts";
+import type { Account, AccountId, Bytes, MessageId, MessageState, RunKey } from "./message.ts";
 import { noBytes } from "./message.ts";
 import { existing } from "./publish.ts";
 import type { Invoker, Run, RunState } from "./run.ts";
@@ -46,15 +46,12 @@ export type Ending = { state: Exclude<RunState, "RUN_STARTED">; result?: Bytes; 
 
 /**
  * Ends a run: what waits to be sent for it is dropped, nothing waits for an event any more, and the run that invoked it
- * goes on. What is being sent is left to arrive; its outcome changes nothing then. Answers with the run as it ended.
+ * goes on. What is being sent is left to arrive; its outcome changes nothing then, and it is not sent again. Answers with the run as it ended.
  */
 export function endRun(draft: Draft, moment: Moment, account: Account, { run, active }: Going, ending: Ending): Run {
   draft.drop("activeRuns", account.id, active.runId);
   for (const state of draft.ofRun("messages", account.id, run.id)) {
-    if (state.state === "active") continue;
-    draft.drop("messages", account.id, state.id);
-    draft.put("log", logRow(moment, state, { states: ["CANCELLED"] }));
-    depart(draft, moment, state);
+    if (state.state !== "active") leaveOut(draft, moment, state);
   }
   for (const { id } of draft.ofRun("waiters", account.id, run.id)) draft.drop("waiters", account.id, id);
   for (const { id } of draft.ofRun("notifications", account.id, run.id)) draft.drop("notifications", account.id, id);
@@ -66,6 +63,21 @@ export function endRun(draft: Draft, moment: Moment, account: Account, { run, ac
   if (ended.invoker) tellInvoker(draft, moment, account, ended, ended.invoker, active.firstMessage);
   return ended;
 }
+
+/** Drops a message that is not to be sent any more, because its run has ended. */
+export function leaveOut(draft: Draft, moment: Moment, state: MessageState): void {
+  draft.drop("messages", state.account, state.id);
+  draft.put("log", logRow(moment, state, { states: ["CANCELLED"] }));
+  depart(draft, moment, state);
+}
+
+/** The runs of these messages. */
+export const runsOf = (states: readonly MessageState[]): Key[] =>
+  states.flatMap(({ account, run }) => (run === null ? [] : [[account, run] as const]));
+
+/** Whether the run of a message has ended while it was being sent. The caller has asked for the run. */
+export const isLeftOver = (draft: Draft, { account, run }: MessageState): boolean =>
+  run !== null && draft.get("runs", account, run)?.state !== "RUN_STARTED";
 
 /**
  * The step that invoked a run has its result. A run that has ended meanwhile only notes it (protocol 6.12, 5).

@@ -2,6 +2,7 @@ import { callbackLetter } from "./callback.ts";
 import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
 import type { Held } from "./lease.ts";
 import { flowKeysOf, keyFlow, queueFlow } from "./flow.ts";
+import { isLeftOver, leaveOut, runsOf } from "./endRun.ts";
 import { countEnd, depart, flowsOfLetters, hostLine, needsOfGates } from "./gate.ts";
 import { accept, fenced, linesTo, logRow } from "./lease.ts";
 import { spans } from "./limits.ts";
@@ -197,15 +198,23 @@ export const renew: Decision<{ held: readonly Held[] }, { renewed: number }> = {
   },
 };
 
-/** Gives back what this node leased and will not send, as a server does that stops. It does not count as an attempt. */
+/**
+ * Gives back what this node leased and will not send, as a server does that stops. It does not count as an attempt. What is
+ * of a run that has ended meanwhile is not sent any more.
+ */
 export const giveBack: Decision<{ held: readonly Held[] }, { returned: number }> = {
   needs: renew.needs,
-  further: ({ held }, draft) => ({
-    flows: flowKeysOf(held.flatMap(({ account, messageId }) => draft.get("messages", account, messageId) ?? [])),
-  }),
+  further: ({ held }, draft) => {
+    const states = held.flatMap(({ account, messageId }) => draft.get("messages", account, messageId) ?? []);
+    return { flows: flowKeysOf(states), runs: runsOf(states) };
+  },
   decide: ({ held }, draft, moment) => {
     const states = held.flatMap((one) => fenced(draft, moment, one) ?? []);
     for (const state of states) {
+      if (isLeftOver(draft, state)) {
+        leaveOut(draft, moment, state);
+        continue;
+      }
       countEnd(draft, moment, state);
       draft.put("messages", { ...state, state: "pending", leasedBy: null, dueAt: moment.now });
     }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { maxLost, spans } from "../../src/core/limits.ts";
 import type { Letter, RunFeatures } from "../../src/core/message.ts";
-import { Broker, letterOf, noon } from "./broker.ts";
+import { Broker, bytes, letterOf, noon } from "./broker.ts";
 
 const endpoint = "https://app.example/order";
 const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
@@ -25,4 +25,42 @@ test("a message that was due is not sent when its run has ended in the same clai
   expect([...broker.memory.tables.runs.values()]).toMatchObject([{ state: "RUN_FAILED" }]);
   expect(broker.deliveries).toEqual([]);
   expect([...messages.values()]).toEqual([]);
+});
+
+/** A run that has ended while its first message was being sent. */
+async function endedWhileSending(): Promise<{ broker: Broker; messageId: string }> {
+  const broker = await Broker.open();
+  const messageId = await broker.publish({ ...start, flowControl: { key: "k", parallelism: 1, rate: null, period: null } });
+  await broker.run("finishRun", { account: "acme", runId: "wfr_1", body: bytes("done") });
+  expect(broker.state(messageId)).toMatchObject({ state: "active" });
+  return { broker, messageId };
+}
+
+test("a message is not sent again when its lease runs out after the end of its run", async () => {
+  const { broker, messageId } = await endedWhileSending();
+  broker.now += spans.lease;
+  await broker.run("claim", { limit: 10 });
+  expect(broker.deliveries).toEqual([]);
+  expect(broker.log(messageId)).toBe("ERROR CANCELLED");
+  expect([...broker.memory.tables.messages.values()]).toEqual([]);
+  expect([...broker.memory.tables.flows.values()]).toMatchObject([{ running: 0, waiting: 0 }]);
+});
+
+test("a message that is given back after the end of its run is not sent any more", async () => {
+  const { broker, messageId } = await endedWhileSending();
+  expect(await broker.run("giveBack", { held: [{ account: "acme", messageId, attempt: 0 }] })).toEqual({ returned: 1 });
+  expect(broker.log(messageId)).toBe("CANCELLED");
+  expect([...broker.memory.tables.messages.values()]).toEqual([]);
+  expect([...broker.memory.tables.flows.values()]).toMatchObject([{ running: 0, waiting: 0 }]);
+});
+
+test("a message of a run that goes on is sent again when its lease runs out, or it was given back", async () => {
+  const broker = await Broker.open();
+  const messageId = await broker.publish(start);
+  broker.now += spans.lease;
+  await broker.run("claim", { limit: 10 });
+  expect(broker.deliveries).toMatchObject([{ attempt: 1, message: { id: messageId } }]);
+  await broker.run("giveBack", { held: [{ account: "acme", messageId, attempt: 1 }] });
+  await broker.run("claim", { limit: 10 });
+  expect(broker.deliveries).toMatchObject([{ attempt: 1, message: { id: messageId } }]);
 });
