@@ -195,7 +195,9 @@ export class Judge {
     const { tells } = envelope;
     this.demand(retried || letter !== undefined || tells !== null || isSaid, `every message has a reason: ${envelope.id}`);
     const state = this.#storage.tables.messages.get(`${envelope.account}\n${envelope.id}`);
-    this.demand(state !== undefined, `a new message is to be sent: ${envelope.id}`);
+    // Its run may have been cancelled in the same batch.
+    const run = this.#storage.tables.runs.get(`${envelope.account}\n${envelope.run?.run}`);
+    this.demand(state !== undefined || typeof run?.endedAt === "number", `a new message is to be sent: ${envelope.id}`);
     const lane = `${envelope.account}\n${new URL(envelope.url).host}`;
     const overtakes = envelope.startedAtOnce && this.#storage.tables.lines.has(lane) && !changedLines.has(lane);
     this.demand(!overtakes, `who comes later stands behind: ${envelope.id}`);

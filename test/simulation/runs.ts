@@ -151,6 +151,7 @@ export class Runs {
     for (const { after } of changes.envelopes) if (after?.run?.kind === "failure") this.#noteFailureCallback(after, calls);
     const reported = new Set(calls.flatMap(({ name, input }) => (name === "settle" ? [(input as { messageId: string }).messageId] : [])));
     const hasClaim = calls.some(({ name }) => name === "claim");
+    const givenBack = calls.some(({ name }) => name === "giveBack");
     for (const { before, after } of changes.messages) {
       const row: MessageState | undefined = after ?? before;
       const book = row && row.run !== null ? this.#books.get(row.run) : undefined;
@@ -159,11 +160,13 @@ export class Runs {
       if (after) {
         const isNew = !book.messages.has(row.id);
         this.#demand(!isNew || !book.ended || endedNow.has(book), `nothing is sent anew for a run that has ended: ${row.id}`);
+        const goesOut = after.state !== "active" || after.attempts !== before?.attempts;
+        this.#demand(!goesOut || !book.ended || endedNow.has(book), `nothing is sent again for a run that has ended: ${row.id}`);
         book.messages.add(row.id);
         continue;
       }
       book.messages.delete(row.id);
-      const isOver = before?.state !== "active" || reported.has(row.id) || hasClaim;
+      const isOver = before?.state !== "active" || reported.has(row.id) || hasClaim || (givenBack && book.ended);
       this.#demand(isOver, `what is being sent for a run is left to arrive: ${row.id}`);
     }
   }
