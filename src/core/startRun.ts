@@ -26,9 +26,10 @@ export function needsOfStart(draft: Draft, account: AccountId, { post, url, flow
   const parent = invoker ? needsOfRun(draft, account, invoker.runId) : null;
   const ofInvoker = invoker && draft.get("activeRuns", account, invoker.runId);
   return {
-    lines: linesTo(account, [url]),
+    // A run may end in the batch in which it starts, and its invoker goes on then.
+    lines: linesTo(account, [url, ...(invoker ? [invoker.url] : [])]),
     runs: [...own.runs, ...(parent?.runs ?? [])],
-    flows: [...flowsOfLetters(account, [{ queue: null, flowControl }]), ...own.flows],
+    flows: [...flowsOfLetters(account, [{ queue: null, flowControl }]), ...own.flows, ...(parent?.flows ?? [])],
     steps: [
       ...(active ? [[account, stepKey(active.run, initialSlot)] as const] : []),
       ...(invoker && ofInvoker ? [[account, stepKey(ofInvoker.run, `r${String(invoker.step.stepId)}`)] as const] : []),

@@ -210,8 +210,10 @@ function weightOf(input: unknown): Weight {
     return weight;
   }
   if ("limit" in input && typeof input.limit === "number") return { bytes: 0, hands: input.limit, fansOut: false };
+  // An event wakes whatever waits for it, and a failed run goes on with all of its branches.
+  const fansOut = "event" in input || "dlqId" in input;
   // An outcome: a callback or two, and those that waited for its hand.
-  return { bytes: "body" in input && input.body instanceof Uint8Array ? input.body.byteLength : 0, hands: 2, fansOut: false };
+  return { bytes: "body" in input && input.body instanceof Uint8Array ? input.body.byteLength : 0, hands: 2, fansOut };
 }
 
 function answer({ name, resolve, reject }: Waiting, reply: Reply | undefined): void {

@@ -243,7 +243,7 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
   activeRuns: {
     name: "active_runs",
     columns: {
-      ...{ account: "text", run_id: "text", run: "text", steps: "integer", size: "integer", first_message: "text" },
+      ...{ account: "text", run_id: "text", run: "text", steps: "integer", size: "bigint", first_message: "text" },
     },
     key: ["account", "run_id"],
     contested: true,

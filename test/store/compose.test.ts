@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { Delivery, RunPart } from "../../src/core/message.ts";
 import type { Step } from "../../src/core/run.ts";
 import { composed } from "../../src/store/compose.ts";
-import type { StepsNeed } from "../../src/store/loader.ts";
+import type { HistoryNeed } from "../../src/store/loader.ts";
 import { Broker, bytes } from "../core/broker.ts";
 
 const url = "https://app.example/order";
@@ -22,12 +22,12 @@ test("the history of a run is read once, as far as any of its messages needs it"
     const part: RunPart = { run, runId: run, createdAt: 0, kind: "step", slot: `x${position}`, position, size: 1 };
     return { ...plain, message: { ...plain.message, run: part } };
   };
-  const asked: StepsNeed[] = [];
+  const asked: HistoryNeed[] = [];
   const loader = {
     rows: async () => [],
-    steps: async (of: readonly StepsNeed[]) => {
+    histories: async (of: readonly HistoryNeed[]) => {
       asked.push(...of);
-      return of.flatMap(({ run, upTo = 0 }) => Array.from({ length: upTo + 1 }, (_, position) => stepAt(run, position)));
+      return of.map(({ run, upTo }) => Array.from({ length: upTo + 1 }, (_, position) => stepAt(run, position)));
     },
   };
   const deliveries = [carrying("a", 1), carrying("a", 2), carrying("b", 0), carrying("a", 0)];

@@ -22,7 +22,7 @@ create table active_runs (
   run_id text not null,
   run text not null,
   steps integer not null,
-  size integer not null,
+  size bigint not null,
   first_message text not null,
   primary key (account, run_id)
 ) /*sqlite: without rowid */ /*postgres: with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000) */;
