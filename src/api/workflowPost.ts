@@ -3,7 +3,7 @@ import { Refusal } from "../core/errors.ts";
 import { limits } from "../core/limits.ts";
 import type { Bytes, HeaderList, InvokerPost, Letter, RunFeatures, RunPost, StepHead } from "../core/message.ts";
 import { headerValue } from "../core/message.ts";
-import { headOf } from "../core/run.ts";
+import { headOf, mustBeStep } from "../core/run.ts";
 import { forwardedOf, headersInJson, listOfHeaders } from "./forwardedHeaders.ts";
 import type { Settings, WorkflowSettings } from "./given.ts";
 import { refuseOfWorkflows } from "./given.ts";
@@ -141,6 +141,7 @@ function readInvoke({ body, headers }: Letter): { payload: Bytes; invoker: Invok
   const { workflowRunId, workflowRunCreatedAt: createdAt, workflowUrl, step } = given;
   if (JSON.stringify(step).length > longestStep)
     throw new Refusal("invalid", `body.step: longer than ${longestStep} characters; give the payload as body.body`);
+  mustBeStep(step);
   checkUrl("body.workflowUrl", workflowUrl);
   const runId = checkSegment("body.workflowRunId", workflowRunId);
   const sentWith = forwardedOf("body.headers", listOfHeaders(given.headers));

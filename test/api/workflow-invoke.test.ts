@@ -8,6 +8,7 @@ import { startHeaders, start, headersOf } from "./workflowPosts.ts";
 
 describe("an invocation", () => {
   const child = "https://app.example/child";
+  const aStep = { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 };
   const invoking = (more: Record<string, unknown> = {}): string =>
     JSON.stringify({
       body: "x",
@@ -21,7 +22,7 @@ describe("an invocation", () => {
         "content-type": ["application/json"],
       },
       ...{ workflowRunId: "parent", workflowRunCreatedAt: at, workflowUrl: endpoint },
-      step: { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 },
+      step: aStep,
       ...more,
     });
   const invoke = (home: House, body: string, headers: Headers = {}, token?: string): Promise<Reply> =>
@@ -72,6 +73,13 @@ describe("an invocation", () => {
     ["no URL", invoking({ workflowUrl: "app" }), {}, 412, /^body.workflowUrl: "app" is not a URL/],
     ["no step", invoking({ step: undefined }), {}, 412, /^step: is missing/],
     ["a step that is none", invoking({ step: { stepId: 0, stepName: "a", stepType: "b" } }), {}, 412, /^step: has no stepId/],
+    [
+      "a step whose id is no number",
+      invoking({ step: { ...aStep, stepId: { toString: 1, valueOf: 1 } } }),
+      {},
+      412,
+      /^step: has no stepId/,
+    ],
     ["a step that is too long", invoking({ step: { stepId: 1, stepName: "n".repeat(20_000) } }), {}, 412, /^body.step: longer than 16384/],
     ["headers that HTTP cannot carry", invoking({ headers: { "upstash-forward-x": ["a\nb"] } }), {}, 412, /^body.headers: /],
     ["a count that is none", invoking(), { "upstash-forward-upstash-workflow-invoke-count": "x" }, 412, /^workflow-invoke-count: /],
