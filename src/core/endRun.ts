@@ -1,6 +1,6 @@
 import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
 import { flowsOfLetters, needsOfGates, depart } from "./gate.ts";
-import { appendStep, goingRun } from "./history.ts";
+import { appendStep, goingRun, hasRoom, noRoom } from "./history.ts";
 import type { Going } from "./history.ts";
 import { together } from "./needs.ts";
 import { linesTo, logRow } from "./lease.ts";
@@ -81,6 +81,7 @@ export const isLeftOver = (draft: Draft, { account, run }: MessageState): boolea
 
 /**
  * The step that invoked a run has its result. A run that has ended meanwhile only notes it (protocol 6.12, 5).
+ * Throws `Refusal` when what was returned does not fit into the history of the run that waits for it.
  */
 function tellInvoker(draft: Draft, moment: Moment, account: Account, ended: Run, invoker: Invoker, messageId: MessageId): void {
   const step = { ...invoker.step, out: JSON.stringify(resultOf(ended)) };
@@ -93,6 +94,7 @@ function tellInvoker(draft: Draft, moment: Moment, account: Account, ended: Run,
   // The endpoint itself may have posted a result.
   if (draft.get("steps", account.id, stepKey(invoker.run, slotOf("step", head, -1)))) return;
   if (going) {
+    if (ended.body.byteLength > 0 && !hasRoom(going, body.byteLength)) throw noRoom(going, "result");
     appendStep(draft, moment, account, going, { callType: "step", head, body, url: invoker.url, headers: invoker.headers, waited });
     return;
   }
@@ -129,7 +131,7 @@ const furtherOfNamed = ({ account, runIds }: Named, draft: Draft): Needs =>
     }),
   );
 
-/** Ends a run that has come through, with what it returned. Of one that has ended nothing is asked any more. */
+/** Ends a run that has come through, with what it returned. Of one that has ended nothing is asked any more. Throws `Refusal`. */
 export const finishRun: Decision<{ account: AccountId; runId: string; body: Bytes }, { finished: boolean }> = {
   needs: ({ account, runId }) => needsOfNamed({ account, runIds: [runId] }),
   further: ({ account, runId }, draft) => furtherOfNamed({ account, runIds: [runId] }, draft),

@@ -58,7 +58,7 @@ export type NewStep = {
 export function appendStep(draft: Draft, moment: Moment, account: Account, going: Going, step: NewStep): Envelope {
   const { run, active } = going;
   const position = active.steps;
-  const size = active.size + sizeInHistory(step.body);
+  const size = active.size + sizeInHistory(step.body.byteLength);
   const slot = step.slot ?? slotOf(step.callType, step.head, position);
   const kind = step.kind ?? "step";
   const message = send(draft, moment, account, run, { ...step, kind, slot, position, size: kind === "step" ? size : step.body.byteLength });
@@ -75,11 +75,14 @@ export function appendStep(draft: Draft, moment: Moment, account: Account, going
 type Sent = Pick<NewStep, "body" | "url" | "headers" | "delay" | "notBefore" | "first" | "own"> &
   Pick<RunPart, "kind" | "slot" | "position" | "size">;
 
+/** A history grows beyond its limit by what was on its way. One that is longer is sent to nobody: it would not fit into memory. */
+const mostSent = 2 * limits.historyBytes;
+
 /** Makes the message that carries a step of the history. */
 export function send(draft: Draft, moment: Moment, account: Account, run: Run, sent: Sent): Envelope {
   const { kind, slot, position, size, first } = sent;
   // The answer of a third party is always sent along: published clients fail on an empty one.
-  const isFetched = kind === "step" && run.features.lazyFetch && size > lazyBytes;
+  const isFetched = kind === "step" && size > (run.features.lazyFetch ? lazyBytes : mostSent);
   const part: RunPart = {
     ...{ run: run.id, runId: run.runId, createdAt: run.createdAt, kind, slot, position, size: isFetched ? 0 : size },
     ...(first === undefined ? {} : { first }),
@@ -114,6 +117,15 @@ export function checkHistory({ active: { runId, steps, size } }: Going): void {
   if (steps >= limits.steps) throw new Refusal("limit-exceeded", `steps: the history ${of} has ${steps}, the limit is ${limits.steps}`);
   if (size > limits.historyBytes)
     throw new Refusal("limit-exceeded", `steps: the history ${of} comes to ${size} bytes, the limit is ${limits.historyBytes}`);
+}
+
+/** Whether a step of so many bytes, which comes to a run from outside, still fits into its history. */
+export const hasRoom = ({ active: { size } }: Going, bytes: number): boolean => size + sizeInHistory(bytes) <= limits.historyBytes;
+
+/** What is said when it does not. */
+export function noRoom({ active: { runId, size } }: Going, field: string): Refusal {
+  const problem = `it does not fit into the history of the run ${runId.slice(0, 200)}, which comes to ${size} bytes`;
+  return new Refusal("limit-exceeded", `${field}: ${problem}; the limit is ${limits.historyBytes}`);
 }
 
 /** A letter that is a step of a run, or a call to a third party for one. */

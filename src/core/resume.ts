@@ -192,7 +192,7 @@ function copy(draft: Draft, moment: Moment, account: Account, { run, active }: G
   let size = 0;
   let firstMessage = "";
   plan.forEach(({ step, again }, position) => {
-    size += sizeInHistory(step.body);
+    size += sizeInHistory(step.body.byteLength);
     // One that is called by its place has another place now, if something before it has gone.
     const slot = placeOf(step).kind === "x" ? `x${position}` : slotIn(step.id);
     const kind = step.callType === "fromCallback" ? "result" : "step";

@@ -197,4 +197,4 @@ export const entryText = ({ messageId, callType, body }: SentStep): string =>
 const base64 = (bytes: Bytes): string => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
 
 /** Bytes that a step takes up in the body of a delivery, roughly: more than it does. */
-export const sizeInHistory = (body: Bytes): number => Math.ceil(body.byteLength / 3) * 4 + 96;
+export const sizeInHistory = (bytes: number): number => Math.ceil(bytes / 3) * 4 + 96;

@@ -114,7 +114,16 @@ function startAgain(draft: Draft, moment: Moment, account: Account, letter: Star
   draft.put("runs", again);
   const body = initial?.body ?? letter.body;
   const message = send(draft, moment, account, again, {
-    ...{ kind: "step", slot: initialSlot, position: 0, body, size: sizeInHistory(body), url: letter.url, headers: [], first: "detect" },
+    ...{
+      kind: "step",
+      slot: initialSlot,
+      position: 0,
+      body,
+      size: sizeInHistory(body.byteLength),
+      url: letter.url,
+      headers: [],
+      first: "detect",
+    },
   });
   if (initial) draft.put("steps", { ...initial, messageId: message.id });
   draft.put("activeRuns", { ...active, firstMessage: message.id });

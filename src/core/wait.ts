@@ -1,7 +1,7 @@
 import type { Decision, Draft, Moment, Needs } from "./command.ts";
 import { Refusal } from "./errors.ts";
 import type { Going } from "./history.ts";
-import { appendStep, checkHistory, goingRun, mustGoOn, needsOfRun } from "./history.ts";
+import { appendStep, checkHistory, goingRun, hasRoom, mustGoOn, needsOfRun, noRoom } from "./history.ts";
 import { linesTo } from "./lease.ts";
 import { limits } from "./limits.ts";
 import type { Account, AccountId, Bytes, MessageId, Millis } from "./message.ts";
@@ -51,6 +51,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     };
     const kept = storedFor(draft, waiter)[0];
     if (!kept) {
+      checkWaiters(draft, going);
       draft.put("waiters", waiter);
       return { waits: true };
     }
@@ -63,6 +64,14 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
 function checkWait({ wait: span }: WaitPost): void {
   if (span > limits.delay)
     throw new Refusal("limit-exceeded", `timeout: ${span / 1000} seconds asked for, the limit is ${limits.delay / 1000}`);
+}
+
+/** Each will be a step of the history. Throws `Refusal`. */
+function checkWaiters(draft: Draft, { run, active }: Going): void {
+  const { length } = draft.ofRun("waiters", run.account, run.id);
+  if (active.steps + length < limits.steps) return;
+  const problem = `the run ${run.runId.slice(0, 200)} has ${active.steps}, and ${length} that wait`;
+  throw new Refusal("limit-exceeded", `steps: ${problem}, the limit is ${limits.steps}`);
 }
 
 /** Events that a waiter would have taken, oldest first. */
@@ -94,7 +103,8 @@ type NotifyInput = { account: AccountId; event: string; body: Bytes } & (
 
 /**
  * Wakes what waits for an event. All waiters are woken by an event, one by a call to a webhook: the first that waits.
- * What ended its wait before is passed over. Throws `Refusal` where a run is named that has ended, or keeps or gets too much.
+ * What ended its wait before is passed over, and so is what has no room for the event in its history. Throws `Refusal`
+ * where a run is named that has ended, keeps too much, or has no room: then nothing of it is woken.
  */
 export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boolean }> = {
   needs: (input) => {
@@ -121,10 +131,13 @@ export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boole
       "runId" in input ? waitersInRun(draft, input) : input.waiterIds.flatMap((id) => draft.get("waiters", account.id, id) ?? []);
     const wanted = waiters.filter(({ event, kind }) => event === input.event && kind === ("kind" in input ? input.kind : "event"));
     const woken = "kind" in input && input.kind === "webhook" ? wanted.slice(0, 1) : wanted;
-    if ("runId" in input) checkTold(input, woken.length);
     const notified = woken.flatMap((waiter): Notified[] => {
       const going = goingRun(draft, account.id, waiter.runId, waiter.run);
       if (!going) return [];
+      if (!hasRoom(going, bytesInStep(input.body))) {
+        if ("runId" in input) throw noRoom(going, "eventId");
+        return [];
+      }
       const messageId = wake(draft, moment, account, going, waiter, input.body);
       return [{ waiter, messageId, runId: waiter.runId, createdAt: going.run.createdAt }];
     });
@@ -134,13 +147,8 @@ export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boole
   },
 };
 
-/** Each waiter of a run has the event in the history, all of them in one transaction. Throws `Refusal` when that is too much. */
-function checkTold({ body, runId }: { body: Bytes; runId: string }, waiters: number): void {
-  const bytes = waiters * body.byteLength;
-  if (bytes <= limits.historyBytes) return;
-  const problem = `${waiters} steps of the run ${runId.slice(0, 200)} wait for it, and would have ${bytes} bytes`;
-  throw new Refusal("limit-exceeded", `body: ${problem}, the limit is ${limits.historyBytes}; give a smaller event`);
-}
+/** An event stands in the step that it ends in base64. */
+const bytesInStep = (event: Bytes): number => Math.ceil(event.byteLength / 3) * 4;
 
 function waitersInRun(draft: Draft, { account, runId }: { account: AccountId; runId: string }): Waiter[] {
   const going = goingRun(draft, account, runId);

@@ -46,7 +46,7 @@ const end = route({
   tag: "Workflow runs",
   summary: "Cancel a run, or finish it",
   about:
-    "Without a parameter the run is cancelled: what waits to be sent for it is dropped, what is being sent at this moment may still arrive, its failure callback is not called, and a run that invoked it is told. With cancel=false it is finished, which is what endpoints do when they have come to their end; the body is the result. To finish a run that has ended, or that nobody knows, changes nothing and is no error.",
+    "Without a parameter the run is cancelled: what waits to be sent for it is dropped, what is being sent at this moment may still arrive, its failure callback is not called, and a run that invoked it is told. With cancel=false it is finished, which is what endpoints do when they have come to their end; the body is the result. To finish a run that has ended, or that nobody knows, changes nothing and is no error; a result that does not fit into the history of the run that invoked it is refused.",
   params: byId,
   query: z.object({
     cancel: choice(["true", "false"]).default("true").describe("With false the run is finished, with the body as its result."),
@@ -64,7 +64,7 @@ const end = route({
       schema: z.union([cancelled, z.object({ finished: z.boolean().describe("False when it had ended before, or is not known.") })]),
     },
   },
-  refusals: ["not-found"],
+  refusals: ["not-found", "limit-exceeded"],
   handle: async ({ account, params, query, incoming: { body }, parts: { store } }) => {
     const runId = checkSegment("workflowRunId", params.workflowRunId);
     if (query.cancel === "false") return { status: 200, body: await store.execute("finishRun", { account: account.id, runId, body }) };

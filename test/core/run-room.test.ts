@@ -1,0 +1,88 @@
+import { expect, test } from "vitest";
+import { limits } from "../../src/core/limits.ts";
+import type { InvokerPost, Letter, RunFeatures } from "../../src/core/message.ts";
+import type { WaitPost } from "../../src/core/wait.ts";
+import { Broker, bytes, letterOf, noon } from "./broker.ts";
+
+// What comes to a run from outside does not make its history longer than it may be.
+
+const endpoint = "https://app.example/order";
+const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
+const stepAt = (stepId: number) => ({ stepId, stepName: "s", stepType: "Wait", concurrent: 1 });
+
+const startOf = (runId: string, invoker: InvokerPost | null = null, more: Partial<RunFeatures> = {}): Letter =>
+  letterOf({ url: endpoint, post: { kind: "start", runId, url: endpoint, features: { ...features, ...more }, origin: "sdk", invoker } });
+
+const waiterAt = (stepId: number): WaitPost => ({
+  ...{ kind: "event", event: "paid", url: endpoint, headers: [], given: [], timeout: "1h", wait: 3_600_000 },
+  ...{ timeoutUrl: endpoint, timeoutHeaders: [], timeoutGiven: [], step: stepAt(stepId) },
+});
+
+const publish = (broker: Broker, letter: Letter) => broker.run("publish", { account: "acme", letters: [letter] });
+
+/** A broker with a run whose history is that long. */
+async function long(size: number, more: Partial<RunFeatures> = {}): Promise<Broker> {
+  const broker = await Broker.open();
+  await publish(broker, startOf("wfr_1", null, more));
+  resize(broker, { size });
+  return broker;
+}
+
+function resize({ memory: { tables } }: Broker, change: { size?: number; steps?: number }): void {
+  for (const [key, active] of tables.activeRuns) if (active.runId === "wfr_1") tables.activeRuns.set(key, { ...active, ...change });
+}
+
+const event = new Uint8Array(3000);
+const toRun = { account: "acme", event: "paid", body: event, runId: "wfr_1", kind: "event" } as const;
+
+test("an event that does not fit is refused, and wakes nothing of the run", async () => {
+  const broker = await long(limits.historyBytes - 10_000);
+  for (const stepId of [1, 2, 3]) await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(stepId) });
+  await expect(broker.run("notify", toRun)).rejects.toThrow("eventId: it does not fit into the history of the run wfr_1");
+  expect(broker.memory.tables.waiters.size).toBe(3);
+  expect(broker.memory.tables.notifications.size).toBe(0);
+  expect(await broker.run("notify", { ...toRun, body: bytes("small") })).toMatchObject({ stored: false, notified: [{}, {}, {}] });
+});
+
+test("an event for all runs passes over those that have no room for it", async () => {
+  const broker = await long(limits.historyBytes);
+  await publish(broker, startOf("wfr_2"));
+  for (const runId of ["wfr_1", "wfr_2"]) await broker.run("wait", { account: "acme", runId, waiter: waiterAt(1) });
+  const waiterIds = [...broker.memory.tables.waiters.values()].map(({ id }) => id);
+  expect(await broker.run("notify", { account: "acme", event: "paid", body: event, waiterIds })).toMatchObject({
+    notified: [{ runId: "wfr_2" }],
+  });
+  expect([...broker.memory.tables.waiters.values()]).toMatchObject([{ runId: "wfr_1" }]);
+});
+
+test("no more steps wait than there is room for", async () => {
+  const broker = await long(0);
+  resize(broker, { steps: limits.steps - 1 });
+  await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(1) });
+  await expect(broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(2) })).rejects.toThrow("and 1 that wait");
+});
+
+test("a run does not end with a result that does not fit into the history of the one that invoked it", async () => {
+  const broker = await long(limits.historyBytes - 1000);
+  await publish(broker, startOf("child", { runId: "wfr_1", createdAt: noon, url: endpoint, headers: [], step: stepAt(1) }));
+  const finish = (body: Uint8Array) => broker.run("finishRun", { account: "acme", runId: "child", body });
+  await expect(finish(event)).rejects.toThrow("result: it does not fit into the history of the run wfr_1");
+  expect(broker.memory.tables.activeRuns.size).toBe(2);
+  expect(await finish(bytes("1"))).toEqual({ finished: true });
+});
+
+test("a run that was invoked can be cancelled, however long the history of the other one is", async () => {
+  const broker = await long(limits.historyBytes);
+  resize(broker, { size: limits.historyBytes - 1 });
+  await publish(broker, startOf("child", { runId: "wfr_1", createdAt: noon, url: endpoint, headers: [], step: stepAt(1) }));
+  expect(await broker.run("cancelRuns", { account: "acme", runIds: ["child"] })).toEqual({ cancelled: 1 });
+});
+
+test("a history that would not fit into memory is sent to nobody, whether its endpoint can fetch it or not", async () => {
+  const broker = await long(limits.historyBytes, { lazyFetch: false });
+  await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(1) });
+  resize(broker, { size: 2 * limits.historyBytes });
+  broker.now = noon + 3_600_001;
+  await broker.run("claim", { limit: 10 });
+  expect(broker.deliveries.map(({ message }) => message.run?.size)).toContain(0);
+});
