@@ -1,7 +1,7 @@
 import type { Bytes, Delivery } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
-import { historyBody, stepKey } from "../core/run.ts";
 import type { SentStep } from "../core/run.ts";
+import { entryText, historyBody, stepKey } from "../core/run.ts";
 import type { HistoryNeed, Loader } from "./loader.ts";
 import type { BatchResult } from "./store.ts";
 
@@ -26,33 +26,55 @@ const isCarrying = (delivery: Delivery): delivery is Carrying => {
 
 async function bodiesOf(loader: Pick<Loader, "rows" | "histories">, carrying: readonly Carrying[]): Promise<Map<Delivery, Delivery>> {
   const results = carrying.filter(({ message }) => message.run.kind === "result");
-  const wholes = carrying.filter(({ message }) => message.run.kind === "step");
+  const ofRuns = Map.groupBy(
+    carrying.filter(({ message }) => message.run.kind === "step"),
+    ({ message: { account, run } }) => `${account} ${run.run}`,
+  );
   const [single, histories] = await Promise.all([
     results.length === 0 ? [] : loader.rows("steps", results.map(keyOfStep)),
-    wholes.length === 0 ? [] : readHistories(loader, wholes),
+    ofRuns.size === 0 ? [] : loader.histories([...ofRuns.values()].flatMap(farthest)),
   ]);
   const byId = new Map(single.map((step) => [`${step.account} ${step.id}`, step]));
   const bodies = new Map<Delivery, Delivery>();
   for (const delivery of results) bodies.set(delivery, withBody(delivery, byId.get(keyOfStep(delivery).join(" "))?.body));
-  wholes.forEach((delivery, at) => bodies.set(delivery, withBody(delivery, historyBody(histories[at] ?? []))));
+  [...ofRuns.values()].forEach((deliveries, at) => {
+    const upTo = writtenOnce(histories[at] ?? []);
+    for (const delivery of deliveries) bodies.set(delivery, withBody(delivery, upTo(delivery.message.run.position)));
+  });
   return bodies;
 }
 
 const keyOfStep = ({ message: { account, run } }: Carrying): [account: string, id: string] => [account, stepKey(run.run, run.slot)];
 
-/** Branches of a run go out together: its history is read once, as far as the longest of their bodies goes. */
-async function readHistories(loader: Pick<Loader, "histories">, wholes: readonly Carrying[]): Promise<SentStep[][]> {
-  const needs = new Map<string, HistoryNeed>();
-  for (const { message } of wholes) {
-    const { account, run } = message;
-    needs.set(nameOf(message), { account, run: run.run, upTo: Math.max(run.position, needs.get(nameOf(message))?.upTo ?? 0) });
-  }
-  const read = await loader.histories([...needs.values()]);
-  const byRun = new Map([...needs.keys()].map((name, at) => [name, read[at] ?? []]));
-  // A history has no gap, so that a place in it is a number of steps.
-  return wholes.map(({ message }) => (byRun.get(nameOf(message)) ?? []).slice(0, message.run.position + 1));
+/** Messages of one run have histories of different lengths; the longest has all of them in it. */
+function farthest(deliveries: readonly Carrying[]): HistoryNeed[] {
+  const upTo = deliveries.reduce((most, { message: { run } }) => Math.max(most, run.position), 0);
+  return deliveries.slice(0, 1).map(({ message: { account, run } }) => ({ account, run: run.run, upTo }));
 }
 
-const nameOf = ({ account, run }: Carrying["message"]): string => `${account} ${run.run}`;
+/**
+ * A history up to any place in it. Thousands of messages may carry that of one run, so it is written once, and each has
+ * as much of it as it carries. It has no gap, so that a place is a number of steps; an entry has no letters beyond ASCII.
+ */
+function writtenOnce(steps: readonly SentStep[]): (position: number) => Bytes {
+  const whole = historyBody(steps);
+  let ends: number[] | null = null;
+  return (position) => {
+    if (position >= steps.length - 1) return whole;
+    ends ??= endsOf(steps);
+    const end = ends[position] ?? 1;
+    const body = whole.slice(0, end + 1);
+    body[end] = closing;
+    return body;
+  };
+}
+
+/** Where each entry ends, counted from the bracket before the first one. */
+function endsOf(steps: readonly SentStep[]): number[] {
+  let end = 0;
+  return steps.map((step) => (end += 1 + entryText(step).length));
+}
+
+const closing = "]".charCodeAt(0);
 
 const withBody = (delivery: Carrying, body: Bytes = noBytes): Delivery => ({ ...delivery, message: { ...delivery.message, body } });
