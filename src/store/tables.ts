@@ -267,7 +267,6 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       ...{ detail: "text", body: "bytea" },
     },
     key: ["account", "id"],
-    unlocked: true,
     write: ({ account, id, position, messageId, callType, createdAt, head, url, headers, body, waited }) => ({
       ...{ account, id, position, message_id: messageId, call_type: callType, created_at: createdAt },
       ...{ detail: JSON.stringify({ head, url, headers, ...(waited && { waited }) }), body: bodyOf(body) },
