@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { headerMap } from "../core/callback.ts";
-import { failedStepOf, reasonOf } from "../core/failureGroups.ts";
 import { redactHeaders } from "../core/redaction.ts";
+import { failedStepOf, reasonOf } from "../core/runFailure.ts";
 import type { DeadLetterEntry } from "../store/queries.ts";
 import { deadLetterJson, present, sha256 } from "./present.ts";
 import { deadLetter } from "./shapes.ts";
@@ -19,7 +19,10 @@ export const entryShape = deadLetter.extend({
   workflowUrl: z.string().optional(),
   failureFunctionState: callbackState.optional().describe("What became of the failure callback, as in failureCallbackInfo."),
   failureCallbackHeader: z.record(z.string(), z.array(z.string())).optional().describe("Headers that the failure callback has."),
-  stepName: z.string().optional().describe("The step that failed. Absent where that cannot be told."),
+  stepName: z
+    .string()
+    .optional()
+    .describe("The step that failed: as the endpoint says, or else the one that it was called to run. Absent where neither tells."),
   afterStep: z.string().optional().describe("Otherwise the last step before it, if there was one."),
 });
 
@@ -32,11 +35,11 @@ export function entryJson(entry: DeadLetterEntry): Record<string, unknown> {
     ...deadLetterJson(entry),
     failureCallback: letter.run.failureUrl,
     failureCallbackHeader: told.length > 0 ? headerMap(redactHeaders(told, envelope.redaction, sha256)) : null,
-    error: reasonOf(letter),
+    error: reasonOf(letter, envelope.redaction),
     workflowRunId: letter.run.runId,
     workflowCreatedAt: letter.run.createdAt,
     workflowUrl: letter.run.url,
     failureFunctionState: letter.failureCallback?.state,
-    ...failedStepOf(envelope.run?.slot, failed?.step?.head),
+    ...failedStepOf(envelope.run?.slot, failed?.step?.head, letter.headers),
   });
 }

@@ -3,6 +3,7 @@ import { defaults } from "../core/limits.ts";
 import type { Bytes, HeaderList, LogRow, Millis, Redaction } from "../core/message.ts";
 import { redactBody, redactHeaders } from "../core/redaction.ts";
 import { groupsOf } from "../core/runLog.ts";
+import { reasonIn } from "../core/runFailure.ts";
 import type { NextItem, StepGroup } from "../core/runLog.ts";
 import type { RunEvent } from "../core/runLogEvents.ts";
 import type { CallDetail, InvokeDetail, StepItem, WaitDetail } from "../core/runLogStep.ts";
@@ -160,7 +161,7 @@ export function runEventJson({ known: { run }, ...event }: RunEvent & { known: K
     ...(row && attemptFields(row, state, sight)),
     ...(state === "RUN_STARTED" && run.invoker ? invokerOf(run.invoker) : {}),
     ...(state === "RUN_SUCCESS" ? bodyIn(sight, "workflowRunResponse", run.body.length === 0 ? null : run.body) : {}),
-    ...(state === "RUN_FAILED" ? { dlqId: run.failure?.dlqId, error: run.failure?.error || null } : {}),
+    ...(state === "RUN_FAILED" ? { dlqId: run.failure?.dlqId, error: run.failure && reasonIn(run.failure, run.redaction) } : {}),
     ...{ ...labelFields(run), callerIp: run.callerIp },
   });
 }

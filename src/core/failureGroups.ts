@@ -1,11 +1,9 @@
-import type { Answer, Bytes, Millis, StepHead } from "./message.ts";
-import { initialSlot } from "./run.ts";
+import type { Millis } from "./message.ts";
+import type { FailedStep } from "./runFailure.ts";
+import { longestError } from "./runFailure.ts";
 
 /** A failed run, as far as it is told apart from others. */
 export type FailureSeen = { dlqId: string; time: Millis; url: string; error: string } & FailedStep;
-
-/** The step that failed, or where that cannot be told, the last one before it; by their names. */
-export type FailedStep = { stepName: string | null; afterStep: string | null };
 
 /** Failures that look alike. `error` has `…` for whatever differs from one to the next. */
 export type FailureGroup = FailedStep & { url: string; error: string; count: number; firstAt: Millis; lastAt: Millis; dlqId: string };
@@ -25,8 +23,8 @@ export function groupFailures(failures: Iterable<FailureSeen>): FailureGroup[] {
   return [...groups.values()].sort((a, b) => b.count - a.count || (a.dlqId < b.dlqId ? 1 : -1));
 }
 
-/** What is looked at, and shown, of an error. */
-const longest = 300;
+/** What is shown of an error. */
+const longest = longestError / 4;
 
 /**
  * An error without what differs from one time to the next: quoted texts, identifiers, numbers, hexadecimals. The first
@@ -35,7 +33,7 @@ const longest = 300;
 export function normalError(text: string): string {
   const [line = ""] = text
     .trim()
-    .slice(0, 4 * longest)
+    .slice(0, longestError)
     .split(/[\r\n]/, 1);
   const plain = line
     .replace(/"[^"]*"|`[^`]*`|(?<![\p{L}\p{N}])'[^']*'(?![\p{L}\p{N}])/gu, "…")
@@ -48,34 +46,3 @@ export function normalError(text: string): string {
 
 /** A word that is the same each time: no number, and nothing that a program made up. */
 const isName = (word: string): boolean => !/\p{N}/u.test(word) && !/^[a-f]{8,}$/i.test(word);
-
-/** What is known of the step at which a run failed: by the message that failed, and the step that it carried. */
-export function failedStepOf(slot: string | undefined, head: StepHead | null | undefined): FailedStep {
-  const name = head ? head.stepName : null;
-  // A result was sent for the next step to be run.
-  if (slot === undefined || slot === initialSlot || slot.startsWith("r"))
-    return { stepName: null, afterStep: slot === initialSlot ? null : name };
-  return { stepName: name, afterStep: null };
-}
-
-/** Of a longer answer no more is looked at. */
-const mostRead = 64 * 1024;
-
-/** Why a run failed, in one text: what the house says, or else the endpoint. */
-export function reasonOf({ error, status, body }: Pick<Answer, "error" | "status" | "body">): string {
-  if (error !== null && error !== "") return error;
-  return sayingOf(body) ?? `the endpoint answered with status ${status ?? 0}`;
-}
-
-/** Clients answer with `{"error": "TypeError", "message": "…"}`. */
-function sayingOf(body: Bytes): string | null {
-  if (body.byteLength > mostRead) return null;
-  try {
-    const said: unknown = JSON.parse(new TextDecoder().decode(body));
-    if (typeof said !== "object" || said === null || !("message" in said) || typeof said.message !== "string") return null;
-    const kind = "error" in said && typeof said.error === "string" && said.error !== "Error" ? `${said.error}: ` : "";
-    return `${kind}${said.message}`.slice(0, 4 * longest) || null;
-  } catch {
-    return null;
-  }
-}

@@ -56,6 +56,8 @@ export type RunFailure = {
   messageId: MessageId;
   dlqId: string;
   error: string;
+  /** What the endpoint has said of it; see `saidIn`. */
+  said?: string;
   status: number | null;
   headers: HeaderList;
   /** Messages that were not finished then, besides the one that failed, and when they were due. */

@@ -1,4 +1,5 @@
-import type { HeaderList, MessageId, Millis } from "./message.ts";
+import type { MessageId, Millis } from "./message.ts";
+import { stepNamed } from "./runFailure.ts";
 import type { StepItem } from "./runLogStep.ts";
 import { itemOf } from "./runLogStep.ts";
 import type { KnownRun, RunView, Unit } from "./runLogView.ts";
@@ -61,6 +62,3 @@ function nextItem(view: RunView, messageId: MessageId, state: NextItem["state"])
     nextDueAt: state === "STEP_RETRY" ? (view.stateOf(messageId)?.dueAt ?? null) : null,
   };
 }
-
-const stepNamed = (headers: HeaderList): string | null =>
-  headers.find(([name]) => /^(svc|upstash)-error-step-name$/i.test(name))?.[1].slice(0, 512) ?? null;

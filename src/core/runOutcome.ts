@@ -13,6 +13,7 @@ import { answerOf, delivered, isSuccess, tryLater, withBody } from "./outcome.ts
 import { verdictOf } from "./retry.ts";
 import type { Run, RunFailure, Step } from "./run.ts";
 import { historyBody, initialSlot, stepKey } from "./run.ts";
+import { saidIn } from "./runFailure.ts";
 import { problemOf } from "./runProblem.ts";
 
 /** A message that a run waits for: a call to its endpoint, or to a third party. */
@@ -135,7 +136,8 @@ function failRun(draft: Draft, moment: Moment, { account, envelope, state, outco
   draft.put("log", logRow(moment, state, { states: ["ERROR", "FAILED"], dlqId: letter.id, ...answerOf(outcome) }));
   const others = draft.ofRun("messages", account.id, run.id).filter(({ id }) => id !== state.id);
   const failure: RunFailure = {
-    ...{ messageId: state.id, dlqId: letter.id, error: outcome.error ?? "", status: outcome.status, headers: outcome.headers },
+    ...{ messageId: state.id, dlqId: letter.id, error: outcome.error ?? "", ...saidIn(outcome.body) },
+    ...{ status: outcome.status, headers: outcome.headers },
     unfinished: others.map(({ id, dueAt, state: at }) => ({ messageId: id, dueAt: at === "pending" ? dueAt : null })),
     callback: null,
   };

@@ -1,6 +1,7 @@
 import type { MessageId, Millis } from "./message.ts";
 import type { Run, Step, Waiter } from "./run.ts";
 import { slotIn } from "./run.ts";
+import { failedStepOf, reasonIn } from "./runFailure.ts";
 import type { Reason, Standing } from "./waiting.ts";
 import { reasonsOf } from "./waiting.ts";
 
@@ -119,14 +120,16 @@ export function runText({ run, steps }: Pick<RunStanding, "run" | "steps">, reas
   const [first, ...others] = reasons;
   if (first) return `goes on since ${iso(run.createdAt)}, ${far}; ${first.text}${others.length > 0 ? `; and ${others.length} more` : ""}`;
   const when = run.endedAt === null ? "" : ` at ${iso(run.endedAt)}`;
-  if (run.state === "RUN_FAILED") return `failed${when}, ${far}: ${failureText(run, steps)}`;
+  if (run.state === "RUN_FAILED") return `failed${when}, ${far}${failureText(run, steps)}`;
   return `${run.state === "RUN_CANCELED" ? "was cancelled" : "ended"}${when}, ${far}`;
 }
 
-function failureText({ failure }: Run, steps: readonly Step[]): string {
-  if (!failure) return "for a reason that is not known";
+function failureText({ failure, redaction }: Run, steps: readonly Step[]): string {
+  if (!failure) return ", for a reason that is not known";
   const step = steps.find(({ messageId }) => messageId === failure.messageId);
-  const why = failure.error !== "" ? failure.error : `the answer had status ${failure.status ?? "?"}`;
+  const { stepName } = failedStepOf(step && slotIn(step.id), step?.head, failure.headers);
+  const called = callText(step).replace("is called", "was called").replace("is told", "was told");
+  const where = stepName === null ? `when ${called}` : `at step ${JSON.stringify(stepName)}`;
   const callback = failure.callback ? `; its failure callback is in state ${failure.callback.state}` : "";
-  return `${callText(step).replace("is called", "was called").replace("is told", "was told")}, and ${why}${callback}`;
+  return `, ${where}: ${reasonIn(failure, redaction)}${callback}`;
 }

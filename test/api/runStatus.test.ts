@@ -110,18 +110,60 @@ describe("the status of a run", () => {
     expect(body).toMatchObject({
       workflowState: "RUN_FAILED",
       text: expect.stringMatching(
-        /^failed at .*step 1 "pay", and the answer had status 500; its failure callback is in state CALLBACK_INPROGRESS$/,
+        /^failed at .*step 1 "pay": the endpoint answered with status 500; its failure callback is in state CALLBACK_INPROGRESS$/,
       ),
       failure: {
         messageId,
-        stepId: 1,
-        stepName: "pay",
+        afterStep: "pay",
+        error: "the endpoint answered with status 500",
         dlqId: letter?.letter.id,
         responseStatus: 500,
         failureCallbackState: "CALLBACK_INPROGRESS",
       },
     });
     expect(body).not.toHaveProperty("waitingOn");
+    for (const field of ["stepId", "stepName"]) expect(body.failure).not.toHaveProperty(field);
+  });
+
+  test.each([500, 489])("tells what the endpoint has said of its failure, and names the step, after status %i", async (responseStatus) => {
+    const failing = {
+      ...{ status: responseStatus, body: bytes('{"error":"Error","message":"always 17"}') },
+      headers: [
+        ["Upstash-Error-Step-Name", "boom"],
+        ["Upstash-Nonretryable-Error", "true"],
+      ] as const,
+    };
+    const home = await waitingRun({ retries: 0 });
+    await step(home, "wfr_1", { stepId: 1, stepName: "before" });
+    await home.settle(home.delivery(), failing);
+    const { body } = await status(home);
+    expect(body).toMatchObject({
+      text: expect.stringMatching(/^failed at .*, 1 step done, at step "boom": always 17$/),
+      failure: { error: "always 17", stepName: "boom", responseStatus },
+    });
+    for (const field of ["stepId", "afterStep"]) expect(body.failure).not.toHaveProperty(field);
+    const [entry] = (await home.ask("GET", "/v2/workflows/dlq")).body.messages;
+    const [group] = (await home.ask("GET", "/v2/workflows/dlq/groups")).body.groups;
+    for (const one of [entry, group]) {
+      expect(one).toMatchObject({ stepName: "boom" });
+      expect(one).not.toHaveProperty("afterStep");
+    }
+    expect((await home.ask("GET", "/v2/workflows/events?state=RUN_FAILED")).body.events).toMatchObject([{ error: "always 17" }]);
+  });
+
+  test("names the step that it was called to run", async () => {
+    const home = await waitingRun({ retries: 0 });
+    await step(home, "wfr_1", { stepId: 0, targetStep: 2, stepName: "pay", concurrent: 2 });
+    await home.settle(home.delivery(), { status: 500 });
+    expect((await status(home)).body.failure).toMatchObject({ stepId: 2, stepName: "pay" });
+  });
+
+  test("hides what the endpoint has said where bodies are hidden", async () => {
+    const home = await waitingRun({ retries: 0, redaction: { body: true, headers: false } });
+    await step(home, "wfr_1", { stepId: 1 });
+    await home.settle(home.delivery(), { status: 500, body: bytes('{"message":"secret"}') });
+    for (const path of ["runs/wfr_1/status", "dlq/groups", "events?state=RUN_FAILED"])
+      expect(JSON.stringify((await home.ask("GET", `/v2/workflows/${path}`)).body)).toMatch(/answered with status (500|…)(?!.*secret)/);
   });
 
   test("is that of the newest run of its name, of this account", async () => {

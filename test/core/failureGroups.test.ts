@@ -1,9 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { failedStepOf, groupFailures, normalError, reasonOf } from "../../src/core/failureGroups.ts";
+import { groupFailures, normalError } from "../../src/core/failureGroups.ts";
 import type { FailureSeen } from "../../src/core/failureGroups.ts";
-
-const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 
 describe("an error without what differs", () => {
   test.each([
@@ -38,38 +36,6 @@ describe("an error without what differs", () => {
   test("is made in no time of whatever an endpoint says", () => {
     for (const part of ["'", '"', "`", "a'", "…", "1-", ". ", "_"])
       expect(normalError(part.repeat(1_000_000)).length).toBeLessThanOrEqual(301);
-  });
-});
-
-describe("the reason of a failure", () => {
-  const of = (body: string, error: string | null = null, status: number | null = 500) => reasonOf({ body: bytes(body), error, status });
-  test.each([
-    [of('{"message":"boom"}', "timed out"), "timed out"],
-    [of('{"error":"Error","message":"boom"}'), "boom"],
-    [of('{"error":"TypeError","message":"boom"}'), "TypeError: boom"],
-    [of('{"error":{},"message":"boom"}'), "boom"],
-    [of('{"message":""}'), "the endpoint answered with status 500"],
-    [of("null"), "the endpoint answered with status 500"],
-    [of("[1]"), "the endpoint answered with status 500"],
-    [of("nonsense", "", 404), "the endpoint answered with status 404"],
-    [of(JSON.stringify({ message: "x".repeat(100_000) })), "the endpoint answered with status 500"],
-  ])("%s", (reason, expected) => {
-    expect(reason).toBe(expected);
-  });
-});
-
-describe("the step that failed", () => {
-  const head = { stepId: 2, stepName: "two", stepType: "Run", concurrent: 1 };
-  test.each([
-    ["i", null, null, null],
-    ["p2", head, "two", null],
-    ["f2", head, "two", null],
-    ["r2", head, null, "two"],
-    ["r2", null, null, null],
-    ["x5", null, null, null],
-    [undefined, null, null, null],
-  ])("of a message at %s", (slot, head, stepName, afterStep) => {
-    expect(failedStepOf(slot, head)).toEqual({ stepName, afterStep });
   });
 });
 

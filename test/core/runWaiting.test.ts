@@ -173,14 +173,22 @@ describe("a run that has ended", () => {
     [{ state: "RUN_CANCELED" }, `was cancelled at ${later}, 1 step done`],
     [
       { state: "RUN_FAILED", failure },
-      `failed at ${later}, 1 step done: the endpoint was called to go on after step 1 "pay", and the answer had status 500`,
+      `failed at ${later}, 1 step done, when the endpoint was called to go on after step 1 "pay": the endpoint answered with status 500`,
     ],
     [
       {
         state: "RUN_FAILED",
         failure: { ...failure, messageId: "msg_i", error: "no answer", callback: { state: "CALLBACK_FAIL", messageId: "m", url } },
       },
-      `failed at ${later}, 1 step done: the endpoint was called for the first time, and no answer; its failure callback is in state CALLBACK_FAIL`,
+      `failed at ${later}, 1 step done, when the endpoint was called for the first time: no answer; its failure callback is in state CALLBACK_FAIL`,
+    ],
+    [
+      { state: "RUN_FAILED", failure: { ...failure, said: "always 17", headers: [["Upstash-Error-Step-Name", "boom"]] } },
+      `failed at ${later}, 1 step done, at step "boom": always 17`,
+    ],
+    [
+      { state: "RUN_FAILED", failure: { ...failure, said: "secret" }, redaction: { body: true, headers: false } },
+      `failed at ${later}, 1 step done, when the endpoint was called to go on after step 1 "pay": the endpoint answered with status 500`,
     ],
   ])("%o waits for nothing, and says how it ended", (more, text) => {
     const run: Run = { ...base, endedAt: noon + 60_000, ...more };

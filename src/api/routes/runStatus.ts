@@ -5,6 +5,7 @@ import type { AccountId, Bytes } from "../../core/message.ts";
 import { redactBody } from "../../core/redaction.ts";
 import type { Notification, Run } from "../../core/run.ts";
 import { slotIn } from "../../core/run.ts";
+import { failedStepOf, reasonIn } from "../../core/runFailure.ts";
 import type { RunReason, RunStanding } from "../../core/runWaiting.ts";
 import { resultsIn, runReasonNames, runReasonsOf, runText } from "../../core/runWaiting.ts";
 import type { Store } from "../../store/store.ts";
@@ -38,10 +39,11 @@ const reason = z.object({
 
 const failure = z.object({
   messageId: z.string().describe("The message that failed."),
-  stepId: z.int().optional().describe("The step that it was for."),
-  stepName: z.string().optional(),
+  stepId: z.int().optional().describe("The step that failed, where the message was for it."),
+  stepName: z.string().optional().describe("The step that failed: as the endpoint says, or else the one that it was called to run."),
+  afterStep: z.string().optional().describe("Where neither tells: the last step before it, if there was one."),
   dlqId: z.string().describe("Its entry in the dead letter queue, by which the run can be resumed."),
-  error: z.string().optional(),
+  error: z.string().describe("Why it failed."),
   responseStatus: z.int().optional(),
   failureCallbackState: z.string().optional(),
 });
@@ -131,7 +133,7 @@ function statusJson(standing: RunStanding, { parts, more, kept }: { parts: Parts
     ...(reasons.length === 0 ? {} : { waitingOn: reasons.map(reasonJson), ...(more ? { more } : {}) }),
     kept: kept.length === 0 ? null : countsOf(kept),
     ...(run.state === "RUN_SUCCESS" ? resultFields(run) : {}),
-    failure: run.failure && failureJson(run.failure, steps),
+    failure: run.failure && failureJson(run.failure, standing),
   });
 }
 
@@ -162,11 +164,16 @@ function cut(body: Bytes): Bytes {
   return body.subarray(0, end);
 }
 
-function failureJson(failure: NonNullable<Run["failure"]>, steps: RunStanding["steps"]): Record<string, unknown> {
-  const { messageId, dlqId, error, status, callback } = failure;
-  const step = steps.find((one) => one.messageId === messageId && slotIn(one.id) !== "i");
+function failureJson(failure: NonNullable<Run["failure"]>, { run, steps }: RunStanding): Record<string, unknown> {
+  const { messageId, dlqId, status, headers, callback } = failure;
+  const step = steps.find((one) => one.messageId === messageId);
+  const head = step?.head;
+  const failed = failedStepOf(step && slotIn(step.id), head, headers);
   return present({
-    ...{ messageId, dlqId, error: error === "" ? null : error, responseStatus: status, failureCallbackState: callback?.state },
-    ...(step?.head ? { stepId: step.head.stepId || step.head.targetStep, stepName: step.head.stepName } : {}),
+    ...{ messageId, dlqId, error: reasonIn(failure, run.redaction), responseStatus: status, failureCallbackState: callback?.state },
+    ...{
+      ...failed,
+      stepId: step && !slotIn(step.id).startsWith("r") && head?.stepName === failed.stepName ? head?.stepId || head?.targetStep : null,
+    },
   });
 }

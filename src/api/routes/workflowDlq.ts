@@ -1,10 +1,11 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { birthOf } from "../../core/ids.ts";
-import { failedStepOf, groupFailures, reasonOf } from "../../core/failureGroups.ts";
+import { groupFailures } from "../../core/failureGroups.ts";
 import { memory } from "../../core/limits.ts";
 import type { Account, AccountId } from "../../core/message.ts";
 import type { RunOverrides } from "../../core/resume.ts";
+import { failedStepOf, reasonOf } from "../../core/runFailure.ts";
 import type { DeadLetterEntry } from "../../store/queries.ts";
 import { dryRun, dryRunAnswer, dryRunParameter } from "../dryRun.ts";
 import type { IdPage } from "../dryRun.ts";
@@ -277,7 +278,7 @@ const cancelCallback = route({
 
 const group = z.object({
   workflowUrl: z.string(),
-  stepName: z.string().optional().describe("The step that failed. Absent where that cannot be told."),
+  stepName: z.string().optional().describe("The step that failed. Absent where neither the endpoint nor its message tells."),
   afterStep: z.string().optional().describe("Otherwise the last step before it, if there was one."),
   error: z.string().describe("The error, with … for what differs from one to the next: numbers, ids, quoted texts."),
   count: z.int(),
@@ -335,8 +336,8 @@ async function latest(parts: Parts, account: AccountId, query: Selection) {
 }
 
 const failureOf = ({ letter, envelope, failed }: DeadLetterEntry) => ({
-  ...{ dlqId: letter.id, time: birthOf(letter.id), url: letter.run?.url ?? "", error: reasonOf(letter) },
-  ...failedStepOf(envelope.run?.slot, failed?.step?.head),
+  ...{ dlqId: letter.id, time: birthOf(letter.id), url: letter.run?.url ?? "", error: reasonOf(letter, envelope.redaction) },
+  ...failedStepOf(envelope.run?.slot, failed?.step?.head, letter.headers),
 });
 
 /** The entry of a run. Throws `Refusal` when there is none. */
