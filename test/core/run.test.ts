@@ -186,7 +186,7 @@ test("a run without a name is given one of its own", async () => {
   const [one, other] = await broker.run("publish", { account: "acme", letters: [startOf(""), startOf("")] });
   const ids = [one, other].map((result) => (result && "run" in result ? result.run?.runId : undefined));
   expect(ids).toEqual([expect.stringMatching(/^wfr_/), expect.stringMatching(/^wfr_/)]);
-  expect([...broker.memory.tables.activeRuns.values()].map(({ runId }) => runId).sort()).toEqual(ids.sort());
+  expect([...broker.memory.tables.activeRuns.values()].map(({ runId }) => runId)).toEqual(ids);
   expect(broker.deliveries).toHaveLength(2);
 });
 
