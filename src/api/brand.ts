@@ -1,5 +1,6 @@
 import { brandNames } from "../core/brand.ts";
 import type { Brand } from "../core/message.ts";
+import { canonicalName } from "../core/message.ts";
 
 /** What a name says once its brand is taken off: `upstash-retries` is `retries` under the brand `upstash`. */
 export type BrandedName = { brand: Brand; name: string };
@@ -13,6 +14,12 @@ export function brandedName(name: string): BrandedName | null {
   for (const { brand, prefix } of prefixes) if (name.startsWith(prefix)) return { brand, name: name.slice(prefix.length) };
   return null;
 }
+
+/** The name of a header as people write it: some settings have a capital letter within a word. */
+export const writtenName = (name: string): string =>
+  canonicalName(name)
+    .replace(/-Runid$/, "-RunId")
+    .replace(/-Calltype$/, "-CallType");
 
 /** The brand whose token parameter this is, if it is one. */
 export const brandOfToken = (name: string): Brand | null => brands.find((brand) => brandNames[brand].queryToken === name) ?? null;

@@ -1,8 +1,7 @@
 import { Refusal } from "../core/errors.ts";
 import { limits } from "../core/limits.ts";
 import type { Brand } from "../core/message.ts";
-import { canonicalName } from "../core/message.ts";
-import { brandedName } from "./brand.ts";
+import { brandedName, writtenName } from "./brand.ts";
 import { forwardedHeader } from "./forward.ts";
 import { nearest } from "./nearest.ts";
 import type { SettingName, Values } from "./settings.ts";
@@ -179,7 +178,7 @@ function refuseOrIgnore(given: Given, name: string): boolean {
   if (given.brand !== "svc") return false;
   const meant = nearest(name, [...Object.keys(settingRows), ...Object.keys(workflowSettingRows)]);
   const before = given.written.slice(0, given.written.length - name.length);
-  const hint = meant === null ? "" : `; did you mean ${before}${/[A-Z]/.test(before) ? canonicalName(meant) : meant}?`;
+  const hint = meant === null ? "" : `; did you mean ${before}${/[A-Z]/.test(before) ? writtenName(meant) : meant}?`;
   throw new Refusal("invalid", `${shown(given)}: there is no such setting${hint}`);
 }
 

@@ -6,15 +6,19 @@ export function nearest(name: string, known: readonly string[]): string | null {
   return best && best.distance <= Math.max(1, Math.floor(name.length / 3)) ? best.other : null;
 }
 
-/** Letters to insert, remove or replace to get from one text to the other (Levenshtein, 1965). */
+/** Letters to insert, remove, replace or swap with their neighbours to get from one text to the other (optimal string alignment). */
 function distance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, at) => at);
-  for (const letter of from) {
-    const next = [(row[0] ?? 0) + 1];
+  let rowBefore = row;
+  for (let line = 0; line < from.length; line++) {
+    const letter = from[line];
+    const next = [line + 1];
     for (let at = 0; at < to.length; at++) {
-      next.push(Math.min((next[at] ?? 0) + 1, (row[at + 1] ?? 0) + 1, (row[at] ?? 0) + (to[at] === letter ? 0 : 1)));
+      const changed = Math.min((next[at] ?? 0) + 1, (row[at + 1] ?? 0) + 1, (row[at] ?? 0) + (to[at] === letter ? 0 : 1));
+      const isSwap = line > 0 && at > 0 && to[at - 1] === letter && to[at] === from[line - 1];
+      next.push(isSwap ? Math.min(changed, (rowBefore[at - 1] ?? 0) + 1) : changed);
     }
-    row = next;
+    [rowBefore, row] = [row, next];
   }
   return row[to.length] ?? 0;
 }

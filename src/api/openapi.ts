@@ -2,7 +2,7 @@ import { z } from "zod";
 import { brandNames } from "../core/brand.ts";
 import type { ErrorCode } from "../core/errors.ts";
 import { errorCodes } from "../core/errors.ts";
-import { canonicalName } from "../core/message.ts";
+import { writtenName } from "./brand.ts";
 import type { Route } from "./route.ts";
 import { settingsOfResume } from "./runOverrides.ts";
 import { settingRows } from "./settings.ts";
@@ -133,7 +133,7 @@ const ofResume: ReadonlySet<string> = settingsOfResume;
 const prefixes = Object.values(brandNames).map(({ prefix }) => prefix);
 const families = ["forward-{name}", "callback-{setting}", "failure-callback-{setting}"] as const;
 
-const keyOf = (prefix: string, name: string): string => canonicalName(`${prefix}-${name.replaceAll(/[{}]/g, "")}`);
+const keyOf = (prefix: string, name: string): string => writtenName(`${prefix}-${name.replaceAll(/[{}]/g, "")}`);
 
 function settingParameters(): Json {
   const parameters: Json = {};
@@ -141,7 +141,7 @@ function settingParameters(): Json {
     for (const [name, { about, example, text }] of [...rows, ...Object.entries(workflowSettingRows)]) {
       const description = `${about} As a query parameter: \`${prefix.toLowerCase()}-${name}\`.`;
       const header = {
-        name: canonicalName(`${prefix}-${name}`),
+        name: writtenName(`${prefix}-${name}`),
         in: "header",
         required: false,
         description,
@@ -151,7 +151,7 @@ function settingParameters(): Json {
       parameters[keyOf(prefix, name)] = header;
     }
     for (const name of families) {
-      const written = canonicalName(`${prefix}-${name}`).replace(/\{.*/, name.slice(name.indexOf("{")));
+      const written = writtenName(`${prefix}-${name}`).replace(/\{.*/, name.slice(name.indexOf("{")));
       const header = { name: written, in: "header", required: false, description: aboutFamily[name], schema: { type: "string" } };
       parameters[keyOf(prefix, name)] = header;
     }

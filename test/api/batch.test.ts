@@ -23,6 +23,7 @@ describe("a batch", () => {
       { destination: url, headers: { "svc-retries": "1000000" } },
       { destination: url, extra: 1 },
       { destination: url, headers: { "Svc-Retrys": "1" } },
+      { destination: url, headers: { "Svc-Workflow-Rnuid": "a" } },
       { destination: url, body: "x".repeat(8 * 1024 * 1024 + 1) },
       { destination: url },
     ]);
@@ -35,6 +36,7 @@ describe("a batch", () => {
       { error: "retries: 1000000 asked for, the limit is 1000" },
       { error: "extra: there is no such field; there are destination, headers, body, queue" },
       { error: "Svc-Retrys: there is no such setting; did you mean Svc-Retries?" },
+      { error: "Svc-Workflow-Rnuid: there is no such setting; did you mean Svc-Workflow-RunId?" },
       { error: "body: 8388609 bytes, the limit is 8388608" },
       { messageId: messages[1]?.id, url },
     ]);

@@ -281,6 +281,7 @@ describe("settings that meet", () => {
       {},
       "svc-callback-metod: there is no such setting; did you mean svc-callback-method?",
     ],
+    ["", { "Svc-Lable": "a" }, "svc-lable: there is no such setting; did you mean svc-label?"],
     ["?svc-nothing-like-it=1", {}, "svc-nothing-like-it: there is no such setting"],
     ["?svc-forward-a%20b=1", {}, "svc-forward-a b: not the name of an HTTP header"],
     ["?svc-forward-a=1%0d%0ab:2", {}, "svc-forward-a: the value has characters that an HTTP header cannot carry"],
