@@ -108,8 +108,12 @@ export function isAsleep(view: RunView, step: Step): boolean {
   if (slotIn(step.id) !== initialSlot && !step.head?.stepType.startsWith("Sleep")) return false;
   if (view.run.endedAt !== null) return neverSent(view.logOf(step.messageId));
   const state = view.stateOf(step.messageId);
-  return state?.state === "pending" && state.attempts === 0 && (state.dueAt ?? 0) > view.now;
+  return state !== undefined && isPutOff(state, view.now);
 }
+
+/** Whether a message waits for its time, and has not been sent before. */
+export const isPutOff = ({ state, attempts, dueAt }: MessageState, now: Millis): boolean =>
+  state === "pending" && attempts === 0 && (dueAt ?? 0) > now;
 
 const neverSent = (rows: readonly LogRow[]): boolean => rows.length > 0 && rows.every(({ states }) => states[0] === "CANCELLED");
 

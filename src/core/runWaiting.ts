@@ -2,6 +2,7 @@ import type { MessageId, Millis } from "./message.ts";
 import type { Run, Step, Waiter } from "./run.ts";
 import { slotIn } from "./run.ts";
 import { failedStepOf, reasonIn } from "./runFailure.ts";
+import { isPutOff } from "./runLogView.ts";
 import type { Reason, Standing } from "./waiting.ts";
 import { reasonsOf } from "./waiting.ts";
 
@@ -12,6 +13,8 @@ export type RunStanding = {
   waiters: readonly Waiter[];
   /** Of its messages that are not finished. */
   messages: readonly Standing[];
+  /** Messages that wait for their time, or did when the run ended. */
+  asleep: ReadonlySet<MessageId>;
 };
 
 export const runReasonNames = ["event", "webhook", "run", "call", "sleep", "endpoint", "nothing"] as const;
@@ -33,8 +36,11 @@ export type RunReason = {
   waitingOn?: readonly Reason[];
 };
 
-/** The steps that have a result. */
-export const resultsIn = (steps: readonly Step[]): Step[] => steps.filter(({ id }) => /^r\d+$/.test(slotIn(id)));
+/** The steps that have a result. A sleep has its own when its time has come, although it is posted before. */
+export const stepsDone = ({ steps, asleep }: Pick<RunStanding, "steps" | "asleep">): Step[] =>
+  steps.filter((step) => /^r\d+$/.test(slotIn(step.id)) && !(isSleep(step) && asleep.has(step.messageId)));
+
+export const isSleep = ({ head }: Step): boolean => head?.stepType.startsWith("Sleep") === true;
 
 /**
  * Why a run has not ended: one reason for each of its steps that goes on, messages first. Where there is none at all, its
@@ -68,10 +74,10 @@ function ofMessage(standing: Standing, { step, run, now }: Sent): RunReason {
   const why = waitingOn.map(({ text }) => text).join("; ");
   const facts = { ...namesOf(step?.head), since: standing.createdAt, messageId: state.id, url: step?.url ?? run.url, waitingOn };
   if (step?.callType === "toCallback") return { reason: "call", text: `${named(step.head)} calls ${hostIn(step.url)}: ${why}`, ...facts };
-  const sleepsUntil =
-    (step?.head?.stepType.startsWith("Sleep") ?? false) && state.state === "pending" && state.attempts === 0 ? state.dueAt : null;
-  if (sleepsUntil !== null && sleepsUntil > now)
-    return { reason: "sleep", text: `${named(step?.head ?? null)} sleeps until ${iso(sleepsUntil)}`, ...facts, until: sleepsUntil };
+  if (step && isSleep(step) && isPutOff(state, now)) {
+    const until = state.dueAt ?? now;
+    return { reason: "sleep", text: `${named(step.head)} sleeps until ${iso(until)}`, ...facts, until };
+  }
   return { reason: "endpoint", text: `${callText(step)}: ${why}`, ...facts };
 }
 
@@ -114,8 +120,8 @@ const hostIn = (url: string): string => URL.parse(url)?.host ?? "?";
 const iso = (time: Millis): string => new Date(time).toISOString();
 
 /** The whole of it in one sentence. */
-export function runText({ run, steps }: Pick<RunStanding, "run" | "steps">, reasons: readonly RunReason[]): string {
-  const done = resultsIn(steps).length;
+export function runText({ run, steps, asleep }: Pick<RunStanding, "run" | "steps" | "asleep">, reasons: readonly RunReason[]): string {
+  const done = stepsDone({ steps, asleep }).length;
   const far = `${done === 0 ? "no step" : done === 1 ? "1 step" : `${done} steps`} done`;
   const [first, ...others] = reasons;
   if (first) return `goes on since ${iso(run.createdAt)}, ${far}; ${first.text}${others.length > 0 ? `; and ${others.length} more` : ""}`;

@@ -62,6 +62,27 @@ describe("the status of a run", () => {
     expect(body.waitingOn[0].waitingOn).toEqual((await home.ask("GET", `/v2/messages/${messageId}`)).body.waitingOn);
   });
 
+  test("takes a sleep for done when its time has come", async () => {
+    const home = await waitingRun();
+    await step(home, "wfr_1", { stepId: 1, stepName: "pay" });
+    await home.settle(home.delivery(), answersAsWorkflow);
+    await step(home, "wfr_1", { stepId: 2, stepName: "long", stepType: "SleepFor" }, { delay: 5_000 });
+    const sleeping = { text: expect.stringMatching(/, 1 step done; step 2 "long" sleeps until/), stepsDone: 1, lastStep: { stepId: 1 } };
+    expect((await status(home)).body).toMatchObject(sleeping);
+    home.clock.now += 5_000;
+    expect((await status(home)).body).toMatchObject({ stepsDone: 2, lastStep: { stepId: 2 } });
+    for (const [delay, stepsDone] of [
+      [5_000, 0],
+      [1_000, 1],
+    ] as const) {
+      const other = await waitingRun();
+      await step(other, "wfr_1", { stepId: 1, stepName: "long", stepType: "SleepFor" }, { delay });
+      other.clock.now += 2_000;
+      await other.ask("DELETE", "/v2/workflows/runs/wfr_1");
+      expect((await status(other)).body).toMatchObject({ workflowState: "RUN_CANCELED", stepsDone });
+    }
+  });
+
   test("tells of the run that it invoked, and of nothing where nothing is under way", async () => {
     const home = await waitingRun();
     expect((await status(home)).body.waitingOn).toMatchObject([{ reason: "nothing", since: at }]);

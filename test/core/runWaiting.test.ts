@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { MessageState } from "../../src/core/message.ts";
 import { noBytes } from "../../src/core/message.ts";
 import type { Run, Step, Waiter } from "../../src/core/run.ts";
-import { runReasonsOf, runText } from "../../src/core/runWaiting.ts";
+import { runReasonsOf, runText, stepsDone } from "../../src/core/runWaiting.ts";
 import type { Standing } from "../../src/core/waiting.ts";
 import { noon } from "./broker.ts";
 
@@ -38,6 +38,7 @@ const waiterOf = (more: Partial<Waiter> = {}): Waiter => ({
   ...more,
 });
 
+const asleep: ReadonlySet<string> = new Set();
 const at = "2026-01-01T12:00:00.000Z";
 const later = "2026-01-01T12:01:00.000Z";
 
@@ -153,15 +154,27 @@ describe("a run that goes on", () => {
   ];
 
   test.each(cases)("waits for %s", (_, steps, messages, waiters, expected) => {
-    const reasons = runReasonsOf({ run: base, steps, waiters, messages }, noon);
+    const reasons = runReasonsOf({ run: base, steps, waiters, messages, asleep }, noon);
     expect(reasons.map(({ reason, text }) => [reason, text])).toEqual(expected);
   });
 
   test("says so in one sentence", () => {
     const steps = [stepAt("i", null), stepAt("p1", { targetStep: 1 }), stepAt("r1", { stepId: 1 })];
-    const reasons = runReasonsOf({ run: base, steps, waiters: [waiterOf(), waiterOf({ id: "run_1/3" })], messages: [] }, noon);
-    expect(runText({ run: base, steps }, reasons)).toBe(`goes on since ${at}, 1 step done; ${reasons[0]?.text ?? ""}; and 1 more`);
+    const reasons = runReasonsOf({ run: base, steps, waiters: [waiterOf(), waiterOf({ id: "run_1/3" })], messages: [], asleep }, noon);
+    expect(runText({ run: base, steps, asleep }, reasons)).toBe(`goes on since ${at}, 1 step done; ${reasons[0]?.text ?? ""}; and 1 more`);
   });
+});
+
+test("a sleep is done when its time has come, and no other step waits for that", () => {
+  const steps = [
+    stepAt("i", null),
+    stepAt("r1", { stepId: 1, stepName: "nap", stepType: "SleepFor" }),
+    stepAt("r2", { stepId: 2, stepName: "later" }),
+    stepAt("p3", { targetStep: 3 }),
+  ];
+  const ids = (asleep: string[]) => stepsDone({ steps, asleep: new Set(asleep) }).map(({ id }) => id);
+  expect(ids([])).toEqual(["run_1/r1", "run_1/r2"]);
+  expect(ids(["msg_r1", "msg_r2"])).toEqual(["run_1/r2"]);
 });
 
 describe("a run that has ended", () => {
@@ -192,7 +205,7 @@ describe("a run that has ended", () => {
     ],
   ])("%o waits for nothing, and says how it ended", (more, text) => {
     const run: Run = { ...base, endedAt: noon + 60_000, ...more };
-    expect(runReasonsOf({ run, steps, waiters: [], messages: [standing("msg_r1")] }, noon)).toEqual([]);
-    expect(runText({ run, steps }, [])).toBe(text);
+    expect(runReasonsOf({ run, steps, waiters: [], messages: [standing("msg_r1")], asleep }, noon)).toEqual([]);
+    expect(runText({ run, steps, asleep }, [])).toBe(text);
   });
 });

@@ -1,13 +1,14 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { logBodyBytes } from "../../core/limits.ts";
-import type { AccountId, Bytes } from "../../core/message.ts";
+import type { AccountId, Bytes, MessageId, MessageState } from "../../core/message.ts";
 import { redactBody } from "../../core/redaction.ts";
 import type { Notification, Run } from "../../core/run.ts";
 import { slotIn } from "../../core/run.ts";
 import { failedStepOf, reasonIn } from "../../core/runFailure.ts";
+import { isPutOff } from "../../core/runLogView.ts";
 import type { RunReason, RunStanding } from "../../core/runWaiting.ts";
-import { resultsIn, runReasonNames, runReasonsOf, runText } from "../../core/runWaiting.ts";
+import { isSleep, runReasonNames, runReasonsOf, runText, stepsDone } from "../../core/runWaiting.ts";
 import type { Store } from "../../store/store.ts";
 import { bodyFields, present, sha256 } from "../present.ts";
 import type { Parts } from "../route.ts";
@@ -57,7 +58,7 @@ const status = z.object({
   text: z.string().describe("All of it in one sentence."),
   labels: z.array(z.string()).optional(),
   flowControlKey: z.string().optional(),
-  stepsDone: z.int().describe("Steps that have a result."),
+  stepsDone: z.int().describe("Steps that have a result, and do not sleep any more."),
   lastStep: z.object({ stepId: z.int(), stepName: z.string(), stepType: z.string(), time: millis("When its result came") }).optional(),
   waitingOn: z.array(reason).optional().describe("What a run that has not ended waits for: one entry for each step that goes on."),
   more: z.literal(true).optional().describe("It waits for more than is listed."),
@@ -92,7 +93,7 @@ export const runStatus = route({
     const { runs } = await parts.store.read.runs({ account: account.id, filter: { runIds: [runId] }, cursor: null, count: 1 });
     const [run] = runs;
     if (!run) throw new Refusal("not-found", `workflowRunId: there is no run ${JSON.stringify(runId.slice(0, 200))}`);
-    const { standing, more, kept } = await standingOf(parts.store, account.id, run);
+    const { standing, more, kept } = await standingOf(parts, account.id, run);
     return { status: 200, body: statusJson(standing, { parts, more, kept }) };
   },
 });
@@ -100,7 +101,7 @@ export const runStatus = route({
 type Standing = { standing: RunStanding; more: boolean; kept: readonly Notification[] };
 
 /** The run is read last: what has ended meanwhile is not taken for something that waits for nothing. */
-async function standingOf({ read }: Store, account: AccountId, { id }: Run): Promise<Standing> {
+async function standingOf({ store: { read }, now }: Parts, account: AccountId, { id }: Run): Promise<Standing> {
   const [states, waiters, kept] = await Promise.all([
     read.messagesOfRun(account, id),
     read.waitersOf(account, id),
@@ -111,17 +112,28 @@ async function standingOf({ read }: Store, account: AccountId, { id }: Run): Pro
   const steps = await read.history(account, id, { bodies: false });
   const run = await read.run(account, id);
   if (!run) throw new Refusal("not-found", "workflowRunId: the run is past its time");
+  const asleep = new Set(run.state === "RUN_STARTED" ? putOff(states, now()) : await putOffAtEnd(read, run, steps));
   return {
-    standing: { run, steps, waiters: waiters.slice(0, mostShown), messages: messages.filter((one) => one !== null) },
+    standing: { run, steps, asleep, waiters: waiters.slice(0, mostShown), messages: messages.filter((one) => one !== null) },
     more: states.length > mostShown || waiters.length > mostShown,
     kept,
   };
 }
 
+const putOff = (states: readonly MessageState[], now: number): MessageId[] =>
+  states.filter((state) => isPutOff(state, now)).map(({ id }) => id);
+
+/** Of the last steps only: what has slept before them has woken. */
+async function putOffAtEnd(read: Store["read"], { account, endedAt }: Run, steps: RunStanding["steps"]): Promise<MessageId[]> {
+  const sleeps = steps.filter(isSleep).slice(-mostShown);
+  const views = await Promise.all(sleeps.map(({ messageId }) => read.message(account, messageId)));
+  return views.flatMap((view) => (view && view.envelope.notBefore > (endedAt ?? 0) ? [view.envelope.id] : []));
+}
+
 function statusJson(standing: RunStanding, { parts, more, kept }: { parts: Parts } & Omit<Standing, "standing">): Record<string, unknown> {
-  const { run, steps } = standing;
+  const { run } = standing;
   const reasons = runReasonsOf(standing, parts.now());
-  const results = resultsIn(steps);
+  const results = stepsDone(standing);
   const last = results.at(-1);
   return present({
     ...{ workflowRunId: run.runId, workflowUrl: run.url, workflowState: run.state },
