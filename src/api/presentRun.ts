@@ -7,7 +7,7 @@ import { reasonIn } from "../core/runFailure.ts";
 import type { NextItem, StepGroup } from "../core/runLog.ts";
 import type { RunEvent } from "../core/runLogEvents.ts";
 import type { CallDetail, InvokeDetail, StepItem, WaitDetail } from "../core/runLogStep.ts";
-import type { KnownRun } from "../core/runLogView.ts";
+import type { Kin, KnownRun } from "../core/runLogView.ts";
 import type { Run } from "../core/run.ts";
 import { bodyFields, present, sha256 } from "./present.ts";
 
@@ -29,7 +29,8 @@ export function runJson(known: KnownRun, { now, trim }: Shown): Fields {
     ...bodyIn(sight, "workflowRunResponse", run.body.length === 0 ? null : run.body),
     invoker: run.invoker && invokerFields(run.invoker),
     failureFunction: failureJson(known, sight),
-    dlqId: run.failure?.dlqId,
+    dlqId: dlqIdOf(run),
+    ...kinFields(known.kin),
     ...labelFields(run),
     flowControlKey: run.settings.flowControl?.key,
     steps: groupsOf(known, now).map((group) => groupJson(group, sight)),
@@ -38,6 +39,15 @@ export function runJson(known: KnownRun, { now, trim }: Shown): Fields {
 
 const runFields = ({ runId, url, state, createdAt }: Run): Fields => ({
   ...{ workflowRunId: runId, workflowUrl: url, workflowState: state, workflowRunCreatedAt: createdAt },
+});
+
+/** Where it can be resumed from. One that was resumed has its entry no more. */
+const dlqIdOf = ({ failure, continuedBy }: Run): string | null => (continuedBy ? null : (failure?.dlqId ?? null));
+
+/** The runs before and after it, where it was resumed or restarted. */
+export const kinFields = ({ origin, next }: Kin): Fields => ({
+  ...(next && { resumedAs: { workflowRunId: next.runId, workflowRunCreatedAt: next.createdAt } }),
+  ...(origin && { resumedFrom: { workflowRunId: origin.runId, workflowRunCreatedAt: origin.createdAt } }),
 });
 
 const labelFields = ({ labels }: Run): Fields => ({ label: labels[0], labels: labels.length > 0 ? labels : null });
@@ -121,7 +131,7 @@ function failureJson({ run, log }: KnownRun, sight: Sight): Fields | null {
   const last = log.findLast((row) => row.messageId === failure.messageId && row.states.includes("FAILED"));
   const tries = log.filter((row) => row.messageId === messageId && row.states.includes("ERROR"));
   return present({
-    ...{ messageId, url, state, dlqId: failure.dlqId },
+    ...{ messageId, url, state, dlqId: dlqIdOf(run) },
     ...{ failStatus: failure.status, ...bodyIn(sight, "failResponse", last?.body ?? null) },
     failHeaders: failure.status === null ? null : headersIn(sight, failure.headers),
     errors: errorsJson(tries, sight),
@@ -158,10 +168,10 @@ export function runEventJson({ known: { run }, ...event }: RunEvent & { known: K
   return present({
     ...{ time, state, messageId, workflowRunId: run.runId, workflowUrl: run.url, workflowCreatedAt: run.createdAt },
     stepInfo: item && (event.isFirst ? stepJson({ ...item, errors: [] }, sight) : nameJson(item)),
-    ...(row && attemptFields(row, state, sight)),
+    ...(row && attemptFields(row, state, { ...sight, isResumed: run.continuedBy !== undefined })),
     ...(state === "RUN_STARTED" && run.invoker ? invokerOf(run.invoker) : {}),
     ...(state === "RUN_SUCCESS" ? bodyIn(sight, "workflowRunResponse", run.body.length === 0 ? null : run.body) : {}),
-    ...(state === "RUN_FAILED" ? { dlqId: run.failure?.dlqId, error: run.failure && reasonIn(run.failure, run.redaction) } : {}),
+    ...(state === "RUN_FAILED" ? { dlqId: dlqIdOf(run), error: run.failure && reasonIn(run.failure, run.redaction) } : {}),
     ...{ ...labelFields(run), callerIp: run.callerIp },
   });
 }
@@ -173,9 +183,9 @@ const invokerOf = ({ runId, url, createdAt }: NonNullable<Run["invoker"]>): Fiel
   ...{ invokerWorkflowRunId: runId, invokerWorkflowUrl: url, invokerWorkflowCreatedAt: createdAt },
 });
 
-function attemptFields(row: LogRow, state: RunEvent["state"], sight: Sight): Fields {
+function attemptFields(row: LogRow, state: RunEvent["state"], { isResumed, ...sight }: Sight & { isResumed: boolean }): Fields {
   if (state === "RETRY") return { nextDeliveryTime: row.nextDueAt };
-  if (state === "FAILED") return { error: errorText(row), dlqId: row.dlqId };
+  if (state === "FAILED") return { error: errorText(row), dlqId: isResumed ? null : row.dlqId };
   if (state !== "ERROR") return {};
   const { body, headers } = errorJson(row, sight);
   return {

@@ -94,7 +94,7 @@ const failureFunction = z.object({
   messageId: z.string(),
   url: z.string(),
   state: z.enum(["CALLBACK_INPROGRESS", "CALLBACK_SUCCESS", "CALLBACK_FAIL", "CALLBACK_CANCELED"]),
-  dlqId: z.string(),
+  dlqId: z.string().optional(),
   failStatus: z.int().optional().describe("The response that made the run fail. Absent when there was none."),
   failHeaders: headers("Its headers").optional(),
   failResponse: z.string().optional().describe("Its body, cut to 16 KiB. As failResponseBase64 where it is no text."),
@@ -108,6 +108,14 @@ const failureFunction = z.object({
 });
 
 const labels = { label: z.string().optional().describe("The first label."), labels: z.array(z.string()).optional() };
+
+const name = z.object({ workflowRunId: z.string(), workflowRunCreatedAt: millis("When it was created") });
+
+/** The runs before and after a run, where it was resumed or restarted. */
+export const kin = {
+  resumedAs: name.optional().describe("It was resumed or restarted: the run that goes on with it."),
+  resumedFrom: name.optional().describe("The run that it goes on with, or begins again."),
+};
 
 /** A run with the log of its steps, as it is shown. */
 export const run = z.object({
@@ -124,7 +132,8 @@ export const run = z.object({
     .optional()
     .describe("The run that has invoked it."),
   failureFunction: failureFunction.optional().describe("The failure callback of a run that has failed."),
-  dlqId: z.string().optional().describe("Where it is in the dead letter queue, or was."),
+  dlqId: z.string().optional().describe("Where it is in the dead letter queue, unless it was resumed."),
+  ...kin,
   ...labels,
   flowControlKey: z.string().optional(),
   steps: z.array(group).describe("What it has done, in the order in which it was begun."),

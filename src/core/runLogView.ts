@@ -19,7 +19,11 @@ export type KnownRun = {
   /** Messages that say of themselves how they are sent: requests to third parties, and all of a run whose settings do not hold for them. */
   envelopes: readonly Envelope[];
   children: readonly Child[];
+  kin: Kin;
 };
+
+/** The run that a run goes on with, or begins again, and the one that goes on with it; null where there is none any more. */
+export type Kin = { origin: Run | null; next: Run | null };
 
 /** A run that was invoked by a step, and what it was given. `payload` null: too large to be here. */
 export type Child = { run: Run; payload: Uint8Array | null };

@@ -2,6 +2,7 @@ import type { MessageId, Millis } from "./message.ts";
 import type { Run, Step, Waiter } from "./run.ts";
 import { slotIn } from "./run.ts";
 import { failedStepOf, reasonIn } from "./runFailure.ts";
+import type { Kin } from "./runLogView.ts";
 import { isPutOff } from "./runLogView.ts";
 import type { Reason, Standing } from "./waiting.ts";
 import { reasonsOf } from "./waiting.ts";
@@ -15,6 +16,7 @@ export type RunStanding = {
   messages: readonly Standing[];
   /** Messages that wait for their time, or did when the run ended. */
   asleep: ReadonlySet<MessageId>;
+  kin: Kin;
 };
 
 export const runReasonNames = ["event", "webhook", "run", "call", "sleep", "endpoint", "nothing"] as const;
@@ -120,9 +122,10 @@ const hostIn = (url: string): string => URL.parse(url)?.host ?? "?";
 const iso = (time: Millis): string => new Date(time).toISOString();
 
 /** The whole of it in one sentence. */
-export function runText({ run, steps, asleep }: Pick<RunStanding, "run" | "steps" | "asleep">, reasons: readonly RunReason[]): string {
+export function runText({ run, steps, asleep, kin }: Omit<RunStanding, "waiters" | "messages">, reasons: readonly RunReason[]): string {
   const done = stepsDone({ steps, asleep }).length;
-  const far = `${done === 0 ? "no step" : done === 1 ? "1 step" : `${done} steps`} done`;
+  const origin = kin.origin ? `resumes ${kin.origin.runId}, ` : "";
+  const far = `${origin}${done === 0 ? "no step" : done === 1 ? "1 step" : `${done} steps`} done`;
   const [first, ...others] = reasons;
   if (first) return `goes on since ${iso(run.createdAt)}, ${far}; ${first.text}${others.length > 0 ? `; and ${others.length} more` : ""}`;
   const when = run.endedAt === null ? "" : ` at ${iso(run.endedAt)}`;
@@ -130,12 +133,13 @@ export function runText({ run, steps, asleep }: Pick<RunStanding, "run" | "steps
   return `${run.state === "RUN_CANCELED" ? "was cancelled" : "ended"}${when}, ${far}`;
 }
 
-function failureText({ failure, redaction }: Run, steps: readonly Step[]): string {
+function failureText({ failure, continuedBy, redaction }: Run, steps: readonly Step[]): string {
   if (!failure) return ", for a reason that is not known";
   const step = steps.find(({ messageId }) => messageId === failure.messageId);
   const { stepName } = failedStepOf(step && slotIn(step.id), step?.head, failure.headers);
   const called = callText(step).replace("is called", "was called").replace("is told", "was told");
   const where = stepName === null ? `when ${called}` : `at step ${JSON.stringify(stepName)}`;
   const callback = failure.callback ? `; its failure callback is in state ${failure.callback.state}` : "";
-  return `, ${where}: ${reasonIn(failure, redaction)}${callback}`;
+  const next = continuedBy ? `; resumed as ${continuedBy.runId}` : "";
+  return `, ${where}: ${reasonIn(failure, redaction)}${callback}${next}`;
 }

@@ -48,7 +48,11 @@ async function pageOf(shelf: Shelf, query: RunLogQuery): Promise<{ runs: Run[]; 
 }
 
 /** A run without any bodies. */
-type Outline = Pick<KnownRun, "run" | "waiters" | "messages" | "log" | "envelopes"> & { steps: Step[]; children: Run[]; cut: Set<string> };
+type Outline = Pick<KnownRun, "run" | "waiters" | "messages" | "log" | "envelopes" | "kin"> & {
+  steps: Step[];
+  children: Run[];
+  cut: Set<string>;
+};
 
 /** As many rows of histories are looked at for one page; of the first run all there are. */
 const mostSteps = 10_000;
@@ -81,7 +85,8 @@ async function outlineOf(shelf: Shelf, account: AccountId, run: Run, room: numbe
   const told = [...new Set([...ids, ...messages.map(({ id }) => id)])];
   const ownSettings = steps.filter(({ callType }) => callType === "toCallback" || !run.features.captured);
   const invoked = [...waiters, ...steps.flatMap(({ waited }) => waited ?? [])].flatMap(({ child }) => child?.run ?? []);
-  const [log, envelopes, children] = await Promise.all([
+  const related = [run.origin, run.continuedBy?.key].flatMap((key) => key ?? []);
+  const [log, envelopes, children, kin] = await Promise.all([
     shelf.logsOf(account, told, told.length > 2_000 ? 5 : told.length > 200 ? 20 : 100),
     shelf.rows(
       "envelopes",
@@ -92,8 +97,13 @@ async function outlineOf(shelf: Shelf, account: AccountId, run: Run, room: numbe
       { bodies: false },
     ),
     shelf.rows("runs", keysOf(account, invoked.slice(0, mostChildren)), { bodies: false }),
+    shelf.rows("runs", keysOf(account, related), { bodies: false }),
   ]);
-  return { run, steps, waiters, messages, log: inOrder(log), envelopes: inOrder(envelopes), children: inOrder(children), cut };
+  const kinAt = (key: string | null | undefined): Run | null => kin.find(({ id }) => id === key) ?? null;
+  return {
+    ...{ run, steps, waiters, messages, log: inOrder(log), envelopes: inOrder(envelopes), children: inOrder(children), cut },
+    kin: { origin: kinAt(run.origin), next: kinAt(run.continuedBy?.key) },
+  };
 }
 
 const inOrder = <Row extends { id: string }>(rows: readonly Row[]): Row[] => rows.toSorted((a, b) => (a.id < b.id ? -1 : 1));
@@ -217,10 +227,10 @@ type Loaded = { runs: Map<string, Run>; steps: Map<string, Step>; envelopes: Map
 
 const byId = <Row extends { id: string }>(rows: readonly Row[]): Map<string, Row> => new Map(rows.map((row) => [row.id, row]));
 
-function known({ run, steps, waiters, messages, log, envelopes, children, cut, payloads }: Fitting, loaded: Loaded): KnownRun {
+function known({ run, steps, waiters, messages, log, envelopes, children, kin, cut, payloads }: Fitting, loaded: Loaded): KnownRun {
   const here = new Set(payloads);
   return {
-    ...{ waiters, messages, cut, run: { ...run, body: loaded.runs.get(run.id)?.body ?? noBytes } },
+    ...{ waiters, messages, kin, cut, run: { ...run, body: loaded.runs.get(run.id)?.body ?? noBytes } },
     steps: steps.map((step) => ({ ...step, body: loaded.steps.get(step.id)?.body ?? noBytes })),
     log: log.map((row) => loaded.log.get(row.id) ?? row),
     envelopes: envelopes.map((envelope) => loaded.envelopes.get(envelope.id) ?? envelope),

@@ -45,7 +45,7 @@ describe("a run that has failed", () => {
       logRetention: 1_000,
     });
     const [newest, oldest] = await logs(home);
-    expect(oldest).toMatchObject({ workflowRunId: "wfr_1", workflowState: "RUN_FAILED", dlqId });
+    expect(oldest).toMatchObject({ workflowRunId: "wfr_1", workflowState: "RUN_FAILED" });
     const again = home.delivery().message.id;
     expect(newest).toMatchObject({ workflowRunId: runId, workflowState: "RUN_STARTED", workflowRunCreatedAt: at + 50 });
     expect(newest.steps).toMatchObject([

@@ -39,6 +39,30 @@ describe("a run that is resumed", () => {
     expect(await resume(home, `/${dlqId}`)).toMatchObject({ status: 404 });
   });
 
+  test("names the new one, and is named by it, and its entry is told of no more", async () => {
+    const home = await house();
+    const { now } = home.clock;
+    const dlqId = await failedAtTwo(home, "wfr_1");
+    const told = async (runId: string) => {
+      const { runs } = (await home.ask("GET", `/v2/workflows/logs?workflowRunId=${runId}`)).body;
+      const { events } = (await home.ask("GET", `/v2/workflows/events?workflowRunId=${runId}`)).body;
+      const status = (await home.ask("GET", `/v2/workflows/runs/${runId}/status`)).body;
+      return { events, both: [runs[0], status], status };
+    };
+    expect(JSON.stringify(await told("wfr_1"))).toContain(`"dlqId":"${dlqId}"`);
+    home.clock.now += 5_000;
+    const { workflowRunId } = (await resume(home, `/${dlqId}`)).body;
+    const [older, newer] = [await told("wfr_1"), await told(workflowRunId)];
+    for (const one of older.both)
+      expect(one).toMatchObject({ workflowState: "RUN_FAILED", resumedAs: { workflowRunId, workflowRunCreatedAt: now + 5_000 } });
+    for (const one of newer.both) expect(one).toMatchObject({ resumedFrom: { workflowRunId: "wfr_1", workflowRunCreatedAt: now } });
+    expect(older.status.text).toMatch(new RegExp(`^failed at .*; resumed as ${workflowRunId}$`));
+    expect(newer.status.text).toMatch(/^goes on since .*, resumes wfr_1, 1 step done; /);
+    for (const one of [...older.both, ...newer.both]) expect(Object.keys(one).filter((key) => key.startsWith("resumed"))).toHaveLength(1);
+    expect(older.events.length).toBeGreaterThan(3);
+    expect(JSON.stringify([older, newer])).not.toContain('"dlqId"');
+  });
+
   test("may be restarted instead, which forgets its results", async () => {
     const home = await house();
     const { body } = await restart(home, `/${await failedAtTwo(home, "wfr_1")}`);

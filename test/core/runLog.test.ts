@@ -18,7 +18,7 @@ const run: Run = {
 };
 
 const known = (steps: readonly Step[], more: Partial<KnownRun> = {}): KnownRun => ({
-  ...{ run, steps, cut: new Set(), waiters: [], messages: [], log: [], envelopes: [], children: [] },
+  ...{ run, steps, cut: new Set(), waiters: [], messages: [], log: [], envelopes: [], children: [], kin: { origin: null, next: null } },
   ...more,
 });
 

@@ -38,7 +38,7 @@ const waiterOf = (more: Partial<Waiter> = {}): Waiter => ({
   ...more,
 });
 
-const asleep: ReadonlySet<string> = new Set();
+const alone = { asleep: new Set<string>(), kin: { origin: null, next: null } };
 const at = "2026-01-01T12:00:00.000Z";
 const later = "2026-01-01T12:01:00.000Z";
 
@@ -154,14 +154,16 @@ describe("a run that goes on", () => {
   ];
 
   test.each(cases)("waits for %s", (_, steps, messages, waiters, expected) => {
-    const reasons = runReasonsOf({ run: base, steps, waiters, messages, asleep }, noon);
+    const reasons = runReasonsOf({ run: base, steps, waiters, messages, ...alone }, noon);
     expect(reasons.map(({ reason, text }) => [reason, text])).toEqual(expected);
   });
 
   test("says so in one sentence", () => {
     const steps = [stepAt("i", null), stepAt("p1", { targetStep: 1 }), stepAt("r1", { stepId: 1 })];
-    const reasons = runReasonsOf({ run: base, steps, waiters: [waiterOf(), waiterOf({ id: "run_1/3" })], messages: [], asleep }, noon);
-    expect(runText({ run: base, steps, asleep }, reasons)).toBe(`goes on since ${at}, 1 step done; ${reasons[0]?.text ?? ""}; and 1 more`);
+    const reasons = runReasonsOf({ run: base, steps, waiters: [waiterOf(), waiterOf({ id: "run_1/3" })], messages: [], ...alone }, noon);
+    expect(runText({ run: base, steps, ...alone }, reasons)).toBe(
+      `goes on since ${at}, 1 step done; ${reasons[0]?.text ?? ""}; and 1 more`,
+    );
   });
 });
 
@@ -175,6 +177,14 @@ test("a sleep is done when its time has come, and no other step waits for that",
   const ids = (asleep: string[]) => stepsDone({ steps, asleep: new Set(asleep) }).map(({ id }) => id);
   expect(ids([])).toEqual(["run_1/r1", "run_1/r2"]);
   expect(ids(["msg_r1", "msg_r2"])).toEqual(["run_1/r2"]);
+});
+
+test("a run names those before and after it", () => {
+  const kin = { origin: { ...base, runId: "first" }, next: null };
+  expect(runText({ run: { ...base, state: "RUN_SUCCESS" }, steps: [], ...alone, kin }, [])).toBe("ended, resumes first, no step done");
+  const failure = { messageId: "m", dlqId: "d", error: "boom", status: 500, headers: [], unfinished: [], callback: null };
+  const run: Run = { ...base, state: "RUN_FAILED", failure, continuedBy: { key: "run_2", runId: "second" } };
+  expect(runText({ run, steps: [], ...alone }, [])).toMatch(/: boom; resumed as second$/);
 });
 
 describe("a run that has ended", () => {
@@ -205,7 +215,7 @@ describe("a run that has ended", () => {
     ],
   ])("%o waits for nothing, and says how it ended", (more, text) => {
     const run: Run = { ...base, endedAt: noon + 60_000, ...more };
-    expect(runReasonsOf({ run, steps, waiters: [], messages: [standing("msg_r1")], asleep }, noon)).toEqual([]);
-    expect(runText({ run, steps, asleep }, [])).toBe(text);
+    expect(runReasonsOf({ run, steps, waiters: [], messages: [standing("msg_r1")], ...alone }, noon)).toEqual([]);
+    expect(runText({ run, steps, ...alone }, [])).toBe(text);
   });
 });

@@ -14,6 +14,8 @@ import { bodyFields, present, sha256 } from "../present.ts";
 import type { Parts } from "../route.ts";
 import { route } from "../route.ts";
 import { checkSegment } from "../segment.ts";
+import { kinFields } from "../presentRun.ts";
+import { kin } from "../runShapes.ts";
 import { waitingOn } from "../waitingShape.ts";
 
 const millis = (about: string) => z.int().describe(`${about}, in unix milliseconds.`);
@@ -43,7 +45,7 @@ const failure = z.object({
   stepId: z.int().optional().describe("The step that failed, where the message was for it."),
   stepName: z.string().optional().describe("The step that failed: as the endpoint says, or else the one that it was called to run."),
   afterStep: z.string().optional().describe("Where neither tells: the last step before it, if there was one."),
-  dlqId: z.string().describe("Its entry in the dead letter queue, by which the run can be resumed."),
+  dlqId: z.string().optional().describe("Its entry in the dead letter queue, by which the run can be resumed. Gone when it was."),
   error: z.string().describe("Why it failed."),
   responseStatus: z.int().optional(),
   failureCallbackState: z.string().optional(),
@@ -73,6 +75,7 @@ const status = z.object({
   resultBase64: z.string().optional().describe("The same in base64, when it is not UTF-8."),
   resultBytes: z.int().optional().describe("How long it is."),
   failure: failure.optional(),
+  ...kin,
 });
 
 /** At most so many messages, and so many waiters, are shown. */
@@ -113,8 +116,14 @@ async function standingOf({ store: { read }, now }: Parts, account: AccountId, {
   const run = await read.run(account, id);
   if (!run) throw new Refusal("not-found", "workflowRunId: the run is past its time");
   const asleep = new Set(run.state === "RUN_STARTED" ? putOff(states, now()) : await putOffAtEnd(read, run, steps));
+  const kinAt = (key: string | null | undefined): Promise<Run | null> | null => (key ? read.run(account, key) : null);
+  const [origin, next] = await Promise.all([kinAt(run.origin), kinAt(run.continuedBy?.key)]);
   return {
-    standing: { run, steps, asleep, waiters: waiters.slice(0, mostShown), messages: messages.filter((one) => one !== null) },
+    standing: {
+      ...{ run, steps, asleep, kin: { origin, next } },
+      waiters: waiters.slice(0, mostShown),
+      messages: messages.filter((one) => one !== null),
+    },
     more: states.length > mostShown || waiters.length > mostShown,
     kept,
   };
@@ -146,6 +155,7 @@ function statusJson(standing: RunStanding, { parts, more, kept }: { parts: Parts
     kept: kept.length === 0 ? null : countsOf(kept),
     ...(run.state === "RUN_SUCCESS" ? resultFields(run) : {}),
     failure: run.failure && failureJson(run.failure, standing),
+    ...kinFields(standing.kin),
   });
 }
 
@@ -182,7 +192,13 @@ function failureJson(failure: NonNullable<Run["failure"]>, { run, steps }: RunSt
   const head = step?.head;
   const failed = failedStepOf(step && slotIn(step.id), head, headers);
   return present({
-    ...{ messageId, dlqId, error: reasonIn(failure, run.redaction), responseStatus: status, failureCallbackState: callback?.state },
+    ...{
+      messageId,
+      dlqId: run.continuedBy ? null : dlqId,
+      error: reasonIn(failure, run.redaction),
+      responseStatus: status,
+      failureCallbackState: callback?.state,
+    },
     ...{
       ...failed,
       stepId: step && !slotIn(step.id).startsWith("r") && head?.stepName === failed.stepName ? head?.stepId || head?.targetStep : null,
