@@ -73,15 +73,16 @@ function stepJson(item: StepItem, sight: Sight): Fields {
     errors: errorsJson(item.errors, sight),
     nextDeliveryTime: item.nextDueAt,
     ...{ sleepFor: item.sleepFor, sleepUntil: item.sleepUntil },
-    ...(item.wait && waitFields(item.wait)),
+    ...(item.wait && waitFields(item.wait, sight)),
     ...(item.call && callFields(item.call, sight)),
     ...(item.invoke && invokeFields(item.invoke, sight)),
     truncated: item.isCut ? true : null,
   });
 }
 
-const waitFields = ({ eventId, timeout, deadline, timedOut }: WaitDetail): Fields => ({
+const waitFields = ({ eventId, timeout, deadline, timedOut, event }: WaitDetail, sight: Sight): Fields => ({
   ...{ waitEventId: eventId, waitTimeoutDuration: timeout, waitTimeoutDeadline: deadline, waitTimeout: timedOut },
+  eventData: event && bodyIn(sight, "eventData", event).eventData,
 });
 
 const callFields = ({ url, method, headers, body, response }: CallDetail, sight: Sight): Fields => ({

@@ -60,7 +60,12 @@ const step = z.object({
     .enum(["step", "toCallback", "fromCallback"])
     .describe("toCallback while a third party is called, fromCallback once it has answered."),
   messageId: z.string().optional().describe("The message that carries it."),
-  out: z.string().optional().describe("What it returned; of the initial step the payload. As outBase64 where it is no text."),
+  out: z
+    .string()
+    .optional()
+    .describe(
+      "What it returned; of the initial step the payload; of Wait and WaitForWebhook the event in base64, as endpoints get it. As outBase64 where it is no text.",
+    ),
   outBase64: z.string().optional(),
   concurrent: z.int().describe("How many steps go side by side with it, itself included."),
   state: z.enum(stepStates),
@@ -73,6 +78,7 @@ const step = z.object({
   waitTimeoutDuration: z.string().optional(),
   waitTimeoutDeadline: millis("When it gives up").optional(),
   waitTimeout: z.boolean().optional().describe("Whether it gave up. Absent while it waits."),
+  eventData: z.string().optional().describe("The event that came, where it is a text; of WaitForWebhook the request, as JSON."),
   ...called,
   ...invoked,
   truncated: z.boolean().optional().describe("Bodies and headers of this step are left out, because the run is too large for a page."),

@@ -35,8 +35,14 @@ export type StepItem = {
   invoke: InvokeDetail | null;
 };
 
-/** What a step waits for, or has waited for. `timedOut` null: it still waits. */
-export type WaitDetail = { eventId: string | null; timeout: string | null; deadline: Millis | null; timedOut: boolean | null };
+/** What a step waits for, or has waited for. `timedOut` null: it still waits. `event`: what came, or null. */
+export type WaitDetail = {
+  eventId: string | null;
+  timeout: string | null;
+  deadline: Millis | null;
+  timedOut: boolean | null;
+  event: Bytes | null;
+};
 
 /** A request to a third party, and its answer. */
 export type CallDetail = {
@@ -157,13 +163,19 @@ const textIn = (value: unknown): string | null => (typeof value === "string" ? v
 
 function waitOf({ result, waiter }: Unit, said: Said): WaitDetail | null {
   if (!result && waiter && waiter.kind !== "invoke")
-    return { eventId: waiter.event, timeout: waiter.timeout, deadline: waiter.dueAt, timedOut: null };
+    return { eventId: waiter.event, timeout: waiter.timeout, deadline: waiter.dueAt, timedOut: null, event: null };
   const isWait = result?.head?.stepType === "Wait" || result?.head?.stepType === "WaitForWebhook";
   if (!result || !isWait) return null;
   return {
     ...{ eventId: textIn(said.waitEventId), timeout: textIn(said.timeout), deadline: result.waited?.dueAt ?? null },
-    timedOut: said.waitTimeout === true,
+    ...{ timedOut: said.waitTimeout === true, event: eventIn(said.out) },
   };
+}
+
+/** Results have events in base64 (protocol 6.10). */
+function eventIn(out: unknown): Bytes | null {
+  const event = bytesIn(out);
+  return event.byteLength > 0 && Buffer.from(event).toString("base64") === out ? event : null;
 }
 
 function callOf({ envelopeOf, cut }: RunView, { call, answer }: Unit): CallDetail | null {

@@ -236,14 +236,44 @@ describe("a step", () => {
     await home.store.execute("notify", { account: "acc_1", event: "paid", body: bytes("yes"), runId: "wfr_1", kind: "event" });
     const [, told] = await stepsOf(home);
     const { messageId } = told.steps[0];
-    expect(told).toEqual(single({ ...wait, ...deadline, messageId, out: btoa("yes"), waitTimeout: false, createdAt: at + 10 }));
+    expect(told).toEqual(
+      single({ ...wait, ...deadline, messageId, out: btoa("yes"), eventData: "yes", waitTimeout: false, createdAt: at + 10 }),
+    );
     await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: waitFor("late", 2) });
     await answer(home, messageId);
     home.clock.now = at + 3_600_010;
     await due(home);
     const [, , over] = await stepsOf(home);
     expect(over.steps).toMatchObject([{ stepId: 2, waitEventId: "late", waitTimeout: true, waitTimeoutDeadline: at + 3_600_010 }]);
-    expect(over.steps[0]).not.toHaveProperty("out");
+    for (const field of ["out", "eventData"]) expect(over.steps[0]).not.toHaveProperty(field);
+  });
+
+  test.each([
+    ["a text", bytes("ü"), {}, { out: "w7w=", eventData: "ü" }],
+    ["no text", Buffer.from([0xff]), {}, { out: "/w==" }],
+    ["nothing", bytes(""), {}, {}],
+    [
+      "a text that is hidden",
+      bytes("ü"),
+      { redaction: { body: true, headers: false } },
+      { eventData: expect.stringMatching(/^REDACTED:/) },
+    ],
+    [
+      "no text, and hidden",
+      Buffer.from([0xff]),
+      { redaction: { body: true, headers: false } },
+      { out: expect.stringMatching(/^REDACTED:/) },
+    ],
+  ])("that has waited shows the event: %s", async (_, body, more, shown) => {
+    const home = await house();
+    await answer(home, await start(home, "wfr_1", more));
+    await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: waitFor("paid", 1) });
+    await home.store.execute("notify", { account: "acc_1", event: "paid", body, runId: "wfr_1", kind: "event" });
+    const [, { steps }] = await stepsOf(home);
+    expect(steps).toMatchObject([shown]);
+    if (!("eventData" in shown) && !("redaction" in more)) expect(steps[0]).not.toHaveProperty("eventData");
+    const [, left] = await stepsOf(home, "?trimBody=-1");
+    expect(left.steps[0]).not.toHaveProperty("eventData");
   });
 
   test("that calls a third party shows the request, then the answer, then what the endpoint made of it", async () => {
