@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import { headerMap } from "../core/callback.ts";
-import type { Bytes, CallbackSettings, Envelope, FailureCallbackInfo, FlowControl, HeaderList } from "../core/message.ts";
+import type { Bytes, CallbackSettings, Envelope, FailureCallbackInfo, FlowControl, HeaderList, Redaction } from "../core/message.ts";
 import type { Hash } from "../core/redaction.ts";
 import { redactBody, redactHeaders } from "../core/redaction.ts";
 import { defaults, logBodyBytes } from "../core/limits.ts";
@@ -67,23 +67,28 @@ export function flowControlFields({ flowControl }: { flowControl: FlowControl | 
  * answered with any; `error` says what happened instead.
  */
 export function deadLetterJson({ letter, envelope }: DeadLetterEntry): Record<string, unknown> {
-  const { text, base64: responseBodyBase64 } = bodyFields(letter.body);
+  const { redaction } = envelope;
+  const { text, base64: responseBodyBase64 } = bodyFields(redactBody(letter.body, redaction, sha256));
   return present({
     ...messageJson(envelope),
     dlqId: letter.id,
     responseStatus: letter.status,
-    responseHeader: letter.status === null ? null : headerMap(letter.headers),
+    responseHeader: letter.status === null ? null : headerMap(redactHeaders(letter.headers, redaction, sha256)),
     responseBody: text,
     responseBodyBase64,
     error: letter.error,
-    failureCallbackInfo: letter.failureCallback && infoJson(letter.failureCallback),
+    failureCallbackInfo: letter.failureCallback && infoJson(letter.failureCallback, redaction),
   });
 }
 
-const infoJson = ({ responseHeaders, ...info }: FailureCallbackInfo): Record<string, unknown> => ({
-  ...info,
-  ...(responseHeaders === undefined ? {} : { responseHeaders: headerMap(responseHeaders) }),
-});
+function infoJson({ responseHeaders, responseBody, ...info }: FailureCallbackInfo, redaction: Redaction | null): Record<string, unknown> {
+  const shown = responseBody === undefined ? undefined : Buffer.from(redactBody(Buffer.from(responseBody), redaction, sha256)).toString();
+  return {
+    ...info,
+    ...(shown === undefined ? {} : { responseBody: shown }),
+    ...(responseHeaders === undefined ? {} : { responseHeaders: headerMap(redactHeaders(responseHeaders, redaction, sha256)) }),
+  };
+}
 
 /** A line of the log, as it is shown. Bodies are in base64, and cut: a page has up to a thousand lines. */
 export function eventJson({ time, state, envelope, row }: LogEvent): Record<string, unknown> {
@@ -120,13 +125,17 @@ function attemptFields({ state, envelope, row }: LogEvent): Record<string, unkno
   if (state === "FAILED") return { error };
   if (state === "RETRY") return { nextDeliveryTime: row.nextDueAt };
   if (state !== "ERROR") return {};
-  return { error, nextDeliveryTime: row.nextDueAt, responseStatus: row.status, ...answerFields(row) };
+  return { error, nextDeliveryTime: row.nextDueAt, responseStatus: row.status, ...answerFields(row, envelope) };
 }
 
-const answerFields = ({ status, headers, body }: { status: number | null; headers: HeaderList; body: Bytes }): Record<string, unknown> =>
-  status === null ? {} : { responseHeaders: headerMap(headers), responseBody: base64(body) };
+type Answered = { status: number | null; headers: HeaderList; body: Bytes };
 
-function logBody({ body, redaction }: Envelope): string | null {
+const answerFields = ({ status, headers, body }: Answered, { redaction }: Envelope): Record<string, unknown> =>
+  status === null
+    ? {}
+    : { responseHeaders: headerMap(redactHeaders(headers, redaction, sha256)), responseBody: logBody({ body, redaction }) ?? "" };
+
+function logBody({ body, redaction }: Pick<Envelope, "body" | "redaction">): string | null {
   if (body.length === 0) return null;
   if (redaction?.body) return Buffer.from(redactBody(body, redaction, sha256)).toString();
   return base64(body.subarray(0, logBodyBytes));

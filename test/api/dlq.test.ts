@@ -102,10 +102,24 @@ describe("a dead letter", () => {
     for (const name of ["responseStatus", "responseHeader", "responseBody"]) expect(entry).not.toHaveProperty(name);
   });
 
-  test("hides what is to be hidden, also in its callback's headers", async () => {
+  test("hides what is to be hidden, also in its callback's headers, and in what was answered", async () => {
     const home = await house();
-    await fail(home, "https://e.example", { headers: { "svc-redact-fields": "body,headers", "svc-forward-x": "secret" }, body: "secret" });
-    expect(JSON.stringify(await listed(home))).not.toContain("secret");
+    const headers = {
+      ...{ "svc-redact-fields": "body,headers", "svc-forward-x": "secret", "svc-retries": "0" },
+      "svc-failure-callback": "https://f.example",
+    };
+    const secret = { status: 500, headers: [["X", "secret"]] as const, body: Buffer.from("secret") };
+    await home.ask("POST", "/v2/publish/https://e.example", { headers, body: "secret" });
+    await home.settle(home.delivery(), secret);
+    await home.settle(home.delivery(), { ...secret, status: 200 });
+    const hidden = expect.stringMatching(/^REDACTED:[0-9a-f]{64}$/);
+    const answered = { responseBody: hidden, responseStatus: 500 };
+    const { messages } = await listed(home);
+    const info = { responseBody: hidden, responseHeaders: { X: [hidden] } };
+    expect(messages).toMatchObject([{ ...answered, responseHeader: { X: [hidden] }, failureCallbackInfo: info }]);
+    const { events } = (await home.ask("GET", "/v2/events?state=ERROR")).body;
+    expect(events).toMatchObject([{ ...answered, responseHeaders: { X: [hidden] } }]);
+    expect(JSON.stringify([messages, events])).not.toMatch(/secret|c2VjcmV0/);
   });
 
   test.each(["1800000000000-0", "%00", "x", "' or 1=1"])("is 404 by the id %s, for whatever is asked", async (id) => {

@@ -76,6 +76,7 @@ describe("an entry", () => {
     await failed(home, "wfr_1", {
       ...{ headers: secret, body: bytes("secret"), failureCallback: { ...callbackTo("https://f.example"), headers: secret } },
       redaction: { body: true, headers: true },
+      outcome: { headers: secret, body: bytes('{"message":"secret"}') },
     });
     const { body } = await home.ask("GET", "/v2/workflows/dlq");
     expect(body.messages).toHaveLength(1);
