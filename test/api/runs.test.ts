@@ -224,3 +224,19 @@ describe("cancelling many runs", () => {
     expect((await home.ask("DELETE", `${path}/a`)).status).toBe(200);
   });
 });
+
+describe("a message of a run", () => {
+  test("is not cancelled by itself, while the run goes on", async () => {
+    const home = await house();
+    const first = await start(home, "wfr ä/1");
+    expect(await home.ask("DELETE", `/v2/messages/${first}`)).toMatchObject({
+      status: 400,
+      body: { error: `message: ${first} belongs to a run, which waits for it; DELETE ${path}/wfr%20%C3%A4%2F1 cancels the run` },
+    });
+    for (const query of ["", `?messageIds=${first}`])
+      expect(await home.ask("DELETE", `/v2/messages${query}`)).toMatchObject({ status: 200, body: { cancelled: 0 } });
+    expect(await home.ask("DELETE", `/v2/messages/${first}`, { token: otherToken })).toMatchObject({ status: 404 });
+    expect(await home.ask("DELETE", `${path}/wfr%20%C3%A4%2F1`)).toMatchObject({ status: 200 });
+    expect(await home.ask("DELETE", `/v2/messages/${first}`)).toMatchObject({ status: 200, body: { cancelled: 0 } });
+  });
+});

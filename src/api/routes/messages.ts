@@ -43,17 +43,27 @@ const cancel = route({
   path: "/v2/messages/{messageId}",
   tag: "Messages",
   summary: "Cancel a message",
-  about: "A message that is being sent at this moment may still arrive.",
+  about:
+    "A message that is being sent at this moment may still arrive. One that a workflow run waits for is refused: who wants to stop it cancels the run.",
   params: byId,
   answers: { 200: { about: "1 when it was cancelled, 0 when it had been finished shortly before.", schema: cancelled } },
   refusals: ["not-found"],
   handle: async ({ account, params, parts }) => {
     const messageIds = [params.messageId].filter(isId);
     const answer = await parts.store.execute("cancel", { account: account.id, messageIds });
-    if (answer.cancelled === 0) await readable(parts, account.id, params.messageId);
+    if (answer.cancelled === 0) await refuseOfRun(parts, await readable(parts, account.id, params.messageId));
     return { status: 200, body: answer };
   },
 });
+
+/** A run that goes on waits for its messages. Throws `Refusal`. */
+async function refuseOfRun({ store }: Parts, { envelope: { id, account, run: part }, state }: MessageView): Promise<void> {
+  if (!part || !state || state.run === null) return;
+  const going = await store.read.activeRun(account, part.runId);
+  if (going?.run.id !== part.run) return;
+  const path = `/v2/workflows/runs/${encodeURIComponent(part.runId)}`;
+  throw new Refusal("invalid", `message: ${id} belongs to a run, which waits for it; DELETE ${path} cancels the run`);
+}
 
 /** Clients send this count when they want all to be cancelled; they are given no cursor that they could go on with. */
 const meansAll = 100;
