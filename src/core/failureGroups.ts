@@ -28,21 +28,26 @@ const longest = longestError / 4;
 
 /**
  * An error without what differs from one time to the next: quoted texts, identifiers, numbers, hexadecimals. The first
- * line of it, cut. Texts that are equal then are taken for the same error.
+ * line of it, cut. Texts that are equal then are taken for the same error. Where the code does not fit a history, the
+ * quoted names tell which steps, and stay.
  */
 export function normalError(text: string): string {
   const [line = ""] = text
     .trim()
     .slice(0, longestError)
     .split(/[\r\n]/, 1);
-  const plain = line
+  const misfit = /^(?:a step|step \d+)(: history has "(?:[^"\\]|\\.)*", the endpoint ran "(?:[^"\\]|\\.)*")$/.exec(line);
+  const plain = misfit ? `step …${misfit[1]}` : withoutValues(line);
+  return plain.length > longest ? `${plain.slice(0, longest)}…` : plain;
+}
+
+const withoutValues = (line: string): string =>
+  line
     .replace(/"[^"]*"|`[^`]*`|(?<![\p{L}\p{N}])'[^']*'(?![\p{L}\p{N}])/gu, "…")
     .replace(/[\p{L}\p{N}_-]+/gu, (word) => (isName(word) ? word : "…"))
     .replace(/…([.:/,-]?…)+/g, "…")
     .replace(/\s+/g, " ")
     .trim();
-  return plain.length > longest ? `${plain.slice(0, longest)}…` : plain;
-}
 
 /** A word that is the same each time: no number, and nothing that a program made up. */
 const isName = (word: string): boolean => !/\p{N}/u.test(word) && !/^[a-f]{8,}$/i.test(word);

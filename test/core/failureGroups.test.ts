@@ -18,6 +18,9 @@ describe("an error without what differs", () => {
     ["first line\nsecond line 2", "first line"],
     ["  much \t space  ", "much space"],
     ["Größe 7 überschritten", "Größe … überschritten"],
+    ['step 2: history has "charge 1", the endpoint ran "a \\"b"', 'step …: history has "charge 1", the endpoint ran "a \\"b"'],
+    ['a step: history has "a", the endpoint ran "b"', 'step …: history has "a", the endpoint ran "b"'],
+    ['order 2: history has "a", the endpoint ran "b"', "order …: history has …, the endpoint ran …"],
     ["", ""],
   ])("%s", (text, expected) => {
     expect(normalError(text)).toBe(expected);
