@@ -234,10 +234,10 @@ describe("no answer", () => {
     });
     for (const host of ["127.0.0.1", "0x7f000001", "[::ffff:7f00:1]"]) {
       const { error } = await call(`http://${host}:${port}/`, {}, { allow: [] });
-      expect(error).toMatch(/^address \S+ is not public: allow it with WAYPOST_EGRESS_ALLOW$/);
+      expect(error).toMatch(/^address \S+ is not public: allow it with WAYPOST_EGRESS_ALLOW=\S+$/);
     }
     const named = await call(`http://shop.test:${port}/`, {}, { allow: [], resolve: async () => ["8.8.8.8", "127.0.0.1"] });
-    expect(named.error).toBe("address 127.0.0.1 of shop.test is not public: allow it with WAYPOST_EGRESS_ALLOW");
+    expect(named.error).toBe("address 127.0.0.1 of shop.test is not public: allow it with WAYPOST_EGRESS_ALLOW=127.0.0.1");
     expect(called).toBe(0);
   });
 

@@ -198,7 +198,9 @@ describe("a connection", () => {
     "to %s is refused before it is made",
     async (host) => {
       const { port, calls } = await counted();
-      await expect(call(`http://${host}:${port}/`, [])).rejects.toThrow(/^address \S+ is not public: allow it with WAYPOST_EGRESS_ALLOW$/);
+      await expect(call(`http://${host}:${port}/`, [])).rejects.toThrow(
+        /^address \S+ is not public: allow it with WAYPOST_EGRESS_ALLOW=\S+$/,
+      );
       expect(calls()).toBe(0);
     },
   );
@@ -206,7 +208,7 @@ describe("a connection", () => {
   test("to the name of a private address is refused, and the words name both and the setting", async () => {
     const { port, calls } = await counted();
     await expect(call(`http://localhost:${port}/`, [], async () => ["127.0.0.1"])).rejects.toThrow(
-      "address 127.0.0.1 of localhost is not public: allow it with WAYPOST_EGRESS_ALLOW",
+      "address 127.0.0.1 of localhost is not public: allow it with WAYPOST_EGRESS_ALLOW=127.0.0.1",
     );
     expect(calls()).toBe(0);
   });
