@@ -1,6 +1,6 @@
 import type { MessageId, Millis } from "./message.ts";
 import type { Run, Step, Waiter } from "./run.ts";
-import { slotIn } from "./run.ts";
+import { initialSlot, slotIn } from "./run.ts";
 import { failedStepOf, reasonIn } from "./runFailure.ts";
 import type { Kin } from "./runLogView.ts";
 import { isPutOff } from "./runLogView.ts";
@@ -52,7 +52,7 @@ export function runReasonsOf({ run, steps, waiters, messages }: RunStanding, now
   if (run.state !== "RUN_STARTED") return [];
   const byMessage = new Map(steps.map((step) => [step.messageId, step]));
   const reasons = [
-    ...messages.map((standing) => ofMessage(standing, { step: byMessage.get(standing.state.id), run, now })),
+    ...messages.map((standing) => ofMessage(standing, { step: byMessage.get(standing.state.id), last: steps.at(-1), run, now })),
     ...[...waiters].sort((a, b) => a.createdAt - b.createdAt).map(ofWaiter),
   ];
   return reasons.length > 0 ? reasons : [nothing(steps.at(-1), run)];
@@ -68,9 +68,9 @@ function nothing(last: Step | undefined, { url }: Run): RunReason {
   };
 }
 
-type Sent = { step: Step | undefined; run: Run; now: Millis };
+type Sent = { step: Step | undefined; last: Step | undefined; run: Run; now: Millis };
 
-function ofMessage(standing: Standing, { step, run, now }: Sent): RunReason {
+function ofMessage(standing: Standing, { step, last, run, now }: Sent): RunReason {
   const { state } = standing;
   const waitingOn = reasonsOf(standing, now);
   const why = waitingOn.map(({ text }) => text).join("; ");
@@ -80,14 +80,21 @@ function ofMessage(standing: Standing, { step, run, now }: Sent): RunReason {
     const until = state.dueAt ?? now;
     return { reason: "sleep", text: `${named(step.head)} sleeps until ${iso(until)}`, ...facts, until };
   }
-  return { reason: "endpoint", text: `${callText(step)}: ${why}`, ...facts };
+  const isFollowed = step !== undefined && last !== undefined && last.position > step.position;
+  return { reason: "endpoint", text: `${(isFollowed ? openCallText(step) : null) ?? callText(step)}: ${why}`, ...facts };
+}
+
+/** The same of a call that the endpoint has gone on in already. Null: nothing else is to be said of it. */
+function openCallText({ id, head }: Step): string | null {
+  if (slotIn(id) === initialSlot) return "the first call of the endpoint has not ended yet";
+  return slotIn(id).startsWith("r") ? `the call of the endpoint to go on after ${named(head)} has not ended yet` : null;
 }
 
 /** What the endpoint is called for. */
 function callText(step: Step | undefined): string {
   const slot = step ? slotIn(step.id) : "x";
   const name = named(step?.head ?? null);
-  if (slot === "i") return "the endpoint is called for the first time";
+  if (slot === initialSlot) return "the endpoint is called for the first time";
   if (slot.startsWith("p")) return `the endpoint is called to run ${name}`;
   if (slot.startsWith("f")) return `the endpoint is told the answer to the call of ${name}`;
   return `the endpoint is called to go on after ${name}`;

@@ -59,6 +59,23 @@ describe("a run that goes on", () => {
       [["endpoint", `the endpoint is called to go on after step 1 "pay": retry 1 of 3 at ${later}`]],
     ],
     [
+      "calls in which the endpoint has gone on already",
+      [
+        stepAt("i", null),
+        stepAt("r1", { stepId: 1, stepName: "pay" }, { position: 1 }),
+        stepAt("p2", { targetStep: 2, stepName: "a" }, { position: 2 }),
+        stepAt("r2", { stepId: 2, stepName: "a" }, { position: 3 }),
+      ],
+      ["msg_i", "msg_r1", "msg_p2", "msg_r2"].map((id) => standing(id)),
+      [],
+      [
+        ["endpoint", `the first call of the endpoint has not ended yet: due at ${later}`],
+        ["endpoint", `the call of the endpoint to go on after step 1 "pay" has not ended yet: due at ${later}`],
+        ["endpoint", `the endpoint is called to run step 2 "a": due at ${later}`],
+        ["endpoint", `the endpoint is called to go on after step 2 "a": due at ${later}`],
+      ],
+    ],
+    [
       "a step of a parallel group",
       [stepAt("p4", { targetStep: 4, stepName: "a" })],
       [standing("msg_p4", { state: "active", leasedBy: "nod_a" })],
