@@ -109,6 +109,21 @@ function unknownClients(arrive: () => Author): void {
     expect(await resultOf(author, run)).toEqual([{ n: 1 }, "m", "l"]);
     expect(await countOf(work, 4)).toBe(4);
   });
+
+  test("an id may have any letters, whoever begins the run", async () => {
+    const author = arrive();
+    const work = workOf(author);
+    const byClient = await author.workflows.trigger({ url: work.url, body: { n: 1 }, workflowRunId: "meiné 1" });
+    expect(byClient.workflowRunId).toBe("wfr_meiné 1");
+    const runid = Buffer.from("日本").toString("latin1");
+    const plain = await trigger(author, work.url, { "upstash-workflow-runid": runid });
+    for (const run of [byClient, plain]) expect(await resultOf(author, run)).toEqual([{ n: 1 }, null, null]);
+    const unknown = await trigger(author, work.url, { "upstash-workflow-runid": runid, "upstash-workflow-unknown-sdk": "true" });
+    expect([plain, unknown]).toMatchObject([{ workflowRunId: "日本" }, { workflowRunId: "日本" }]);
+    expect(await resultOf(author, unknown)).toEqual([{ n: 1 }, null, null]);
+    expect(await countOf(work, 10)).toBe(10);
+    expect(await ask(author, "GET", `workflows/runs/${encodeURIComponent("日本")}`)).toMatchObject({ status: 404 });
+  });
 }
 
 function strangers(arrive: () => Author): void {
