@@ -124,6 +124,8 @@ function attemptFields({ state, envelope, row }: LogEvent): Record<string, unkno
   const error = row.error ?? (row.status === null ? null : `the destination answered with status ${row.status}`);
   if (state === "FAILED") return { error };
   if (state === "RETRY") return { nextDeliveryTime: row.nextDueAt };
+  // The request of a message that was cancelled meanwhile may have had any answer.
+  if (state === "CANCELLED") return { error: row.error, responseStatus: row.status, ...answerFields(row, envelope) };
   if (state !== "ERROR") return {};
   return { error, nextDeliveryTime: row.nextDueAt, responseStatus: row.status, ...answerFields(row, envelope) };
 }

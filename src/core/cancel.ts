@@ -1,11 +1,13 @@
 import type { Decision } from "./command.ts";
 import { depart, needsOfGates } from "./gate.ts";
-import { logRow } from "./lease.ts";
+import { heldOf, logRow } from "./lease.ts";
 import type { AccountId, MessageId } from "./message.ts";
+import { isUnfinished } from "./message.ts";
 import { needsOfConsequences, releaseDeduplication, reportCallback } from "./settle.ts";
 
 /**
- * Takes back messages that are not finished. One that is being sent may still arrive; its outcome changes nothing then.
+ * Takes back messages that are not finished. One that is being sent may still arrive: its request is called off, and keeps
+ * its places until it has ended, but its outcome changes nothing.
  * Those that a workflow run waits for are passed over: who wants to stop them cancels the run.
  */
 export const cancel: Decision<{ account: AccountId; messageIds: readonly MessageId[] }, { cancelled: number }> = {
@@ -26,12 +28,19 @@ export const cancel: Decision<{ account: AccountId; messageIds: readonly Message
     for (const id of messageIds) {
       const state = draft.get("messages", account, id);
       const envelope = draft.outline("envelopes", account, id);
-      if (!state || !envelope || state.run !== null) continue;
-      draft.drop("messages", account, id);
-      draft.put("log", logRow(moment, state, { states: ["CANCEL_REQUESTED", "CANCELLED"] }));
+      if (!state || !envelope || state.run !== null || !isUnfinished(state)) continue;
+      if (state.leasedBy === null) {
+        draft.drop("messages", account, id);
+        draft.put("log", logRow(moment, state, { states: ["CANCEL_REQUESTED", "CANCELLED"] }));
+        depart(draft, moment, state);
+      } else {
+        draft.put("messages", { ...state, state: "cancelling" });
+        draft.put("log", logRow(moment, state, { states: ["CANCEL_REQUESTED"] }));
+        // Any other node hears of it when it renews the lease.
+        if (state.leasedBy === moment.node) draft.callOff(heldOf(state));
+      }
       releaseDeduplication(draft, envelope);
       reportCallback(draft, envelope, { state: "CALLBACK_CANCELED" });
-      depart(draft, moment, state);
       cancelled++;
     }
     return { cancelled };

@@ -7,8 +7,9 @@ import { isLeftOver, runsOf } from "./endRun.ts";
 import { giveUp, headsOf, sendNow, serveFlow, serveLine, withHand } from "./line.ts";
 import { maxLost } from "./limits.ts";
 import type { Flow, Line, MessageState, Millis, Schedule } from "./message.ts";
-import { noBytes } from "./message.ts";
+import { isUnfinished } from "./message.ts";
 import { together } from "./needs.ts";
+import { cancelled, noAnswer } from "./outcome.ts";
 import { isOfRun, needsOfRunOutcome } from "./runOutcome.ts";
 import type { Waiter } from "./run.ts";
 import { fireFirst, needsOfFiring } from "./schedule.ts";
@@ -128,7 +129,7 @@ function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
   const met = draft.get("messages", due.account, due.id);
   if (!met) return true;
   if (isLostForGood(draft, met) && !draft.isAtHand(met)) return false;
-  const waiting = met.state === "active" ? afterLostLease(draft, moment, met) : met;
+  const waiting = met.leasedBy !== null ? afterLostLease(draft, moment, met) : met;
   if (!waiting) return true;
   const { state, stoppedAt } = advance(draft, moment, waiting);
   if (stoppedAt !== null) standInLine(draft, moment, state, stoppedAt);
@@ -142,7 +143,11 @@ function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
  * at once, without a charge on its retries, but not for ever: it may be what kills the nodes.
  */
 function afterLostLease(draft: Draft, moment: Moment, state: MessageState): MessageState | null {
-  const error = `no report: the lease of node ${state.leasedBy ?? "?"} ran out`;
+  const outcome = { ...noAnswer, error: `no report: the lease of node ${state.leasedBy ?? "?"} ran out` };
+  if (!isUnfinished(state)) {
+    cancelled(draft, moment, { state, outcome });
+    return null;
+  }
   const lost: MessageState = {
     ...state,
     state: "pending",
@@ -153,18 +158,15 @@ function afterLostLease(draft: Draft, moment: Moment, state: MessageState): Mess
   };
   if (!isLostForGood(draft, state)) {
     countEnd(draft, moment, state);
-    draft.put("log", logRow(moment, state, { states: ["ERROR", "RETRY"], error, nextDueAt: moment.now }));
+    draft.put("log", logRow(moment, state, { states: ["ERROR", "RETRY"], error: outcome.error, nextDueAt: moment.now }));
     return lost;
   }
   const account = draft.get("accounts", state.account);
   const envelope = draft.outline("envelopes", state.account, state.id);
-  const outcome = { ...noAnswer, error };
   if (account && envelope) failForGood(draft, moment, { account, envelope, state, outcome });
   else giveUp(draft, moment, state);
   return null;
 }
-
-const noAnswer = { status: null, headers: [], body: noBytes, error: null };
 
 /** After a restart, where no other node can be alive: what the last process had leased is due now. */
 export const reclaim: Decision<{ node: string; limit: number }, { reclaimed: number }> = {

@@ -7,6 +7,7 @@ import type {
   Envelope,
   Flow,
   Group,
+  Held,
   IdKind,
   Line,
   LogRow,
@@ -142,6 +143,8 @@ export interface Draft {
   fault(what: string): void;
   /** Hands a leased message to this node's dispatcher once the batch is on the disk. */
   deliver(delivery: Delivery): void;
+  /** Tells this node's dispatcher, at that moment too, that nobody waits for a call of its own any more: it may end it. */
+  callOff(held: Held): void;
 }
 
 /** All a decision may know of the world besides its draft. */

@@ -66,7 +66,7 @@ export function countStart(draft: Draft, moment: Moment, state: MessageState): v
 
 /** Counts a delivery that has ended, or was given up. `nextAt`: when the message is to be sent again, if it is. */
 export function countEnd(draft: Draft, moment: Moment, state: MessageState, nextAt: Millis = 0): void {
-  if (state.flowKey === null || state.state !== "active") return;
+  if (state.flowKey === null || state.leasedBy === null) return;
   lower(draft, moment, state.account, keyFlow(state.flowKey), { counter: "running", nextAt });
 }
 
@@ -89,7 +89,7 @@ function leaveLine(draft: Draft, moment: Moment, { account, line }: MessageState
   if (line !== null && isFlowLine(line)) lower(draft, moment, account, line, { counter: "waiting" });
 }
 
-/** A message that is delivered, has failed or was cancelled gives back whatever it held. Its callbacks have been made before. */
+/** A message that is delivered, has failed or is cancelled gives back whatever it held. Its callbacks have been made before. */
 export function depart(draft: Draft, moment: Moment, state: MessageState): void {
   countEnd(draft, moment, state);
   leaveLine(draft, moment, state);

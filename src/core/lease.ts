@@ -3,7 +3,7 @@ import { flowOf, keyFlow, putFlow, queueFlow, withLimits } from "./flow.ts";
 import { advance, countStart, isFlowLine, shareSlot, standInLine } from "./gate.ts";
 import { defaults, spans } from "./limits.ts";
 import { marksOf } from "./mark.ts";
-import type { Account, AccountId, Envelope, Flow, Letter, LogRow, MessageId, MessageState, Millis, RunPart } from "./message.ts";
+import type { Account, AccountId, Envelope, Flow, Held, Letter, LogRow, MessageId, MessageState, Millis, RunPart } from "./message.ts";
 import { hostOf, noBytes } from "./message.ts";
 
 /** A letter that makes one message, of a run or of none. */
@@ -110,12 +110,12 @@ export function logRow(
   };
 }
 
-/** An attempt that a node says it has the lease of. */
-export type Held = { account: AccountId; messageId: string; attempt: number };
+/** The attempt that is under way. */
+export const heldOf = ({ account, id, attempts }: MessageState): Held => ({ account, messageId: id, attempt: attempts });
 
 /** The message, if this node still holds the lease of this very attempt. A lease that was lost is never honoured. */
 export function fenced(draft: Draft, moment: Moment, { account, messageId, attempt }: Held): MessageState | null {
   const state = draft.get("messages", account, messageId);
-  const holds = state && state.state === "active" && state.leasedBy === moment.node && state.attempts === attempt;
+  const holds = state && state.leasedBy === moment.node && state.attempts === attempt;
   return holds ? state : null;
 }

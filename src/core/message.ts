@@ -135,17 +135,20 @@ export type Outline<Row extends { body: Bytes }> = Omit<Row, "body">;
  *
  * - `pending`: waits for `dueAt`, its send time.
  * - `active`: leased by a node, which is sending it; `dueAt` is the end of the lease. Past that it is simply due again.
+ * - `cancelling`: cancelled while it was active, and finished for everybody but that node: the row keeps the lease, and the
+ *   places of the request that is still under way, until this has an outcome, or the lease ends.
  * - `held`: due, but its destination has no free hand; stands in the host's line and has no due time.
  */
 export type MessageState = {
   account: AccountId;
   id: MessageId;
-  state: "pending" | "active" | "held";
+  state: "pending" | "active" | "held" | "cancelling";
   dueAt: Millis | null;
   /** Attempts that ended, lost ones included. The number of the running attempt, and the fence of its lease. */
   attempts: number;
   /** How many of them ended without a report, because the lease ran out. */
   lost: number;
+  /** Who sends it now. Null: nobody does. */
   leasedBy: NodeId | null;
   host: string;
   /** Bytes of the body: what the message takes up while it is sent. */
@@ -163,6 +166,9 @@ export type MessageState = {
   /** What it can be searched by: see `core/mark.ts`. */
   marks: readonly string[];
 };
+
+/** Whether anything is still to become of it. One that was cancelled is only here because of its places. */
+export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean => state !== "cancelling";
 
 /**
  * What a queue or a flow control key lets through, and what it has let through. See `core/flow.ts`. `id` is `queue:<name>`
@@ -333,6 +339,9 @@ export type Account = {
 
 /** One call to a destination, leased to this node. */
 export type Delivery = { message: Envelope; attempt: number; signingKey: string };
+
+/** Names such a call: an attempt that a node says it has the lease of. */
+export type Held = { account: AccountId; messageId: MessageId; attempt: number };
 
 /** What came of it. No answer is an outcome too: `status` is null and `error` says why. */
 export type Outcome = {

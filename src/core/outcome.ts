@@ -1,8 +1,9 @@
 import type { Draft, Moment } from "./command.ts";
-import { countEnd } from "./gate.ts";
+import { countEnd, depart } from "./gate.ts";
 import { logRow } from "./lease.ts";
 import { logBodyBytes } from "./limits.ts";
 import type { Account, Answer, Envelope, FailureCallbackInfo, MessageState, Millis, Outcome, Outline } from "./message.ts";
+import { noBytes } from "./message.ts";
 
 export const isSuccess = ({ status }: Pick<Outcome, "status">): boolean => status !== null && status >= 200 && status <= 299;
 
@@ -23,6 +24,16 @@ export function tryLater(draft: Draft, moment: Moment, { state, outcome }: Ended
   countEnd(draft, moment, state, at);
   draft.put("log", logRow(moment, state, { states: ["ERROR", "RETRY"], nextDueAt: at, ...answerOf(outcome) }));
 }
+
+/** The request of a cancelled message has ended, in whatever way: nothing follows from it, but its places are free now. */
+export function cancelled(draft: Draft, moment: Moment, { state, outcome }: Ended): void {
+  draft.drop("messages", state.account, state.id);
+  draft.put("log", logRow(moment, state, { states: ["CANCELLED"], ...answerOf(outcome) }));
+  depart(draft, moment, state);
+}
+
+/** That nobody answered. */
+export const noAnswer: Answer = { status: null, headers: [], body: noBytes, error: null };
 
 /** An answer as the log keeps it. */
 export const answerOf = ({ status, headers, body, error }: Answer) => ({ status, headers, error, body: body.subarray(0, logBodyBytes) });

@@ -3,6 +3,7 @@ import { Refusal } from "./errors.ts";
 import { flowOf, putFlow, queueFlow } from "./flow.ts";
 import { changed } from "./flowControl.ts";
 import type { AccountId, Flow, MessageId } from "./message.ts";
+import { isUnfinished } from "./message.ts";
 import { flowLimitBrokenBy } from "./publish.ts";
 
 export type QueueName = { account: AccountId; name: string };
@@ -25,7 +26,7 @@ export const upsertQueue: Decision<QueueName & QueueSettings, Flow> = {
 
 /**
  * Removes a queue in which no message waits or is under way; false when there are some. Of the given slots those are
- * taken out of the queue of which the message is finished: its callbacks go on without it.
+ * taken out of the queue of which the message is finished: its callbacks, or its request that was called off, go on without it.
  */
 export const deleteQueue: Decision<QueueName & { slots: readonly MessageId[] }, { deleted: boolean }> = {
   needs: ({ account, name, slots }) => {
@@ -37,7 +38,8 @@ export const deleteQueue: Decision<QueueName & { slots: readonly MessageId[] }, 
     if (!flow) return { deleted: true };
     const left = slots.flatMap((id) => {
       const slot = draft.get("slots", account, id);
-      return slot?.queue === name && !draft.get("messages", account, id) ? [slot] : [];
+      const state = draft.get("messages", account, id);
+      return slot?.queue === name && !(state && isUnfinished(state)) ? [slot] : [];
     });
     for (const slot of left) draft.put("slots", { ...slot, queue: "" });
     const running = flow.running - left.length;

@@ -1,15 +1,14 @@
 import { callbackLetter } from "./callback.ts";
 import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
-import type { Held } from "./lease.ts";
-import { flowKeysOf, keyFlow, queueFlow } from "./flow.ts";
+import { keyFlow, queueFlow } from "./flow.ts";
 import { isLeftOver, leaveOut, runsOf } from "./endRun.ts";
 import { countEnd, depart, flowsOfLetters, hostLine, needsOfGates } from "./gate.ts";
-import { accept, fenced, linesTo, logRow } from "./lease.ts";
+import { accept, fenced, heldOf, linesTo, logRow } from "./lease.ts";
 import { spans } from "./limits.ts";
 import { markOf } from "./mark.ts";
 import { giveUp, headLimit, lineOf, lookSoon, serveFlow, serveLine, withHand } from "./line.ts";
 import type { Failure } from "./outcome.ts";
-import { answerOf, delivered, infoOf, isSuccess, tryLater, withBody } from "./outcome.ts";
+import { answerOf, cancelled, delivered, infoOf, isSuccess, noAnswer, tryLater, withBody } from "./outcome.ts";
 import { drawOfRun, failOfRun, isOfRun, needsOfRunOutcome } from "./runOutcome.ts";
 import { together } from "./needs.ts";
 import type {
@@ -19,14 +18,16 @@ import type {
   Envelope,
   FailureCallbackInfo,
   Flow,
+  Held,
   MessageState,
   Outcome,
   Outline,
 } from "./message.ts";
+import { isUnfinished } from "./message.ts";
 import { verdictOf } from "./retry.ts";
 
-/** `late`: the lease had been lost, or the message cancelled; the outcome changed nothing. */
-export type Settled = { became: "delivered" | "retry" | "failed" | "late" };
+/** `late`: the lease had been lost; the outcome changed nothing. `cancelled`: the message was, and so nothing followed from it. */
+export type Settled = { became: "delivered" | "retry" | "failed" | "cancelled" | "late" };
 
 /** Draws the consequences of one attempt: delivered, tried again later, or dead-lettered; callbacks; the lines before what it gives back. */
 export const settle: Decision<Outcome, Settled> = {
@@ -104,6 +105,10 @@ const callbacksOf = ({ callback, failureCallback }: Outline<Envelope>): (Callbac
 type Case = { account: Account; state: MessageState; outcome: Outcome };
 
 function draw(draft: Draft, moment: Moment, { account, state, outcome }: Case): Settled {
+  if (!isUnfinished(state)) {
+    cancelled(draft, moment, { state, outcome });
+    return { became: "cancelled" };
+  }
   if (isSuccess(outcome) && !state.tells) {
     delivered(draft, moment, { account, state, outcome });
     depart(draft, moment, state);
@@ -188,12 +193,15 @@ function callBack(draft: Draft, moment: Moment, { account, envelope, state, outc
   accept(draft, moment, account, callbackLetter({ to: envelope.callback, ...told }), state.slot);
 }
 
-/** Keeps the leases of what this node is still sending. */
+/** Keeps the leases of what this node is still sending, and calls off what was cancelled elsewhere meanwhile. */
 export const renew: Decision<{ held: readonly Held[] }, { renewed: number }> = {
   needs: ({ held }) => ({ messages: held.map(({ account, messageId }) => [account, messageId] as const) }),
   decide: ({ held }, draft, moment) => {
     const states = held.flatMap((one) => fenced(draft, moment, one) ?? []);
-    for (const state of states) draft.put("messages", { ...state, dueAt: moment.now + spans.lease });
+    for (const state of states) {
+      draft.put("messages", { ...state, dueAt: moment.now + spans.lease });
+      if (!isUnfinished(state)) draft.callOff(heldOf(state));
+    }
     return { renewed: states.length };
   },
 };
@@ -206,17 +214,17 @@ export const giveBack: Decision<{ held: readonly Held[] }, { returned: number }>
   needs: renew.needs,
   further: ({ held }, draft) => {
     const states = held.flatMap(({ account, messageId }) => draft.get("messages", account, messageId) ?? []);
-    return { flows: flowKeysOf(states), runs: runsOf(states) };
+    return { ...needsOfGates(draft, states), runs: runsOf(states) };
   },
   decide: ({ held }, draft, moment) => {
     const states = held.flatMap((one) => fenced(draft, moment, one) ?? []);
     for (const state of states) {
-      if (isLeftOver(draft, state)) {
-        leaveOut(draft, moment, state);
-        continue;
+      if (!isUnfinished(state)) cancelled(draft, moment, { state, outcome: noAnswer });
+      else if (isLeftOver(draft, state)) leaveOut(draft, moment, state);
+      else {
+        countEnd(draft, moment, state);
+        draft.put("messages", { ...state, state: "pending", leasedBy: null, dueAt: moment.now });
       }
-      countEnd(draft, moment, state);
-      draft.put("messages", { ...state, state: "pending", leasedBy: null, dueAt: moment.now });
     }
     return { returned: states.length };
   },

@@ -128,6 +128,7 @@ function behindOf({ messageId, holders }: Place): Behind[] {
 
 function doing({ state, dueAt, attempts, lost, leasedBy, line }: MessageState): string {
   if (state === "active") return `being sent by node ${leasedBy ?? "?"}`;
+  if (state === "cancelling") return `cancelled, and its request by node ${leasedBy ?? "?"} has not ended`;
   if (state === "held") return `in the line of ${(line ?? "?").replace(":", " ")}`;
   return `${attempts - lost > 0 ? "in retry until" : "due at"} ${iso(dueAt ?? 0)}`;
 }

@@ -8,8 +8,11 @@ import { createConnections, type Connections } from "./connections.ts";
 import { EgressRefusal, type Egress } from "./egress.ts";
 import { sign } from "./signature.ts";
 
-/** Makes one call to a destination. Never rejects: no answer is an outcome too. Ends at once when `signal` is aborted. */
-export type Deliver = (delivery: Delivery, signal: AbortSignal) => Promise<Outcome>;
+/** A call to a destination. `outcome` never rejects: no answer is an outcome too. `abort` ends it at once, if it has not ended. */
+export type DeliveryCall = { outcome: Promise<Outcome>; abort(): void };
+
+/** Begins one call to a destination. */
+export type Deliver = (delivery: Delivery) => DeliveryCall;
 
 export type DeliverOptions = {
   egress: Egress;
@@ -28,20 +31,19 @@ export type DeliverOptions = {
 /** A `deliver` with its own connections. `close` ends whatever is still running. */
 export function createDeliver(options: DeliverOptions): { deliver: Deliver; close(): Promise<void> } {
   const connections = connectionsBy(options);
-  const watch = createWatch();
-  const deliver: Deliver = (delivery, signal) =>
-    new Promise((resolve) => {
-      const url = URL.parse(delivery.message.url);
-      const call = new Call({ delivery, host: url?.host ?? "", options, resolve });
-      if (signal.aborted) return call.end(aborted);
-      try {
-        const request = compose(delivery, url, options);
-        call.begin(watch(signal, call));
-        connections.to(request.origin).dispatch(request, call);
-      } catch (error) {
-        call.end(sentenceOf(error));
-      }
-    });
+  const deliver: Deliver = (delivery) => {
+    const { promise: outcome, resolve } = Promise.withResolvers<Outcome>();
+    const url = URL.parse(delivery.message.url);
+    const call = new Call({ delivery, host: url?.host ?? "", options, resolve });
+    try {
+      const request = compose(delivery, url, options);
+      call.begin();
+      connections.to(request.origin).dispatch(request, call);
+    } catch (error) {
+      call.end(sentenceOf(error));
+    }
+    return { outcome, abort: () => call.end(aborted) };
+  };
   return { deliver, close: () => connections.close() };
 }
 
@@ -74,7 +76,6 @@ class Call implements Dispatcher.DispatchHandler {
   readonly #host: string;
   #startedAt: Millis;
   #silence: (() => void) | null = null;
-  #watched: Set<Call> | null = null;
   #controller: Dispatcher.DispatchController | null = null;
   #ended = false;
   #status: number | null = null;
@@ -91,8 +92,7 @@ class Call implements Dispatcher.DispatchHandler {
   }
 
   /** From here the deadline runs: it covers the name, the connection, the request and the whole answer. */
-  begin(watched: Set<Call>): void {
-    this.#watched = watched;
+  begin(): void {
     const { timeout } = this.#delivery.message;
     this.#silence = alarm(timeout, () => this.end(`timed out after ${inWords(timeout)}`));
   }
@@ -147,7 +147,6 @@ class Call implements Dispatcher.DispatchHandler {
     if (this.#ended) return;
     this.#ended = true;
     this.#silence?.();
-    this.#watched?.delete(this);
     this.#resolve(this.#outcome(error));
     this.#controller?.abort(over);
     this.#controller = null;
@@ -195,22 +194,6 @@ function headerList(raw: Dispatcher.DispatchController["rawHeaders"]): HeaderLis
 }
 
 const textOf = (bytes: Buffer | string | undefined): string => bytes?.toString("latin1") ?? "";
-
-/**
- * Ends calls when their signal is aborted. One listener for each signal, however many calls share it:
- * adding and removing one walks through all the others.
- */
-function createWatch(): (signal: AbortSignal, call: Call) => Set<Call> {
-  const watched = new WeakMap<AbortSignal, Set<Call>>();
-  return (signal, call) => {
-    const calls = watched.get(signal) ?? new Set();
-    if (!watched.has(signal)) {
-      watched.set(signal, calls);
-      signal.addEventListener("abort", () => [...calls].forEach((running) => running.end(aborted)), { once: true });
-    }
-    return calls.add(call);
-  };
-}
 
 type Request = { origin: string; path: string; method: string; headers: string[]; body: Bytes | null };
 

@@ -1,15 +1,14 @@
 import { Refusal } from "../core/errors.ts";
 import type { Hands } from "../core/hands.ts";
 import { laneOf } from "../core/hands.ts";
-import type { Held } from "../core/lease.ts";
 import { memory, spans } from "../core/limits.ts";
-import type { Delivery, Millis, Outcome } from "../core/message.ts";
+import type { Delivery, Held, Millis, Outcome } from "../core/message.ts";
 import { hostOf } from "../core/message.ts";
 import type { Settled } from "../core/settle.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
 import { Claims } from "./claims.ts";
 import type { Clock } from "./clock.ts";
-import type { Deliver } from "./deliver.ts";
+import type { Deliver, DeliveryCall } from "./deliver.ts";
 
 export type DispatcherLog = {
   attempt(delivery: Delivery, outcome: Outcome, settled: Settled["became"]): void;
@@ -28,7 +27,7 @@ export type DispatcherParts = {
 /** Bytes of bodies: of all that are running, and of what one batch loads to be sent. */
 type DispatcherBytes = { total: number; perBatch: number };
 
-type Running = { delivery: Delivery; lane: string };
+type Running = { delivery: Delivery; lane: string; call: DeliveryCall };
 
 /** One claim looks at so many messages at most, and, however few hands are free, at so many at least: the others go in line. */
 const claimLimit = 256;
@@ -61,8 +60,8 @@ export class Dispatcher {
   #stopping = false;
   #renewing = false;
   #alarm = new AbortController();
-  /** Cuts off what is running when the time to stop is over. */
-  readonly #cut = new AbortController();
+  /** The time to stop is over: what is running is cut off. */
+  #isCut = false;
   #loop: Promise<void> | null = null;
   #unsubscribe: Unsubscribe = () => undefined;
   #emptied: () => void = () => undefined;
@@ -76,7 +75,12 @@ export class Dispatcher {
   /** Begins to send. What is due already is claimed at once. */
   start(): void {
     const { store } = this.#parts;
-    store.attach({ hands: () => this.hands(), deliver: (delivery) => this.#send(delivery), fault: (what) => this.#fault(what) });
+    store.attach({
+      hands: () => this.hands(),
+      deliver: (delivery) => this.#send(delivery),
+      callOff: (held) => this.#callOff(held),
+      fault: (what) => this.#fault(what),
+    });
     this.#unsubscribe = store.onDue((at) => this.#lookAt(at));
     this.#nextAt = atOnce;
     this.#loop = this.#run();
@@ -98,7 +102,8 @@ export class Dispatcher {
     patienceEnds.abort();
     const left = [...this.#running.values()];
     this.#running.clear();
-    this.#cut.abort();
+    this.#isCut = true;
+    for (const { call } of left) call.abort();
     if (left.length === 0) return;
     const trouble = "giving back what was not finished failed; it is sent again when its leases run out";
     await this.#ofLeases(
@@ -181,11 +186,20 @@ export class Dispatcher {
   #send(delivery: Delivery): void {
     const host = hostOf(delivery.message.url);
     const lane = laneOf(delivery.message.account, host);
-    const running: Running = { delivery, lane };
+    const running: Running = { delivery, lane, call: this.#parts.deliver(delivery) };
+    if (this.#isCut) running.call.abort();
     this.#running.set(delivery, running);
     this.#count(running, 1);
     if (!this.#renewing) void this.#renew();
     void this.#sendAndSettle(running);
+  }
+
+  /** Of a cancelled message. Its places are free when its outcome has been settled, as those of any other. */
+  #callOff({ account, messageId, attempt }: Held): void {
+    for (const { delivery, call } of this.#running.values()) {
+      const { message } = delivery;
+      if (message.id === messageId && message.account === account && delivery.attempt === attempt) call.abort();
+    }
   }
 
   #count({ delivery, lane }: Running, by: 1 | -1): void {
@@ -200,9 +214,9 @@ export class Dispatcher {
   }
 
   async #sendAndSettle(running: Running): Promise<void> {
-    const { deliver, log } = this.#parts;
-    const { delivery } = running;
-    const outcome = await deliver(delivery, this.#cut.signal);
+    const { log } = this.#parts;
+    const { delivery, call } = running;
+    const outcome = await call.outcome;
     this.#count(running, -1);
     // Not running any more: given back while the server stops.
     if (!this.#running.delete(delivery)) return;

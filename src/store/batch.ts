@@ -120,7 +120,7 @@ function mergeHeads(all: readonly LineHead[]): LineHead[] {
   return [...heads.values()];
 }
 
-/** What the node has to know of a batch: its deliveries, and the earliest row it left due for a claim. */
+/** What the node has to know of a batch: its deliveries, those of them it may end, and the earliest row it left due for a claim. */
 export function resultOf(set: WorkingSet, replies: Reply[]): BatchResult {
   let dueAt: Millis | null = null;
   const note = (at: Millis | null): void => {
@@ -131,9 +131,6 @@ export function resultOf(set: WorkingSet, replies: Reply[]): BatchResult {
   for (const { now } of set.changes("flows")) if (now) note(now.dueAt);
   for (const { now } of set.changes("schedules")) if (now) note(now.dueAt);
   for (const { now } of set.changes("waiters")) if (now) note(now.dueAt);
-  // What was leased and then cancelled in the same batch is not sent.
-  const deliveries = set.deliveries.filter(
-    ({ message, attempt }) => set.get("messages", message.account, message.id)?.attempts === attempt,
-  );
-  return { replies, deliveries, dueAt, faults: set.faults };
+  const { deliveries, calledOff, faults } = set;
+  return { replies, deliveries, calledOff, dueAt, faults };
 }

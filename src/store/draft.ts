@@ -15,7 +15,7 @@ import type { Hands } from "../core/hands.ts";
 import { laneOf } from "../core/hands.ts";
 import { hostLine, isFlowLine } from "../core/gate.ts";
 import { marksOfRow, remarked } from "../core/mark.ts";
-import type { AccountId, Delivery, Flow, Line, MessageState, Millis, Outline, RunKey, Schedule } from "../core/message.ts";
+import type { AccountId, Delivery, Flow, Held, Line, MessageState, Millis, Outline, RunKey, Schedule } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import type { Step, Waiter } from "../core/run.ts";
 import { keyOf, keyText } from "./key.ts";
@@ -37,6 +37,7 @@ type Outlines = { [T in OutlineName]: Map<string, Outline<Rows[T]> | undefined> 
 /** The rows of one batch: what was loaded, and what its commands made of it so far. */
 export class WorkingSet implements Draft {
   readonly deliveries: Delivery[] = [];
+  readonly calledOff: Held[] = [];
   readonly #tables: Tables = {
     ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
     ...{ deadLetters: new Map(), lines: new Map(), log: new Map(), flows: new Map(), slots: new Map() },
@@ -238,6 +239,11 @@ export class WorkingSet implements Draft {
     this.#undo.push(() => this.deliveries.pop());
   }
 
+  callOff(held: Held): void {
+    this.calledOff.push(held);
+    this.#undo.push(() => this.calledOff.pop());
+  }
+
   /** Runs one command's changes: all of them, or none when it throws. */
   attempt<Answer>(run: () => Answer): Answer {
     this.#undo = [];
@@ -375,10 +381,8 @@ export class WorkingSet implements Draft {
   }
 
   async #loadOfRuns(loader: Loader, runs: readonly RunNeed[]): Promise<void> {
-    const { messages, waiters, notifications } = await loader.ofRuns(runs);
-    this.#learnAll("messages", messages);
-    this.#learnAll("waiters", waiters);
-    this.#learnAll("notifications", notifications);
+    const found = await loader.ofRuns(runs);
+    for (const table of ["messages", "waiters", "notifications"] as const) this.#learnAll(table, found[table]);
   }
 
   async #loadSteps(loader: Loader, of: readonly RunNeed[]): Promise<void> {

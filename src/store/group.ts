@@ -150,6 +150,7 @@ class GroupCommit {
     batch.forEach((call, index) => answer(call, result.replies[index]));
     for (const what of result.faults) this.#desk?.fault(what);
     for (const delivery of result.deliveries) this.#desk?.deliver(delivery);
+    for (const held of result.calledOff) this.#desk?.callOff(held);
     if (result.dueAt !== null) this.#tellDue(result.dueAt);
   }
 

@@ -2,7 +2,7 @@ import type { ExpiredNeed, Key, Rows, RunNeed, TableName } from "../core/command
 import type { Commands } from "../core/commands.ts";
 import { firstIdAt } from "../core/ids.ts";
 import type { AccountId, MessageState, Millis, Schedule } from "../core/message.ts";
-import { noBytes } from "../core/message.ts";
+import { isUnfinished, noBytes } from "../core/message.ts";
 import type { Run, Step } from "../core/run.ts";
 import { decideBatch, resultOf } from "./batch.ts";
 import { composed } from "./compose.ts";
@@ -87,7 +87,7 @@ function loaderOf(memory: Memory): Loader {
     histories: async (of) => of.map(({ upTo, ...run }) => inOrder(belonging(steps, run).filter(({ position }) => position <= upTo))),
     heads: async (heads) => heads.flatMap(({ account, line, limit }) => held(memory, account, line).slice(0, limit)),
     leasedByOthers: async (node, limit) => {
-      const leased = those(messages, (row) => row.state === "active" && row.leasedBy !== node);
+      const leased = those(messages, (row) => row.leasedBy !== null && row.leasedBy !== node);
       return earliest(leased, (a, b) => byText(a.id, b.id)).slice(0, limit);
     },
     expired: async ({ account, limit, ...before }) => ({
@@ -207,7 +207,7 @@ function shelfOf(memory: Memory): Shelf {
         .slice(0, range.limit),
     sourceBySecret: async (hash) => [...memory.tables.sources.values()].find(({ secretHash }) => secretHash === hash) ?? null,
     messagesOfQueue: async ({ account, queue, limit }) =>
-      those(messages, (row) => row.account === account && row.queue === queue)
+      those(messages, (row) => row.account === account && row.queue === queue && isUnfinished(row))
         .map(({ id }) => id)
         .sort(byText)
         .slice(0, limit),
@@ -215,7 +215,7 @@ function shelfOf(memory: Memory): Shelf {
       earliest(those(messages, isDue(until)), (a, b) => byText(a.id, b.id))
         .filter(({ dueAt }) => dueAt !== null && dueAt > now)
         .slice(0, scan)
-        .filter((row) => row.state === "active" && row.account === account).length,
+        .filter((row) => row.leasedBy !== null && row.account === account).length,
     accounts: async () => [...accounts.values()].sort((a, b) => byText(a.id, b.id)),
     earliestDeduplicationEnd: async (account) => {
       const ends = those(deduplications, (row) => row.account === account).map(({ expiresAt }) => expiresAt);

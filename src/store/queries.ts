@@ -6,6 +6,7 @@ import { spans } from "../core/limits.ts";
 import type { Retention } from "../core/retention.ts";
 import type { Standing } from "../core/waiting.ts";
 import type { Account, AccountId, DeadLetter, Envelope, LogRow, MessageId, MessageState, Millis, Source } from "../core/message.ts";
+import { isUnfinished } from "../core/message.ts";
 import { chunksOf, chunksTo, withEnvelopes } from "./chunks.ts";
 import type { LogPage } from "./logQuery.ts";
 import { logPage } from "./logQuery.ts";
@@ -78,8 +79,9 @@ export function queriesOf(shelf: Shelf): Queries {
     accountByToken: (hash) => shelf.accountByToken(hash),
     accounts: () => shelf.accounts(),
     message: async (account, id) => {
-      const [envelope, state] = [await one("envelopes", account, id), await one("messages", account, id)];
+      const [envelope, row] = [await one("envelopes", account, id), await one("messages", account, id)];
       if (!envelope) return null;
+      const state = row && isUnfinished(row) ? row : null;
       const ended = state ? undefined : await lastOf(shelf, account, id);
       return { envelope, state, finishedAt: ended?.time ?? null };
     },
@@ -128,7 +130,7 @@ async function unfinished(shelf: Shelf, { account, filter, cursor, count }: Omit
   return { messageIds, cursor: null };
 }
 
-const isMeant = ({ ofRuns }: Filter, { run }: MessageState): boolean => ofRuns !== false || run === null;
+const isMeant = ({ ofRuns }: Filter, state: MessageState): boolean => isUnfinished(state) && (ofRuns !== false || state.run === null);
 
 /** Of the messages that were named those that pass, and are not finished. */
 async function named(shelf: Shelf, account: AccountId, ids: readonly MessageId[], filter: Filter): Promise<MessageId[]> {

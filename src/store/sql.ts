@@ -119,7 +119,7 @@ function makeLoader(connection: Connection): Loader {
   const head = `${dialect.by("messages_line")} where line is not null and account = ? and line = ? order by id limit ?${dialect.lock(messages.name)}`;
   const endedRuns = `${dialect.by("runs_end")} where ended_at is not null and account = ? and failed = ? and ended_at < ? order by ended_at, id limit ?${dialect.lock(runs.name)}`;
   const ofRun = `${dialect.by("messages_run")} where run is not null and account = ? and run = ? order by id${dialect.lock(messages.name)}`;
-  const leasedByOthers = `where due_at is not null and state = 'active' and leased_by <> ? order by due_at, id limit ?`;
+  const leasedByOthers = `where due_at is not null and leased_by <> ? order by due_at, id limit ?`;
   const oldest = `where account = ? and id < ? order by id limit ?`;
   const ended = `where account = ? and expires_at < ? order by expires_at, key limit ?`;
   return {
@@ -206,8 +206,8 @@ export async function nextDueAt(connection: Connection): Promise<Millis | null> 
   return typeof row?.at === "number" ? row.at : null;
 }
 
-const countLeased = `select count(*) as leased from (select account, state from messages
-  where due_at is not null and due_at > ? and due_at <= ? order by due_at, id limit ?) as soon where state = 'active' and account = ?`;
+const countLeased = `select count(*) as leased from (select account, leased_by from messages
+  where due_at is not null and due_at > ? and due_at <= ? order by due_at, id limit ?) as soon where leased_by is not null and account = ?`;
 
 const countBefore = ({ by }: Dialect): string => `select count(*) as before from (select id from messages ${by("messages_line")}
   where line is not null and account = ? and line = ? and id < ? limit ?) as earlier`;
@@ -264,7 +264,8 @@ export function sqlShelf(connection: Connection): Shelf {
     sourceBySecret: async (hash) => (await read(tables.sources, `where secret_hash = ?`, [hash]))[0] ?? null,
     messagesOfQueue: async ({ account, queue, limit }) => {
       const found = await connection.query(
-        `select id from messages ${dialect.by("messages_queue")} where queue is not null and account = ? and queue = ? order by id limit ?`,
+        `select id from messages ${dialect.by("messages_queue")} where queue is not null and account = ? and queue = ?
+          and state <> 'cancelling' order by id limit ?`,
         [account, queue, limit],
       );
       return found.map(({ id }) => String(id));

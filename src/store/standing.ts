@@ -1,4 +1,5 @@
 import type { AccountId, MessageId, MessageState } from "../core/message.ts";
+import { isUnfinished } from "../core/message.ts";
 import { keyFlow, queueFlow } from "../core/flow.ts";
 import type { Standing } from "../core/waiting.ts";
 import { mostCounted, mostPlaces } from "../core/waiting.ts";
@@ -11,7 +12,7 @@ export async function standingOf(shelf: Shelf, account: AccountId, id: MessageId
     shelf.rows("envelopes", [[account, id]], { bodies: false }),
     shelf.logOf(id, { account, descending: true, limit: 1, bodies: false }),
   ]);
-  if (!state || !envelope) return null;
+  if (!state || !envelope || !isUnfinished(state)) return null;
   const flows = await shelf.rows("flows", [
     ...(state.queue === null ? [] : [[account, queueFlow(state.queue)] as const]),
     ...(state.flowKey === null ? [] : [[account, keyFlow(state.flowKey)] as const]),

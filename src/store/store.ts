@@ -1,7 +1,7 @@
 import type { AnswerOf, CommandName, InputOf } from "../core/commands.ts";
 import type { TableName } from "../core/command.ts";
 import type { Hands } from "../core/hands.ts";
-import type { Delivery, IdKind, Millis, NodeId } from "../core/message.ts";
+import type { Delivery, Held, IdKind, Millis, NodeId } from "../core/message.ts";
 import type { Queries } from "./queries.ts";
 
 /** A call that nobody waits for may be stored a few milliseconds later, together with others. */
@@ -25,10 +25,12 @@ export interface Store {
   close(): Promise<void>;
 }
 
-/** A node as its store sees it: the hands it has free now, and where its leased deliveries go. */
+/** A node as its store sees it: the hands it has free now, and where it hears of its leased deliveries. */
 export type Desk = {
   hands(): Hands;
   deliver(delivery: Delivery): void;
+  /** Of a delivery whose outcome nobody waits for any more. */
+  callOff(held: Held): void;
   /** Something that cannot be, told to people. */ fault(what: string): void;
 };
 
@@ -38,7 +40,7 @@ export type Call = { name: CommandName; input: unknown };
 export type Reply = { answer: unknown } | { refused: { code: string; message: string } } | { failed: string };
 
 /** What came of a batch: an answer to each call, and what the node has to know. */
-export type BatchResult = { replies: Reply[]; deliveries: Delivery[]; dueAt: Millis | null; faults: string[] };
+export type BatchResult = { replies: Reply[]; deliveries: Delivery[]; calledOff: Held[]; dueAt: Millis | null; faults: string[] };
 
 /**
  * Runs calls as one transaction. Rejects when the storage failed; then nothing of the batch happened, except with

@@ -53,6 +53,7 @@ export async function house(
       bytes: { free: 2 ** 30, perBatch: 2 ** 25, busy: {} },
     }),
     deliver: (delivery) => void deliveries.push(delivery),
+    callOff: () => undefined,
     fault: (what) => {
       throw new Error(what);
     },

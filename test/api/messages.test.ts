@@ -88,6 +88,27 @@ describe("cancelling", () => {
     expect((await home.ask("DELETE", `/v2/messages/${id}`)).status).toBe(404);
   });
 
+  test("of what is being sent is done for who asks, and ends with the request", async () => {
+    const home = await house();
+    const { id } = await publish(home, "https://e.example");
+    const delivery = home.delivery();
+    home.clock.now += 10;
+    expect(await home.ask("DELETE", `/v2/messages/${id}`)).toMatchObject({ status: 200, body: { cancelled: 1 } });
+    expect(await home.ask("DELETE", `/v2/messages/${id}`)).toMatchObject({ status: 200, body: { cancelled: 0 } });
+    expect((await home.ask("DELETE", "/v2/messages")).body).toEqual({ cancelled: 0 });
+    const shown = await home.ask("GET", `/v2/messages/${id}`);
+    expect([shown.status, shown.body.waitingOn]).toEqual([200, undefined]);
+    const log = async () => (await home.ask("GET", `/v2/logs?messageId=${id}`)).body.events as { state: string }[];
+    expect((await log()).map(({ state }) => state)).toEqual(["CANCEL_REQUESTED", "ACTIVE", "CREATED"]);
+    home.clock.now += 10;
+    await home.settle(delivery, { status: 503, headers: [["X-A", "1"]], body: Buffer.from("busy") });
+    const answer = { responseStatus: 503, responseHeaders: { "X-A": ["1"] }, responseBody: Buffer.from("busy").toString("base64") };
+    expect((await log())[0]).toMatchObject({ state: "CANCELLED", ...answer });
+    expect((await log())[0]).not.toHaveProperty("nextDeliveryTime");
+    home.clock.now += 60_001;
+    expect((await home.ask("DELETE", `/v2/messages/${id}`)).status).toBe(404);
+  });
+
   /** Four messages: a and b to one host, c to another, d with a label and later. */
   const four = async () => {
     const home = await house();

@@ -165,14 +165,27 @@ describe("pausing", () => {
 describe("deleting", () => {
   test("cancels all messages of the queue, and those of no other one", async () => {
     const ids = [await enqueue("q", "1"), await enqueue("q", "2"), await enqueue("q", "3", { "svc-delay": "1h" })];
+    const first = home.delivery();
     const others = [await enqueue("p", "1"), await enqueue("p", "2")];
     expect(await home.ask("DELETE", "/v2/queues/q")).toMatchObject({ status: 200, body: { cancelled: 3 } });
     expect((await home.ask("GET", "/v2/queues")).body).toEqual([{ ...fresh, name: "p", lag: 2 }]);
+    await home.settle(first, { error: "aborted" });
     for (const id of ids) {
       const { body } = await home.ask("GET", `/v2/logs?messageId=${id}&state=CANCELLED`);
       expect(body.logs ?? body.events).toHaveLength(1);
     }
     for (const id of others) expect((await home.ask("DELETE", `/v2/messages/${id}`)).body).toEqual({ cancelled: 1 });
+  });
+
+  test("does not wait for a request that is called off, and a new queue of the name does not either", async () => {
+    await enqueue("q", "1");
+    const first = home.delivery();
+    expect((await home.ask("DELETE", "/v2/queues/q")).body).toEqual({ cancelled: 1 });
+    expect((await home.ask("GET", "/v2/queues/q")).status).toBe(404);
+    await enqueue("q", "2");
+    expect(home.delivery().message.url).toBe("https://e.example/2");
+    await home.settle(first, { error: "aborted" });
+    expect(await read()).toEqual({ ...fresh, lag: 1 });
   });
 
   test("of a queue that is not there is 200", async () => {

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { connect } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { bodyOf, httpDestination, never, start } from "../engine/destination.ts";
+import { bodyOf, httpDestination, start } from "../engine/destination.ts";
 import type { House } from "./house.ts";
 import { at, house, otherToken } from "./house.ts";
 import { listen, replyIn, request, send } from "./wire.ts";
@@ -62,7 +62,7 @@ describe("over the wire, to a real destination", () => {
     const reply = await post(await listen(home), made.path + path, { headers, body });
     expect(reply).toMatchObject({ status: 200, body: expect.stringMatching(/^\{"messageId":"msg_/) });
     const delivery = home.delivery();
-    await home.settle(delivery, await start()(delivery, never));
+    await home.settle(delivery, await start()(delivery));
     const [arrived] = received;
     if (!arrived) throw new Error("nothing arrived");
     expect(arrived.body).toEqual(body);

@@ -24,6 +24,7 @@ const hands = (free: number): void =>
   home.store.attach({
     hands: () => ({ free, perHost: free, behind: false, busy: new Map(), bytes: { free: 2 ** 30, perBatch: 2 ** 25, busy: {} } }),
     deliver: (delivery) => void home.deliveries.push(delivery),
+    callOff: () => undefined,
     fault: (what) => {
       throw new Error(what);
     },
@@ -96,6 +97,15 @@ describe("a message waits", () => {
 });
 
 describe("in a queue", () => {
+  test("a message waits for a request that was called off", async () => {
+    const [first, second] = [await enqueue(), await enqueue()];
+    await home.ask("DELETE", `/v2/messages/${first}`);
+    const text = `message ${first} (cancelled, and its request by node nod_1 has not ended)`;
+    expect(await waitingOn(second)).toMatchObject([{ reason: "queue", behind: [{ messageId: first, text }] }]);
+    await home.settle(home.delivery(), { error: "aborted" });
+    expect(await waitingOn(second)).toMatchObject([{ reason: "sending" }]);
+  });
+
   test("a message waits for the one before it, whatever that waits for", async () => {
     const first = await enqueue({ "svc-retry-delay": "10000" });
     const [second, third] = [await enqueue(), await enqueue()];

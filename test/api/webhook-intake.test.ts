@@ -1,7 +1,7 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { noBytes } from "../../src/core/message.ts";
-import { bodyOf, httpDestination, never, start } from "../engine/destination.ts";
+import { bodyOf, httpDestination, start } from "../engine/destination.ts";
 import { house, token } from "./house.ts";
 import type { House } from "./house.ts";
 import { listen, replyIn, request, send } from "./wire.ts";
@@ -27,7 +27,7 @@ async function call(home: House, target: string, headers: readonly string[], bod
   const port = await listen(home);
   const reply = replyIn(await send(port, request(`POST /v2/publish/${target} HTTP/1.1`, headers, body)));
   const deliver = start();
-  for (const delivery of home.deliveries.splice(0)) expect(await deliver(delivery, never)).toMatchObject({ status: 200, error: null });
+  for (const delivery of home.deliveries.splice(0)) expect(await deliver(delivery)).toMatchObject({ status: 200, error: null });
   return reply.status;
 }
 

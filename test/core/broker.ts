@@ -2,7 +2,7 @@ import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands.ts"
 import type { Hands } from "../../src/core/hands.ts";
 import { idMaker } from "../../src/core/ids.ts";
 import { hostOf } from "../../src/core/message.ts";
-import type { Account, Delivery, Letter, LogRow, MessageState, Outcome } from "../../src/core/message.ts";
+import type { Account, Delivery, Held, Letter, LogRow, MessageState, Outcome } from "../../src/core/message.ts";
 import type { Parts } from "../../src/store/group.ts";
 import { Memory, memoryParts } from "../../src/store/memory.ts";
 
@@ -20,6 +20,8 @@ export class Broker {
   readonly memory = new Memory();
   /** What the last command gave to be delivered. */
   deliveries: readonly Delivery[] = [];
+  /** What it called off. */
+  calledOff: readonly Held[] = [];
   /** What it told people of. */
   faults: readonly string[] = [];
   readonly #partsAs: (node: string) => Parts;
@@ -39,8 +41,9 @@ export class Broker {
 
   /** Throws what the command refuses or fails with. */
   async run<N extends CommandName>(name: N, input: InputOf<N>): Promise<AnswerOf<N>> {
-    const { replies, deliveries, faults } = await this.#partsAs(this.node).runBatch([{ name, input }], this.hands);
+    const { replies, deliveries, calledOff, faults } = await this.#partsAs(this.node).runBatch([{ name, input }], this.hands);
     this.deliveries = deliveries;
+    this.calledOff = calledOff;
     this.faults = faults;
     const [reply] = replies;
     if (reply && "answer" in reply) return reply.answer as AnswerOf<N>;

@@ -202,6 +202,8 @@ describe("what a message counts for is given back", () => {
     await broker.send("a b c d", letter);
     expect(await broker.begun()).toBe("a");
     await broker.cancel("a c");
+    expect(await broker.begun()).toBe("");
+    await broker.end("a");
     expect(await broker.begun()).toBe("b");
     await broker.end("b", { status: 500 });
     expect(await broker.begun()).toBe("d");

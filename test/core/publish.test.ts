@@ -128,13 +128,3 @@ test.each([
 test("an account that is not there may publish nothing", async () => {
   await expect(broker.run("publish", { account: "nobody", letters: [letterOf()] })).rejects.toThrow("does not exist");
 });
-
-describe("a cancelled message", () => {
-  test("is gone, and its outcome changes nothing", async () => {
-    const id = await broker.publish({ callback: callbackTo("https://told.example") });
-    expect(await broker.run("cancel", { account: "acme", messageIds: [id, id, "msg_unknown"] })).toEqual({ cancelled: 1 });
-    expect(broker.log(id)).toBe("CANCEL_REQUESTED CANCELLED");
-    expect(await broker.settle(id, { status: 200 })).toBe("late");
-    expect(broker.tellersOf(id)).toEqual([]);
-  });
-});

@@ -81,6 +81,8 @@ describe("a queue of parallelism 1", () => {
     await broker.end("a");
     expect(await broker.begun()).toBe("https://told.example/");
     await broker.cancel("https://told.example/");
+    expect(await broker.begun()).toBe("");
+    await broker.end("https://told.example/", { status: null });
     expect(await broker.begun()).toBe("b");
   });
 
@@ -175,13 +177,16 @@ describe("what a message holds is given back", () => {
     await broker.cancel("b");
     expect(broker.counts("queue:q")).toEqual([1, 2]);
     await broker.cancel("a");
-    expect(await broker.settle(broker.id("a"), { attempt: 0, status: 200 })).toBe("late");
+    expect(await broker.begun()).toBe("");
+    expect(await broker.settle(broker.id("a"), { attempt: 0, status: 200 })).toBe("cancelled");
     expect(await broker.begun()).toBe("c");
     await broker.end("c", { status: 500 });
     expect(await broker.begun()).toBe("");
     await broker.cancel("c");
     expect(await broker.begun()).toBe("d");
     await broker.cancel("d");
+    expect(broker.counts("queue:q")).toEqual([1, 0]);
+    await broker.end("d");
     expect(broker.counts("queue:q")).toEqual([0, 0]);
   });
 
@@ -339,6 +344,17 @@ describe("deleting a queue", () => {
     expect(await broker.run("deleteQueue", { ...deleting, slots })).toEqual({ deleted: false });
     await broker.cancel("a");
     expect(await broker.run("deleteQueue", { ...deleting, slots })).toEqual({ deleted: true });
+  });
+
+  test("lets a request that was called off end by itself, which a new queue of that name does not count", async () => {
+    await broker.send("a", { queue });
+    await broker.cancel("a");
+    expect(await broker.run("deleteQueue", { ...deleting, slots: [broker.id("a")] })).toEqual({ deleted: true });
+    await broker.send("b c", { queue });
+    expect(await broker.begun()).toBe("a b");
+    await broker.end("a");
+    expect(broker.counts("queue:q")).toEqual([1, 1]);
+    expect(broker.memory.tables.slots.size).toBe(1);
   });
 
   test("lets callbacks go on, which held places in it, and a new queue of that name does not count them", async () => {

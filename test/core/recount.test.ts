@@ -68,7 +68,7 @@ class Run {
   }
 
   get active(): MessageState[] {
-    return this.states.filter(({ state }) => state === "active");
+    return this.states.filter(({ leasedBy }) => leasedBy !== null);
   }
 
   takeHands(): void {

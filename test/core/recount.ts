@@ -12,7 +12,7 @@ export function disagreements({ tables }: Memory): string[] {
   };
   for (const { account, id, running, waiting } of flows) {
     const ours = messages.filter((message) => message.account === account);
-    const active = ours.filter(({ state, flowKey }) => state === "active" && `key:${flowKey ?? ""}` === id);
+    const active = ours.filter(({ leasedBy, flowKey }) => leasedBy !== null && `key:${flowKey ?? ""}` === id);
     const held = slots.filter((slot) => slot.account === account && `queue:${slot.queue}` === id);
     compare(`running of ${id}`, running, id.startsWith("queue:") ? held.length : active.length);
     compare(`waiting of ${id}`, waiting, ours.filter(({ line }) => line === id).length);
@@ -23,12 +23,13 @@ export function disagreements({ tables }: Memory): string[] {
     // One without a name was left over when its queue was deleted.
     if (queue !== "") compare(`queue of slot ${id} there`, has(account, `queue:${queue}`), true);
   }
-  for (const { account, id, state, line, dueAt, slot, flowKey } of messages) {
+  for (const { account, id, state, leasedBy, line, dueAt, slot, flowKey } of messages) {
+    compare(`lease of ${id} set`, leasedBy !== null, state === "active" || state === "cancelling");
     compare(`line of ${id} set`, line !== null, state === "held");
     compare(`dueAt of ${id} null`, dueAt === null, state === "held");
     if (slot !== null) compare(`slot of ${id} there`, tables.slots.has(`${account}\n${slot}`), true);
     if (line !== null && !line.startsWith("host:")) compare(`flow of the line of ${id} there`, has(account, line), true);
-    if (flowKey !== null && state === "active") compare(`key of ${id} there`, has(account, `key:${flowKey}`), true);
+    if (flowKey !== null && leasedBy !== null) compare(`key of ${id} there`, has(account, `key:${flowKey}`), true);
   }
   return wrong;
 }

@@ -35,6 +35,7 @@ beforeEach(async () => {
   store.attach({
     hands: () => ({ free, perHost: free, behind: true, busy: new Map(), bytes: { free: 2 ** 30, perBatch: 2 ** 25, busy: {} } }),
     deliver: ({ message }) => void begun.push(message.id),
+    callOff: () => undefined,
     fault: (what) => void troubles.push(what),
   });
   const account = { id: "acme", name: "", password: "", token: "", tokenHash: "", signingKeys: { current: "", next: "" } };

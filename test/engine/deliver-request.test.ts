@@ -3,7 +3,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import type { Delivery } from "../../src/core/message.ts";
 import { systemClock } from "../../src/engine/clock.ts";
 import { verify } from "../../src/engine/signature.ts";
-import { bodyOf, call, deliveryTo, httpDestination, never, rawDestination, signingKey, start } from "./destination.ts";
+import { bodyOf, call, deliveryTo, httpDestination, rawDestination, signingKey, start } from "./destination.ts";
 
 type Seen = { line: string; headers: [string, string][]; body: string };
 
@@ -16,7 +16,7 @@ async function seen(delivery: (port: number) => Delivery): Promise<Seen> {
     const headers = raw.flatMap((name, at): [string, string][] => (at % 2 === 0 ? [[name, raw[at + 1] ?? ""]] : []));
     arrived = { line: `${incoming.method} ${incoming.url}`, headers, body: (await bodyOf(incoming)).toString() };
   }
-  const outcome = await start()(delivery(port), never);
+  const outcome = await start()(delivery(port));
   if (!arrived) throw new Error(`nothing arrived: ${outcome.error}`);
   return arrived;
 }

@@ -12,7 +12,7 @@ import {
   closedPort,
   deliveryTo,
   httpDestination,
-  never,
+  opened,
   rawDestination,
   sayingDestination,
   start,
@@ -25,7 +25,7 @@ describe("the answer", () => {
     const port = await httpDestination((_incoming, response) => {
       response.writeHead(503, ["x-b", "1", "X-b", "2", "Retry-After", "7"]).end("busy");
     });
-    const outcome = await start()(deliveryTo(`http://127.0.0.1:${port}/`, {}, 3), never);
+    const outcome = await start()(deliveryTo(`http://127.0.0.1:${port}/`, {}, 3));
     expect(outcome).toMatchObject({ account: "acc", messageId: "msg_1", host: `127.0.0.1:${port}`, attempt: 3, status: 503, error: null });
     expect(outcome.headers.slice(0, 3)).toEqual([
       ["X-B", "1"],
@@ -180,11 +180,11 @@ describe("no answer", () => {
       release = () => response.end();
     });
     const deliver = start({ connectionsPerOrigin: 1 });
-    const first = deliver(deliveryTo(`http://127.0.0.1:${port}/first`), never);
-    expect((await deliver(deliveryTo(`http://127.0.0.1:${port}/late`, { timeout: 100 }), never)).error).toBe("timed out after 100 ms");
+    const first = deliver(deliveryTo(`http://127.0.0.1:${port}/first`));
+    expect((await deliver(deliveryTo(`http://127.0.0.1:${port}/late`, { timeout: 100 }))).error).toBe("timed out after 100 ms");
     release();
     expect((await first).status).toBe(200);
-    const third = deliver(deliveryTo(`http://127.0.0.1:${port}/third`, { timeout: 5_000 }), never);
+    const third = deliver(deliveryTo(`http://127.0.0.1:${port}/third`, { timeout: 5_000 }));
     await expect.poll(() => arrived.length).toBe(2);
     release();
     expect((await third).status).toBe(200);
@@ -297,36 +297,39 @@ describe("over TLS", () => {
 });
 
 describe("aborting", () => {
-  test("ends all calls that share the signal, and closes their connections", async () => {
+  test("ends a call and closes its connection, and no other one", async () => {
     let open = 0;
     const port = await rawDestination((socket) => {
       open++;
       socket.resume();
       socket.on("close", () => open--);
     });
-    const deliver = start();
-    const stop = new AbortController();
-    const calls = [1, 2, 3].map(() => deliver(deliveryTo(`http://127.0.0.1:${port}/`), stop.signal));
+    const deliver = opened();
+    const [first, ...others] = [1, 2, 3].map(() => deliver(deliveryTo(`http://127.0.0.1:${port}/`)));
     await expect.poll(() => open).toBe(3);
-    stop.abort();
-    expect((await Promise.all(calls)).map(({ status, error }) => [status, error])).toEqual(calls.map(() => [null, "aborted"]));
+    first?.abort();
+    expect(await first?.outcome).toMatchObject({ status: null, error: "aborted" });
+    await expect.poll(() => open).toBe(2);
+    for (const call of others) call.abort();
+    expect((await Promise.all(others.map(({ outcome }) => outcome))).map(({ error }) => error)).toEqual(["aborted", "aborted"]);
     await expect.poll(() => open).toBe(0);
   });
 
-  test("before the start sends nothing", async () => {
-    let called = 0;
-    const port = await rawDestination(() => called++);
-    const outcome = await start()(deliveryTo(`http://127.0.0.1:${port}/`), AbortSignal.abort());
-    expect(outcome).toMatchObject({ host: `127.0.0.1:${port}`, status: null, error: "aborted" });
-    expect(called).toBe(0);
+  test("before there is a connection sends nothing", async () => {
+    let received = 0;
+    const port = await rawDestination((socket) => socket.on("data", ({ length }) => (received += length)));
+    const call = opened()(deliveryTo(`http://127.0.0.1:${port}/`));
+    call.abort();
+    expect(await call.outcome).toMatchObject({ host: `127.0.0.1:${port}`, status: null, error: "aborted" });
+    expect(received).toBe(0);
   });
 
   test("after the end changes nothing", async () => {
     const port = await httpDestination((_incoming, response) => response.end());
-    const stop = new AbortController();
-    const outcome = await start()(deliveryTo(`http://127.0.0.1:${port}/`), stop.signal);
-    stop.abort();
-    expect(outcome.status).toBe(200);
+    const call = opened()(deliveryTo(`http://127.0.0.1:${port}/`));
+    expect((await call.outcome).status).toBe(200);
+    call.abort();
+    expect((await call.outcome).status).toBe(200);
   });
 
   test("happens to whatever still runs when it is closed, and to whatever comes later", async () => {
@@ -341,11 +344,11 @@ describe("aborting", () => {
       region: "US-EAST-1",
       newId: (kind) => kind,
     });
-    const running = [1, 2, 3, 4].map(() => deliver(deliveryTo(url), never));
+    const running = [1, 2, 3, 4].map(() => deliver(deliveryTo(url)).outcome);
     await new Promise((resolve) => server.once("connection", resolve));
     await close();
     expect((await Promise.all(running)).map(({ error }) => error)).toEqual(running.map(() => "aborted"));
-    expect((await deliver(deliveryTo(url), never)).error).toBe("aborted");
+    expect((await deliver(deliveryTo(url)).outcome).error).toBe("aborted");
   });
 });
 
@@ -365,7 +368,7 @@ describe("connections", () => {
       });
     });
     const deliver = start({ connectionsPerOrigin: 3 });
-    const outcomes = await Promise.all(Array.from({ length: 50 }, () => deliver(deliveryTo(`http://127.0.0.1:${server}/`), never)));
+    const outcomes = await Promise.all(Array.from({ length: 50 }, () => deliver(deliveryTo(`http://127.0.0.1:${server}/`))));
     expect(outcomes.filter(({ status }) => status !== 200)).toEqual([]);
     expect(opened).toBeLessThanOrEqual(3);
     expect(most).toBeLessThanOrEqual(3);

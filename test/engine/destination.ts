@@ -91,7 +91,7 @@ export function deliveryTo(url: string, changes: Partial<Envelope> = {}, attempt
 export type Setup = Partial<DeliverOptions["limits"]> & { allow?: string[]; resolve?: Resolve };
 
 /** A `deliver` that may call loopback, closed when the test is over. */
-export function start({ allow = ["127.0.0.0/8", "::1/128"], resolve, ...limits }: Setup = {}): Deliver {
+export function opened({ allow = ["127.0.0.0/8", "::1/128"], resolve, ...limits }: Setup = {}): Deliver {
   const { deliver, close } = createDeliver({
     egress: createEgress({ allow, ...(resolve ? { resolve } : {}) }),
     clock: systemClock,
@@ -103,10 +103,14 @@ export function start({ allow = ["127.0.0.0/8", "::1/128"], resolve, ...limits }
   return deliver;
 }
 
-/** A signal that is not aborted. */
-export const never = new AbortController().signal;
+/** Such a one that answers with the outcome alone. */
+export function start(setup: Setup = {}): (delivery: Delivery) => Promise<Outcome> {
+  const deliver = opened(setup);
+  return (delivery) => deliver(delivery).outcome;
+}
+
 export const call = (url: string, changes: Partial<Envelope> = {}, setup: Setup = {}): Promise<Outcome> =>
-  start(setup)(deliveryTo(url, changes), never);
+  start(setup)(deliveryTo(url, changes));
 /** A certificate for `shop.test`, signed by itself. It protects nothing. */
 export const certificate = {
   key: `-----BEGIN PRIVATE KEY-----

@@ -17,5 +17,5 @@ export const isLost = ({ states, error }: LogRow): boolean =>
   states.includes("RETRY") && error !== null && error.startsWith("no report: the lease of");
 
 /** Did a batch lease the message anew? */
-export const isLease = (before: MessageState | undefined, after: MessageState | undefined): boolean =>
-  after?.state === "active" && (before?.state !== "active" || before.attempts !== after.attempts);
+export const isLease = (before: MessageState | undefined, after: MessageState | undefined): after is MessageState =>
+  after !== undefined && after.leasedBy !== null && (!before || before.leasedBy === null || before.attempts !== after.attempts);

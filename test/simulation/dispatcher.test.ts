@@ -3,9 +3,10 @@ import type { DueRow } from "../../src/core/aside.ts";
 import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands.ts";
 import { idMaker } from "../../src/core/ids.ts";
 import { hostOf } from "../../src/core/message.ts";
-import type { Delivery, Letter } from "../../src/core/message.ts";
+import type { Delivery, Letter, Outcome } from "../../src/core/message.ts";
 import { Dispatcher } from "../../src/engine/dispatcher.ts";
-import { memoryStore } from "../../src/store/memory.ts";
+import { groupCommit } from "../../src/store/group.ts";
+import { Memory, memoryParts } from "../../src/store/memory.ts";
 import type { Store } from "../../src/store/store.ts";
 import { letterOf } from "../core/broker.ts";
 import { Chance } from "./chance.ts";
@@ -20,6 +21,8 @@ let world: World;
 let start: number;
 let clock: NodeClock;
 let store: Store;
+/** The store as another node sees it. */
+let storeOf: (node: string) => Store;
 let calls: { at: number; host: string; delivery: Delivery }[];
 let asked: Partial<Record<CommandName, number>>;
 let troubles: string[];
@@ -38,8 +41,10 @@ beforeEach(async () => {
   [calls, asked, troubles, broken, takes] = [[], {}, [], new Set(), 10];
   answersAfter = () => takes;
   commit = 1;
+  const rows = new Memory();
   const random = (): number => world.chance.next();
-  const memory = memoryStore({ node: "node", now: () => world.now, random, newId: idMaker(random) });
+  storeOf = (node) => groupCommit(memoryParts({ node, now: () => world.now, random, newId: idMaker(random) }, rows));
+  const memory = storeOf("node");
   store = {
     ...memory,
     // On its way to the disk and back time passes.
@@ -55,7 +60,7 @@ beforeEach(async () => {
 });
 
 function dispatcher(total = 10): Dispatcher {
-  const deliver = async (delivery: Delivery) => {
+  const answer = async (delivery: Delivery) => {
     const host = hostOf(delivery.message.url);
     calls.push({ at: world.now - start, host, delivery });
     await world.wait(answersAfter(host), { owner: "destination", what: "answer" });
@@ -71,6 +76,13 @@ function dispatcher(total = 10): Dispatcher {
       error: null,
       took: answersAfter(host),
     };
+  };
+  const deliver = (delivery: Delivery) => {
+    const cut = Promise.withResolvers<Outcome>();
+    const { account, id: messageId } = delivery.message;
+    const none = { status: null, headers: [], body: new Uint8Array(0), error: "aborted", took: 0 };
+    const abort = (): void => cut.resolve({ account, messageId, host: hostOf(delivery.message.url), attempt: delivery.attempt, ...none });
+    return { outcome: Promise.race([answer(delivery), cut.promise]), abort };
   };
   const log = { attempt: () => undefined, trouble: (what: string) => troubles.push(what) };
   const made = new Dispatcher({ store, deliver, clock, log, hands: { total, perHost: total } });
@@ -166,6 +178,32 @@ test("a lease that cannot be renewed costs the others nothing, nor one that cann
   void stopped.stop(second);
   await runUntil(18 * second);
   expect(kept).toEqual(new Set([...others].map((id) => `giveBack ${id}`)));
+});
+
+test.each([
+  ["at once when it was this node that cancelled", "node", second + 10],
+  ["when it is renewed, when it was another", "other", 7.5 * second + 10],
+])("a request whose message is cancelled is called off %s, and the next one goes", async (_, node, most) => {
+  takes = 5 * minute;
+  dispatcher();
+  publish({ queue: "q" });
+  publish({ queue: "q" });
+  await runUntil(second);
+  const [first] = calls;
+  const canceller = node === "node" ? store : storeOf(node);
+  void canceller.execute("cancel", { account: "acme", messageIds: [first?.delivery.message.id ?? ""] });
+  await runUntil(minute);
+  expect(calls).toHaveLength(2);
+  expect(calls[1]?.at).toBeGreaterThanOrEqual(most - 10);
+  expect(calls[1]?.at).toBeLessThanOrEqual(most);
+  const { events } = await store.read.log({
+    account: "acme",
+    filter: { states: ["CANCELLED"] },
+    order: "latestFirst",
+    cursor: null,
+    count: 9,
+  });
+  expect(events).toMatchObject([{ row: { messageId: first?.delivery.message.id, error: "aborted" } }]);
 });
 
 test("hosts that together want more than there are hands get the same", async () => {

@@ -1,6 +1,7 @@
 import { spans } from "../../src/core/limits.ts";
 import type { Envelope, Flow, MessageState, Millis } from "../../src/core/message.ts";
 import type { Case, Demand } from "./batch.ts";
+import { isLease } from "./batch.ts";
 import type { Life } from "./life.ts";
 import { Places } from "./places.ts";
 import type { Tables } from "./storage.ts";
@@ -71,7 +72,7 @@ export class Flows {
     }
 
     function touch(state: MessageState, by: 1 | -1): void {
-      if (state.state === "active" && state.flowKey !== null) count(nameOf(state, `key:${state.flowKey}`), by);
+      if (state.leasedBy !== null && state.flowKey !== null) count(nameOf(state, `key:${state.flowKey}`), by);
     }
     for (const { before, after } of changes.messages) {
       if (isInLine(before)) this.#book(nameOf(before, before.line)).waiting.delete(before.id);
@@ -117,13 +118,11 @@ export class Flows {
     book.mostRate = isNew ? limits.rate : Math.max(book.mostRate, limits.rate);
     book.windowStart = after.windowStart;
     demand(book.used <= book.mostRate, `no more in a window than the rate: ${quoted(name)} began ${book.used} of ${book.mostRate}`);
-    // What was leased and cancelled within one batch has begun, and is not handed over.
-    const isExact = !isNew && of.calls.every(({ name }) => name !== "cancel");
     demand(
-      !isExact || after.windowUsed === book.used,
+      isNew || after.windowUsed === book.used,
       `starts are counted: ${quoted(name)} says ${after.windowUsed}, there were ${book.used}`,
     );
-    if (!isExact) book.used = after.windowUsed;
+    if (isNew) book.used = after.windowUsed;
   }
 
   /** Nobody overtakes those that stand in line. */
@@ -150,8 +149,7 @@ export class Flows {
       book.lastAccepted = envelope.createdAt;
     }
     for (const { before, after } of changes.messages) {
-      if (after?.state !== "active" || after.flowKey === null || (before?.state === "active" && before.attempts === after.attempts))
-        continue;
+      if (!isLease(before, after) || after.flowKey === null) continue;
       const line = `key:${after.flowKey}`;
       const first = firstStaying(nameOf(after, line));
       const mayPass = first === undefined || before?.line?.startsWith("host:") || (before?.line === line && after.id < first);
@@ -188,7 +186,7 @@ function checkNames(state: MessageState, { lives, demand, tables }: Court): void
   demand(line === null || lines.includes(line), `who waits stands before a gate of its own: ${id} in ${line}`);
   demand(line !== lines[0] || slot === null, `who waits for a slot has none: ${id}`);
   demand(state.queue === null || (slot === null) === !tables.slots.has(`${state.account}\n${id}`), `a slot belongs to its message: ${id}`);
-  demand(state.state !== "active" || state.queue === null || slot !== null, `nothing of a queue is sent without a slot: ${id}`);
+  demand(state.leasedBy === null || state.queue === null || slot !== null, `nothing of a queue is sent without a slot: ${id}`);
 }
 
 function limitsOf(name: string, of: { before: Flow | undefined; after: Flow | undefined; born: readonly Envelope[]; of: Case }): Limits {

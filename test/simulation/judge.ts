@@ -10,6 +10,7 @@ import { Flows } from "./flows.ts";
 import { Keys } from "./keys.ts";
 import { Life } from "./life.ts";
 import { checkRemovals } from "./removals.ts";
+import { Requests } from "./requests.ts";
 import type { NodeHands } from "./node.ts";
 import { lettersOf, retriedOf } from "./origins.ts";
 import { Runs } from "./runs.ts";
@@ -28,6 +29,7 @@ export class Judge {
   readonly #keys = new Keys();
   readonly #flows = new Flows();
   readonly #schedules = new Schedules();
+  readonly requests = new Requests();
   readonly runs = new Runs();
   readonly #retention: Retention;
   /** Messages that wait for a hand, by lane. */
@@ -85,6 +87,7 @@ export class Judge {
     this.#keys.judge(of, { lives, now, demand });
     const happens = (what: string): unknown => this.happened.add(what);
     this.#flows.judge(of, { lives, now, demand, tables, happens });
+    this.requests.judge(of, { demand, tables, happens });
     this.#schedules.judge(of, { now, demand, tables, happens, retried: retriedOf(of) });
     this.runs.judge(of, { demand, tables, now, retention: this.#retention, happens });
     checkRemovals(of, { lives, demand, tables, now, retention: this.#retention });
@@ -122,12 +125,14 @@ export class Judge {
     };
     this.demand(hasHand(hands, before, lane), `no host has more than its share: ${node} calls ${lane}, and has ${JSON.stringify(before)}`);
     this.#count(delivery, { node, lane, by: 1 });
+    this.requests.begin(node, delivery);
     this.#world.note(`${node} calls ${message.id} #${attempt} ${message.url}`);
   }
 
   answered(node: string, delivery: Delivery): void {
     const { account, url } = delivery.message;
     this.#count(delivery, { node, lane: laneOf(account, new URL(url).host), by: -1 });
+    this.requests.end(delivery);
   }
 
   /** A node has ended gracefully. */
@@ -215,7 +220,8 @@ export class Judge {
     else held.delete(row.id);
     if (!after) return this.demand(life?.ended !== null, `nothing is lost: ${row.id} is gone and has not ended`);
     this.demand((after.state === "held") === (after.dueAt === null), `held means no due time: ${row.id}`);
-    this.demand((after.state === "active") === (after.leasedBy !== null), `active means leased: ${row.id}`);
+    const isSent = ["active", "cancelling"].includes(after.state);
+    this.demand(isSent === (after.leasedBy !== null), `active means leased: ${row.id}`);
     this.demand(
       after.lost <= maxLost && after.attempts - after.lost <= (life?.envelope.retries ?? 0),
       `attempts stay within their budget: ${row.id}`,
@@ -244,7 +250,7 @@ export class Judge {
       const { messageId, attempt } = input as { messageId: string; attempt: number };
       if ((reply.answer as { became: string }).became === "late") return;
       const state = before.get(messageId);
-      const holds = state?.state === "active" && state.leasedBy === node && state.attempts === attempt;
+      const holds = state?.leasedBy === node && state.attempts === attempt;
       this.demand(holds, `only who has the lease is heard: ${messageId} #${attempt} of ${node}`);
       counted.set(messageId, (counted.get(messageId) ?? 0) + 1);
     });
@@ -374,4 +380,4 @@ export class Judge {
 
 type Birth = { letter: Letter | undefined; retried: boolean; changedLines: ReadonlySet<string> };
 
-const endsReportedAttempt = (row: LogRow): boolean => (row.states[0] === "ERROR" || row.states[0] === "DELIVERED") && !isLost(row);
+const endsReportedAttempt = (row: LogRow): boolean => ["ERROR", "DELIVERED", "CANCELLED"].includes(row.states[0] ?? "") && !isLost(row);

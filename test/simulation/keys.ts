@@ -28,8 +28,8 @@ export class Keys {
     const life = first && lives.get(first.messageId);
     const within = first !== undefined && now < first.at + spans.deduplication;
     // What ended in this very batch may have ended before or after.
-    const isOpen = life === undefined || ((life.ended === "failed" || life.ended === "cancelled") && life.endedAt < now);
-    const mayBeOpen = isOpen || life.ended === "failed" || life.ended === "cancelled";
+    const isOpen = life === undefined || (life.freedAt ?? now) < now;
+    const mayBeOpen = isOpen || life.freedAt !== null;
     if (deduplicated) {
       demand(within && !isOpen && first.messageId === messageId, `only what is a double is swallowed: ${key} answered with ${messageId}`);
     } else {

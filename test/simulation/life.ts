@@ -35,6 +35,8 @@ export class Life {
   readonly envelope: Envelope;
   ended: "delivered" | "failed" | "cancelled" | null = null;
   endedAt = 0;
+  /** When its deduplication id was free again: it had failed for good, or somebody cancelled it. */
+  freedAt: number | null = null;
   dlqId: string | null = null;
   deadLetters = 0;
   readonly #notBefore: number;
@@ -78,6 +80,7 @@ export class Life {
       );
       this.#states.push(state);
       this.ended = endings[state] ?? this.ended;
+      if (state === "FAILED" || state === "CANCEL_REQUESTED") this.freedAt = now;
     }
     if (this.ended) this.endedAt = now;
     if (row.states.includes("RETRY")) this.#errors++;
@@ -93,6 +96,8 @@ export class Life {
     { now, names, node }: { now: number; names: Set<string>; node: string },
   ): void {
     this.#demand(this.ended === null, "what has ended is not sent");
+    const isCancelled = this.#states.at(-1) === "CANCEL_REQUESTED";
+    this.#demand((after.state === "cancelling") === isCancelled, `what is cancelled stays so: ${after.state}`);
     this.#demand(
       after.attempts === this.#errors && after.lost === this.#lost,
       `attempts are counted: ${after.attempts} (${after.lost} lost), the log says ${this.#errors} (${this.#lost})`,
@@ -102,7 +107,13 @@ export class Life {
       this.#demand(names.has("giveBack"), "a lease is given back by who has it");
       this.#givenBack++;
     }
-    if (before?.state === "active" && after.state === "active" && before.attempts === after.attempts) {
+    if (
+      before &&
+      before.leasedBy !== null &&
+      after.leasedBy !== null &&
+      before.attempts === after.attempts &&
+      before.dueAt !== after.dueAt
+    ) {
       const renewed = before.leasedBy === after.leasedBy && names.has("renew") && before.leasedBy === node;
       this.#demand(renewed || names.has("reclaim"), `a lease belongs to one node: ${before.leasedBy} → ${after.leasedBy}`);
     }
@@ -113,7 +124,8 @@ export class Life {
     this.#demand(free, `nothing is sent before it is due: ${before?.dueAt} at ${now}`);
     this.#demand(this.#notBefore <= now, `nothing is sent before its time: ${this.#notBefore} at ${now}`);
     this.#demand(this.#retryAt <= now, `no retry comes before it was said to: ${this.#retryAt} at ${now}`);
-    this.#demand(this.#states.at(-1) === "ACTIVE", "who is leased is logged as active");
+    const logged = isCancelled ? this.#states.at(-2) : this.#states.at(-1);
+    this.#demand(logged === "ACTIVE", "who is leased is logged as active");
     this.#demand(this.#leases <= this.#mostLeases(), `attempts stay within their budget: ${this.#leases} leases`);
   }
 

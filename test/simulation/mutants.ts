@@ -1,5 +1,6 @@
 import type { Draft, Moment, Rows, TableName } from "../../src/core/command.ts";
 import type { Commands } from "../../src/core/commands.ts";
+import { depart } from "../../src/core/gate.ts";
 import type { Flow, Letter, MessageState } from "../../src/core/message.ts";
 import type { Bend } from "./bent.ts";
 import { asked, bent } from "./bent.ts";
@@ -58,6 +59,29 @@ const flowMutants: Record<string, Commands> = {
   })),
   "a retry frees the slot": bent("settle", () => ({ put: { messages: (row) => (pending(row) ? { ...row, slot: null } : row) } })),
   "a cancelled message keeps its slot": bent("cancel", () => ({ drop: (table) => table !== "slots" })),
+  "a cancelled message gives back its places while it is being sent": bent("cancel", (_, draft, moment) => ({
+    put: {
+      messages: (row) => {
+        draft.drop("messages", row.account, row.id);
+        depart(draft, moment, row);
+        return undefined;
+      },
+      log: (row) => ({ ...row, states: ["CANCEL_REQUESTED", "CANCELLED"] }),
+    },
+  })),
+  "a message that is cancelled while it is being sent keeps its places for ever": bent("settle", (outcome, draft) => {
+    const state = draft.get("messages", outcome.account, outcome.messageId);
+    return state?.state === "cancelling"
+      ? { put: { flows: () => undefined, slots: () => undefined }, drop: (table) => table === "messages" }
+      : {};
+  }),
+  "what is cancelled elsewhere is not called off": bent("renew", () => ({ callOff: () => undefined })),
+  "what is cancelled is sent again when its lease is lost": bent("claim", (_, draft) => ({
+    get: ((table: TableName, ...key: readonly [string, string]) => {
+      const row = draft.get(table, ...key);
+      return row && "state" in row && row.state === "cancelling" ? { ...row, state: "active" } : row;
+    }) as Draft["get"],
+  })),
   "a cancelled message is still counted in line": bent(
     "cancel",
     writingFlows((row, before) => ({ ...row, waiting: before.waiting })),

@@ -83,7 +83,10 @@ export class SimulatedNode {
     const trouble = (what: string, error: unknown): void => world.note(`${id} trouble: ${what}: ${String(error)}`);
     this.dispatcher = new Dispatcher({
       store: { ...this.store, execute: this.#executeUnreliably() },
-      deliver: (delivery, signal) => this.#deliver(delivery, signal),
+      deliver: (delivery) => {
+        const end = new AbortController();
+        return { outcome: this.#deliver(delivery, end.signal), abort: () => end.abort() };
+      },
       clock: this.clock,
       log: {
         attempt: ({ message, attempt }, { status }, became) => world.note(`${id} ${message.id} #${attempt} ${status} → ${became}`),
@@ -118,6 +121,7 @@ export class SimulatedNode {
     this.#dead = true;
     this.closed = true;
     this.#broker.world.forget(this.id);
+    this.#broker.judge.requests.died(this.id);
     this.#listeners.clear();
   }
 
@@ -219,13 +223,16 @@ export class SimulatedNode {
     // The hand of a dead process does not move.
     if (this.#dead) return new Promise(() => undefined);
     const lane = `${delivery.message.account} ${hostOf(delivery.message.url)}`;
-    judge.called({ node: this.id, delivery, lane, running: this.dispatcher.running });
+    judge.called({ node: this.id, delivery, lane, running: this.dispatcher.running + 1 });
     if (isWorkflow(delivery.message.url)) return this.#callWorkflow(delivery, signal);
     const reaction = destinations.react(delivery, world.now);
     if (reaction.kills) world.after(1, { owner: "world", what: "death" }, () => this.#broker.kill(this, `by ${delivery.message.id}`));
     const { after, outcome } = outcomeOf(delivery, reaction);
     return new Promise((resolve) => {
+      let isOver = false;
       const end = (outcome: Outcome): void => {
+        if (isOver) return;
+        isOver = true;
         judge.answered(this.id, delivery);
         resolve(outcome);
       };

@@ -36,7 +36,8 @@ export class Places {
       if (after && before && after.queue !== before.queue) {
         demand(after.queue === "" && calls.some(({ name }) => name === "deleteQueue"), `a slot stays in its queue: ${row.id}`);
         happens("queue deleted before its callbacks");
-        demand(!tables.messages.has(`${row.account}\n${row.id}`), `a queue is not removed under its messages: ${row.id}`);
+        const state = tables.messages.get(`${row.account}\n${row.id}`)?.state ?? "cancelling";
+        demand(state === "cancelling", `a queue is not removed under its messages: ${row.id}`);
       }
     }
     for (const { after } of changes.envelopes) {

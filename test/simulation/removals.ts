@@ -29,8 +29,7 @@ export function checkRemovals({ calls, changes }: Case, { lives, demand, tables,
   }
   for (const { before, after } of changes.deduplications) {
     if (!before || after) continue;
-    const ended = lives.get(before.messageId)?.ended;
-    const released = ended === "failed" || ended === "cancelled";
-    demand(released || before.expiresAt < now, `a deduplication id holds for its window: ${before.key}`);
+    const freedAt = lives.get(before.messageId)?.freedAt ?? null;
+    demand(freedAt !== null || before.expiresAt < now, `a deduplication id holds for its window: ${before.key}`);
   }
 }

@@ -48,6 +48,7 @@ const setUps = [
 ];
 const wanted = [
   ...["queue", "key"].flatMap((kind) => [`${kind} with several at once`, `${kind} paused with a line`, `${kind} full with a line`]),
+  ...["cancelled while it is sent, with a place in a queue", "cancelled while it is sent, with a place under a key"],
   ...["key with a full window and a line", "callback keeps the slot", "schedule to a URL", "schedule to a group"],
   ...["RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED", "group", "posted twice", "refused post", "event kept", "event taken"],
   ...["child told", "child noted", "resumed", "restarted"],
@@ -66,6 +67,7 @@ test("a run is worth its name: everything that can happen to a message happens",
     /→ delivered/,
     /→ retry/,
     /→ failed/,
+    /→ cancelled/,
     /→ late/,
     / dies /,
     / dies by msg/,

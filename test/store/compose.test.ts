@@ -24,7 +24,7 @@ test("the history of a run is read once for all messages that carry it, each up 
     rows: () => Promise.resolve([]),
     histories: (of: readonly HistoryNeed[]) => (asked.push(...of), Promise.resolve([steps])),
   };
-  const again = await composed(loader, { replies: [], deliveries: [...deliveries], dueAt: null, faults: [] });
+  const again = await composed(loader, { replies: [], deliveries: [...deliveries], dueAt: null, faults: [], calledOff: [] });
   expect(asked).toMatchObject([{ account: "acme", upTo: 3 }]);
   expect(again.deliveries.map(({ message }: Delivery) => message.body)).toEqual(deliveries.map(({ message }) => message.body));
 });

@@ -1,4 +1,6 @@
 import { describe, expect, test } from "vitest";
+import { spans } from "../../src/core/limits.ts";
+import type { Filter } from "../../src/core/filter.ts";
 import { bytes, callbackTo, letterTo, World } from "./world.ts";
 import type { OpenStore } from "./world.ts";
 
@@ -15,9 +17,35 @@ export function describeEnds(open: OpenStore): void {
       const messageIds = [message.id, waiting, waiting, "msg_none"];
       expect(await world.store.execute("cancel", { account: "acc", messageIds })).toEqual({ cancelled: 2 });
       expect(await world.store.execute("cancel", { account: "acc", messageIds })).toEqual({ cancelled: 0 });
-      expect(await world.states(message.id)).toEqual(["CREATED", "ACTIVE", "CANCEL_REQUESTED", "CANCELLED"]);
+      expect(await world.states(message.id)).toEqual(["CREATED", "ACTIVE", "CANCEL_REQUESTED"]);
+      expect(await world.states(waiting)).toEqual(["CREATED", "CANCEL_REQUESTED", "CANCELLED"]);
       expect((await world.store.read.message("acc", waiting))?.state).toBeNull();
+      expect(await world.store.nextDueAt()).toBe(world.clock.now + spans.lease);
+      world.clock.now += spans.lease;
+      expect(await world.claim()).toEqual([]);
+      expect(await world.states(message.id)).toEqual(["CREATED", "ACTIVE", "CANCEL_REQUESTED", "CANCELLED"]);
       expect(await world.store.nextDueAt()).toBeNull();
+    });
+
+    test("of what is being sent leaves a row that only its places are counted by", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const flowControl = { key: "k", parallelism: 1, rate: null, period: null };
+      const { message } = await world.sent({ queue: "q", flowControl, labels: ["l"] });
+      const next = await world.send({ queue: "q" });
+      const other = await world.send({ flowControl });
+      await world.store.execute("cancel", { account: "acc", messageIds: [message.id] });
+      const { read } = world.store;
+      expect(await read.message("acc", message.id)).toMatchObject({ state: null, finishedAt: world.clock.now });
+      expect(await read.standing("acc", message.id)).toBeNull();
+      const listed = async (filter: Filter) => (await read.unfinished({ account: "acc", filter, cursor: null, count: 9 })).messageIds;
+      expect(await listed({})).toEqual([next, other]);
+      expect([await listed({ labels: ["l"] }), await listed({ messageIds: [message.id, next] })]).toEqual([[], [next]]);
+      expect(await read.messagesOfQueue({ account: "acc", queue: "q", limit: 9 })).toEqual([next]);
+      expect(await read.underWay("acc", world.clock.now)).toBe(1);
+      expect(await read.setUp("flows", "acc", "key:k")).toMatchObject({ running: 1, waiting: 1 });
+      const holders = [{ id: message.id, state: "cancelling" }];
+      expect(await read.standing("acc", next)).toMatchObject({ places: [{ messageId: message.id, holders }], queue: { running: 1 } });
     });
 
     test("of a failure callback is told to the dead letter it tells of", async () => {

@@ -46,6 +46,21 @@ export function describeRetention(open: OpenStore): void {
       expect(await envelopeOf(world, id)).toBeNull();
     });
 
+    test("a message that was cancelled while it was sent goes with the last line of its log", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const delivery = await world.sent();
+      const { id } = delivery.message;
+      await world.store.execute("cancel", { account: "acc", messageIds: [id] });
+      world.clock.now += 10;
+      expect(await expire(world, { log: 1 })).toEqual({ removed: 1, more: false });
+      expect(await envelopeOf(world, id)).toBe(id);
+      await world.settle(delivery);
+      world.clock.now += 10;
+      expect(await expire(world, { log: 1 })).toEqual({ removed: 1, more: false });
+      expect(await envelopeOf(world, id)).toBeNull();
+    });
+
     test("dead letters kept longer than the log keep their message", async () => {
       const world = await World.open(open);
       await world.account();

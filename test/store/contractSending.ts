@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { backoff } from "../../src/core/retry.ts";
 import { maxLost, spans } from "../../src/core/limits.ts";
-import { bytes, callbackTo, outcomeOf, World } from "./world.ts";
+import { bytes, callbackTo, earliest, outcomeOf, TestClock, World } from "./world.ts";
 import type { OpenStore } from "./world.ts";
 
 const held = ({ message, attempt }: { message: { account: string; id: string }; attempt: number }) => ({
@@ -114,11 +114,31 @@ export function describeSending(open: OpenStore): void {
       expect(await world.states(delivery.message.id)).toEqual(["CREATED", "ACTIVE", "ERROR", "RETRY"]);
     });
 
-    test("is late after a cancel, for an attempt that is not running, and for what was never there", async () => {
+    test("ends what was cancelled, once, and nothing follows from it", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const callback = callbackTo("https://callback.example/");
+      const [first, second] = [await world.sent({ callback, retries: 0 }), await world.sent({ callback })];
+      const messageIds = [first.message.id, second.message.id];
+      await world.store.execute("cancel", { account: "acc", messageIds });
+      expect(await world.settle(first, { status: 500 })).toEqual({ became: "cancelled" });
+      expect(await world.settle(second)).toEqual({ became: "cancelled" });
+      expect(await world.settle(first, { status: 500 })).toEqual({ became: "late" });
+      expect(world.delivered()).toEqual([]);
+      const { events } = await world.store.read.log(earliest({ filter: { messageIds, states: ["CANCELLED"] } }));
+      expect(events.map(({ row }) => [row?.status, row?.messageId])).toEqual([
+        [500, first.message.id],
+        [200, second.message.id],
+      ]);
+      expect(await world.store.nextDueAt()).toBeNull();
+    });
+
+    test("is late for what was cancelled before it was sent, for an attempt that is not running, and for what was never there", async () => {
       const world = await World.open(open);
       await world.account();
       const delivery = await world.sent();
       expect(await world.store.execute("settle", outcomeOf({ ...delivery, attempt: 1 }))).toEqual({ became: "late" });
+      await world.settle(delivery, { status: 500 });
       await world.store.execute("cancel", { account: "acc", messageIds: [delivery.message.id] });
       expect(await world.settle(delivery)).toEqual({ became: "late" });
       expect(await world.store.execute("settle", outcomeOf(delivery, { messageId: "msg_none" }))).toEqual({ became: "late" });
@@ -180,6 +200,23 @@ export function describeSending(open: OpenStore): void {
       world.clock.now += spans.lease - 1;
       expect(await world.claim()).toEqual([]);
       expect(await world.settle(delivery)).toEqual({ became: "delivered" });
+    });
+
+    test("of what was cancelled are called off by the node that has them, at once or when it renews them", async () => {
+      const clock = new TestClock();
+      const world = await World.open(open, { clock });
+      await world.account();
+      const delivery = await world.sent();
+      await world.store.execute("cancel", { account: "acc", messageIds: [delivery.message.id] });
+      expect(world.calledOff.splice(0)).toEqual([held(delivery)]);
+      clock.now += spans.lease - 1;
+      expect(await world.store.execute("renew", { held: [held(delivery), { ...held(delivery), attempt: 1 }] })).toEqual({ renewed: 1 });
+      expect(world.calledOff).toEqual([held(delivery)]);
+      clock.now += spans.lease - 1;
+      expect(await world.claim()).toEqual([]);
+      expect(await world.store.execute("giveBack", { held: [held(delivery)] })).toEqual({ returned: 1 });
+      expect(await world.claim()).toEqual([]);
+      expect(await world.states(delivery.message.id)).toEqual(["CREATED", "ACTIVE", "CANCEL_REQUESTED", "CANCELLED"]);
     });
 
     test("give back makes a message due at once, and does not count as an attempt", async () => {

@@ -2,7 +2,7 @@ import { randomInt } from "node:crypto";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { CommandName } from "../../src/core/commands.ts";
-import type { Delivery } from "../../src/core/message.ts";
+import type { Delivery, Held } from "../../src/core/message.ts";
 import type { TableName } from "../../src/core/command.ts";
 import type { Run, Step } from "../../src/core/run.ts";
 import type { Connection } from "../../src/store/database.ts";
@@ -62,6 +62,7 @@ async function everywhere(contestants: readonly Contestant[], batch: readonly Gi
   if (!first) throw new Error("nobody to compare");
   for (const [index, other] of others.entries())
     expect(other, `${["SQLite", "PostgreSQL"][index]} on ${JSON.stringify(batch)}`).toEqual(first);
+  if (first.calledOff.length > 0) effects.seen.add("call off");
   batch.forEach((given, index) => effects.note(given, first.answers[index], first.deliveries));
   const [{ world }] = contestants as [Contestant];
   const { entries } = await world.store.read.deadLetters(latest({ account: "a", count: 15 }));
@@ -78,7 +79,7 @@ async function everywhere(contestants: readonly Contestant[], batch: readonly Gi
 
 const isSource = (answer: unknown): answer is { id: string } => typeof answer === "object" && answer !== null && "secretHash" in answer;
 
-type Ran = { answers: unknown[]; deliveries: Delivery[]; nextDueAt: number | null };
+type Ran = { answers: unknown[]; deliveries: Delivery[]; calledOff: Held[]; nextDueAt: number | null };
 
 async function run(world: World, batch: readonly Given[]): Promise<Ran> {
   for (const { name, input } of batch) {
@@ -88,7 +89,7 @@ async function run(world: World, batch: readonly Given[]): Promise<Ran> {
   const execute = world.store.execute as (name: CommandName, input: unknown) => Promise<unknown>;
   const settled = await Promise.allSettled(batch.map(({ name, input }) => execute(name, input)));
   const answers = settled.map((one) => (one.status === "fulfilled" ? one.value : refusal(one.reason)));
-  return { answers, deliveries: world.delivered(), nextDueAt: await world.store.nextDueAt() };
+  return { answers, deliveries: world.delivered(), calledOff: world.calledOff.splice(0), nextDueAt: await world.store.nextDueAt() };
 }
 
 /** A refusal is an answer; any other error is a fault. */
@@ -104,6 +105,7 @@ async function compareReads(contestants: readonly Contestant[]): Promise<void> {
       await store.read.log(earliest({ account: "b", count: 30, filter: { states: ["DELIVERED", "ERROR"] } })),
       await store.read.deadLetters(earliest({ account: "a", count: 3 })),
       await store.read.unfinished({ account: "b", filter: { hosts: ["one.example"] }, cursor: null, count: 3 }),
+      await store.read.messagesOfQueue({ account: "a", queue: "q1", limit: 5 }),
       await store.read.nextExpiryAt("a", { log: 5, deadLetters: 7 }),
       ...(await readsOfRuns(store)),
     ]),
@@ -158,7 +160,19 @@ class Effects {
   #runs: readonly string[] = [];
   static readonly #wanted = [
     ...["publish new", "publish deduplicated", "publish refused", "publish without account", "claim", "settle delivered", "settle retry"],
-    ...["settle failed", "settle late", "renew", "giveBack", "reclaim", "cancel", "retryDeadLetters", "deleteDeadLetters", "createAccount"],
+    ...[
+      "settle failed",
+      "settle cancelled",
+      "settle late",
+      "call off",
+      "renew",
+      "giveBack",
+      "reclaim",
+      "cancel",
+      "retryDeadLetters",
+      "deleteDeadLetters",
+      "createAccount",
+    ],
     ...["upsertQueue", "deleteQueue", "pauseFlow", "resumeFlow", "pinFlow", "unpinFlow", "resetRate", "addEndpoints", "removeEndpoints"],
     ...["setGroupHeaders", "deleteGroup", "createSchedule", "pauseSchedule", "resumeSchedule", "deleteSchedule", "publish each"],
     ...["createSource", "changeSource", "deleteSource", "keepRejection", "noteAcceptance", "fire"],

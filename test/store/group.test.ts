@@ -18,7 +18,7 @@ function openNotingStore() {
   const store = groupCommit({
     runBatch: async (calls: readonly Call[]) => {
       batches.push(calls.map(({ name }) => name));
-      return { replies: calls.map(() => ({ answer: null })), deliveries: [], dueAt: null, faults: [] };
+      return { replies: calls.map(() => ({ answer: null })), deliveries: [], calledOff: [], dueAt: null, faults: [] };
     },
     read: read as never,
     nextDueAt: async () => null,
@@ -64,7 +64,7 @@ test("no batch is sent ahead of one that publishes to a URL group: what hands th
     runBatch: async (calls: readonly Call[], hands) => {
       free.push(hands.free);
       await new Promise<void>((resolve) => ends.push(resolve));
-      return { replies: calls.map(() => ({ answer: [] })), deliveries: [], dueAt: null, faults: [] };
+      return { replies: calls.map(() => ({ answer: [] })), deliveries: [], calledOff: [], dueAt: null, faults: [] };
     },
     read: new Proxy({}, { get: () => async () => null }) as never,
     nextDueAt: async () => null,
@@ -73,7 +73,7 @@ test("no batch is sent ahead of one that publishes to a URL group: what hands th
   });
   const bytes = { free: 2 ** 30, perBatch: 2 ** 25, busy: {} };
   const hands = () => ({ free: 1_000, perHost: 1_000, behind: false, busy: new Map(), bytes });
-  store.attach({ hands, deliver: () => undefined, fault: () => undefined });
+  store.attach({ hands, deliver: () => undefined, callOff: () => undefined, fault: () => undefined });
   const publish = (group: string | null) => store.execute("publish", { account: "a", letters: [letterTo({ group })] });
   const first = [publish("shops"), publish(null)];
   await Promise.resolve();

@@ -92,8 +92,14 @@ export class RandomCommands {
     if (kind < 77) return { name: "renew", input: { held: this.#held() } };
     if (kind < 80) return { name: "giveBack", input: { held: this.#held() } };
     if (kind < 82) return { name: "reclaim", input: { node: this.#of(["nod_a", "nod_b"]), limit: 1 + this.#below(4) } };
-    if (kind < 86) return { name: "cancel", input: { account, messageIds: this.#some(this.#messageIds) } };
+    if (kind < 86) return { name: "cancel", input: this.#unwanted(account) };
     return kind < 92 ? this.#seldom(account, now) : this.#setUp(account, now);
+  }
+
+  /** Messages to be cancelled, of which a good part are being sent. */
+  #unwanted(account: string): InputOf<"cancel"> {
+    const [sent] = this.#random() < 0.5 ? this.#some(this.#running) : [];
+    return sent ? { account: sent.message.account, messageIds: [sent.message.id] } : { account, messageIds: this.#some(this.#messageIds) };
   }
 
   #seldom(account: string, now: Millis): Given {

@@ -62,7 +62,13 @@ test("deliveries come back whole, those of a letter that just came in and those 
     { message: envelope(letter(view([7, 8, 9]), { url: "https://claimed.example" }), "msg_0"), attempt: 2, signingKey: "sig" },
     { message: envelope(second, "msg_2"), attempt: 0, signingKey: "sig" },
   ];
-  const result: BatchResult = { replies: [{ answer: [] }, { failed: "no" }], deliveries, dueAt: 7, faults: [] };
+  const result: BatchResult = {
+    replies: [{ answer: [] }, { failed: "no" }],
+    deliveries,
+    calledOff: [{ account: "a", messageId: "msg_1", attempt: 2 }],
+    dueAt: 7,
+    faults: [],
+  };
   const parcel = structuredClone(packResult(result, there.calls));
   expect(parcel.text).not.toContain("https://a.example/x");
   expect(unpackResult(parcel, calls)).toEqual(result);

@@ -5,7 +5,7 @@ import { onTestFinished } from "vitest";
 import type { Hands } from "../../src/core/hands.ts";
 import { laneOf } from "../../src/core/hands.ts";
 import { idMaker } from "../../src/core/ids.ts";
-import type { Account, AccountId, Delivery, Letter, Millis, NodeId, Outcome } from "../../src/core/message.ts";
+import type { Account, AccountId, Delivery, Held, Letter, Millis, NodeId, Outcome } from "../../src/core/message.ts";
 import { hostOf } from "../../src/core/message.ts";
 import type { PublishResult } from "../../src/core/publish.ts";
 import type { Source, Store } from "../../src/store/store.ts";
@@ -78,6 +78,7 @@ export class World {
   behind = false;
   bytes = { total: 2 ** 30, perBatch: 2 ** 25 };
   readonly faults: string[] = [];
+  readonly calledOff: Held[] = [];
   readonly #delivered: Delivery[] = [];
   readonly #out = new Map<string, Delivery>();
 
@@ -89,6 +90,7 @@ export class World {
     store.attach({
       hands: () => this.#free(),
       fault: (what) => this.faults.push(what),
+      callOff: (held) => this.calledOff.push(held),
       deliver: (delivery) => {
         this.#delivered.push(delivery);
         this.#out.set(delivery.message.id, delivery);

@@ -44,9 +44,9 @@ const cancel = route({
   tag: "Messages",
   summary: "Cancel a message",
   about:
-    "A message that is being sent at this moment may still arrive. One that a workflow run waits for is refused: who wants to stop it cancels the run.",
+    "When it is being sent at this moment, its request is cut off; it may have arrived. In its queue, and under its flow control key, it keeps its place until the request has ended, and the log says CANCELLED then. One that a workflow run waits for is refused: who wants to stop it cancels the run.",
   params: byId,
-  answers: { 200: { about: "1 when it was cancelled, 0 when it had been finished shortly before.", schema: cancelled } },
+  answers: { 200: { about: "1 when it was cancelled, 0 when it had been finished or cancelled shortly before.", schema: cancelled } },
   refusals: ["not-found"],
   handle: async ({ account, params, parts }) => {
     const messageIds = [params.messageId].filter(isId);

@@ -19,7 +19,7 @@ const queue = z.object({
   lag: z
     .int()
     .describe(
-      "Messages that are not finished: those that wait in line, and those under way, which are being sent, wait to be sent again, or have callbacks that are not finished. A delayed message counts when its time has come.",
+      "Messages that are not finished: those that wait in line, and those under way, which are being sent, wait to be sent again, or have callbacks that are not finished. A cancelled one counts until its request has ended. A delayed message counts when its time has come.",
     ),
 });
 
@@ -138,7 +138,7 @@ const remove = route({
   path: "/v2/queues/{name}",
   tag: "Queues",
   summary: "Delete a queue",
-  about: `Cancels the messages of the queue, and removes it. One that is being sent at this moment may still arrive. Callbacks of finished messages are still delivered. One request cancels about ${portion * mostPortions} messages at most; where there are more, it is answered with 503, the queue stays paused, and the request can be repeated. Deleting a queue that does not exist changes nothing.`,
+  about: `Cancels the messages of the queue, and removes it. One that is being sent at this moment is cut off; it may have arrived. Callbacks of finished messages are still delivered. One request cancels about ${portion * mostPortions} messages at most; where there are more, it is answered with 503, the queue stays paused, and the request can be repeated. Deleting a queue that does not exist changes nothing.`,
   params: byName,
   answers: { 200: { about: "It is gone.", schema: z.object({ cancelled: z.int().describe("How many messages were cancelled.") }) } },
   refusals: ["busy"],

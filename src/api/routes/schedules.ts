@@ -172,7 +172,7 @@ async function endsOf(store: Store, account: AccountId, ids: readonly string[]):
   const ends: [string, ScheduleState][] = [];
   let cursor: string | null = null;
   do {
-    const filter = { messageIds: ids, states: ["DELIVERED", "FAILED", "CANCELLED"] } as const;
+    const filter = { messageIds: ids, states: ["DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELLED"] } as const;
     const page: Awaited<ReturnType<Store["read"]["log"]>> = await store.read.log({
       account,
       filter,

@@ -261,7 +261,8 @@ const cancelCallback = route({
   path: "/v2/workflows/dlq/callback/{dlqId}",
   tag,
   summary: "Cancel a failure callback",
-  about: "Only one that is in progress, so in the state CALLBACK_INPROGRESS. One that is being sent at this moment may still arrive.",
+  about:
+    "Only one that is in progress, so in the state CALLBACK_INPROGRESS. One that is being sent at this moment is cut off; it may have arrived.",
   params: byId,
   answers: { 200: { about: "It is cancelled.", schema: ofFailed } },
   refusals: ["not-found"],
