@@ -1,4 +1,4 @@
-import type { Delivery } from "../../src/core/message.ts";
+import type { Delivery, Held } from "../../src/core/message.ts";
 import type { Case, Demand } from "./batch.ts";
 import type { Tables } from "./storage.ts";
 
@@ -50,9 +50,9 @@ export class Requests {
 function checkCallingOff({ node, calls, result }: Case, { demand, tables }: Pick<Court, "demand" | "tables">): void {
   for (const { name, input } of calls) {
     if (name !== "renew") continue;
-    for (const { account, messageId } of (input as { held: { account: string; messageId: string }[] }).held) {
+    for (const { account, messageId, attempt } of (input as { held: Held[] }).held) {
       const state = tables.messages.get(`${account}\n${messageId}`);
-      const isWanted = state?.state !== "cancelling" || state.leasedBy !== node;
+      const isWanted = state?.state !== "cancelling" || state.leasedBy !== node || state.attempts !== attempt;
       demand(isWanted || result.calledOff.some((held) => held.messageId === messageId), `what is cancelled is called off: ${messageId}`);
     }
   }
