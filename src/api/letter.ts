@@ -3,7 +3,7 @@ import { Refusal } from "../core/errors.ts";
 import type { Brand, Bytes, CallbackSettings, FlowControl, HeaderList, Letter, SendSettings } from "../core/message.ts";
 import type { Overrides } from "../core/dlq.ts";
 import { limits } from "../core/limits.ts";
-import { joinHeaders } from "../core/message.ts";
+import { joinHeaders } from "../core/headers.ts";
 import { forwardedHeader } from "./forward.ts";
 import type { Settings } from "./given.ts";
 import type { SettingName } from "./settings.ts";

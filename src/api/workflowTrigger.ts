@@ -1,7 +1,7 @@
 import { brandNames } from "../core/brand.ts";
 import { Refusal } from "../core/errors.ts";
 import type { CallbackSettings, HeaderList, Letter, RunFeatures } from "../core/message.ts";
-import { inLatin, joinHeaders } from "../core/message.ts";
+import { inLatin, joinHeaders } from "../core/headers.ts";
 import { forwardedHeader } from "./forward.ts";
 import type { Given, Settings } from "./given.ts";
 import { refuseOfWorkflows } from "./given.ts";

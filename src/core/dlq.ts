@@ -5,7 +5,7 @@ import { birthOf } from "./ids.ts";
 import { accept, linesTo } from "./lease.ts";
 import { dropEnvelope } from "./mark.ts";
 import type { AccountId, DeadLetter, Envelope, Letter, MessageId, Millis, Outline } from "./message.ts";
-import { joinHeaders } from "./message.ts";
+import { joinHeaders } from "./headers.ts";
 import { existing, sendingLimitBrokenBy } from "./publish.ts";
 
 /** What a retry may set anew; what is absent stays as it was. Headers replace those of the same name. */

@@ -5,7 +5,8 @@ import type { OneLetter } from "./lease.ts";
 import { accept, linesTo } from "./lease.ts";
 import { lazyBytes, limits } from "./limits.ts";
 import type { Account, AccountId, Envelope, HeaderList, Letter, Millis, RunKey, RunPart, RunPost, StepHead } from "./message.ts";
-import { joinHeaders, noBytes } from "./message.ts";
+import { joinHeaders } from "./headers.ts";
+import { noBytes } from "./message.ts";
 import type { ActiveRun, CallType, Run, Waited } from "./run.ts";
 import { sizeInHistory, slotOf, stepKey, waiterKey } from "./run.ts";
 

@@ -389,16 +389,6 @@ export function canonicalName(name: string): string {
 const names = new Map<string, string>();
 const mostNames = 1000;
 
-/** A text as HTTP carries it in a header, where each character is a byte. What latin 1 does not have goes as UTF-8. */
-export const inLatin = (text: string): string => (/[^\0-\xff]/.test(text) ? Buffer.from(text).toString("latin1") : text);
-
 export const headerValue = (headers: HeaderList, name: string): string | undefined => headers.find(([key]) => key === name)?.[1];
-
-/** One list of what is delivered: what was given for the delivery replaces what came along by the same name. */
-export function joinHeaders(alongside: HeaderList, given: HeaderList): HeaderList {
-  if (alongside.length === 0 || given.length === 0) return [...alongside, ...given];
-  const names = new Set(given.map(([name]) => name));
-  return [...alongside.filter(([name]) => !names.has(name)), ...given];
-}
 
 export const noBytes: Bytes = new Uint8Array(0);

@@ -1,5 +1,5 @@
 import type { Bytes, HeaderList, LogRow, MessageId, Millis, Redaction, StepHead } from "./message.ts";
-import { joinHeaders } from "./message.ts";
+import { joinHeaders } from "./headers.ts";
 import type { RunView, Unit } from "./runLogView.ts";
 import { isAsleep, isBrokenBy, messagesOf, progressOf, retriesOf } from "./runLogView.ts";
 import type { CallType, Step } from "./run.ts";

@@ -1,0 +1,11 @@
+import type { HeaderList } from "./message.ts";
+
+/** A text as HTTP carries it in a header, where each character is a byte. What latin 1 does not have goes as UTF-8. */
+export const inLatin = (text: string): string => (/[^\0-\xff]/.test(text) ? Buffer.from(text).toString("latin1") : text);
+
+/** One list of what is delivered: what was given for the delivery replaces what came along by the same name. */
+export function joinHeaders(alongside: HeaderList, given: HeaderList): HeaderList {
+  if (alongside.length === 0 || given.length === 0) return [...alongside, ...given];
+  const names = new Set(given.map(([name]) => name));
+  return [...alongside.filter(([name]) => !names.has(name)), ...given];
+}
