@@ -1,7 +1,9 @@
 import { Refusal } from "../core/errors.ts";
 import { queueFlow } from "../core/flow.ts";
 import { limits } from "../core/limits.ts";
-import type { AccountId, Millis } from "../core/message.ts";
+import type { Account, AccountId, Millis } from "../core/message.ts";
+import { howToRaise, limitsOf } from "../core/plans.ts";
+import type { LimitName } from "../core/terms.ts";
 import type { SetUpName } from "../store/queries.ts";
 import type { Parts } from "./route.ts";
 
@@ -11,27 +13,33 @@ type Counted = { count: number; at: Millis };
 const countedFor: Millis = 60_000;
 const counts = new WeakMap<Parts["store"], Map<string, Counted>>();
 
+/** `limit`: the name of theirs, which is that of what they are called as well. */
 type PlaceOf = {
   table: SetUpName;
-  account: AccountId;
-  most: number;
+  account: Account;
+  limit: LimitName;
   /** Only rows whose ids begin so are counted. */
   beginning?: string;
-  /** What they are called, and what can be done, when there are too many. */
-  full?: (count: number) => string;
+  /** There can be no more of them, whatever the limit of the account is; and how there could. */
+  house?: { most: number; raise: string };
 };
 
-/** Refuses one more row when an account has `most` already. Of those that are made at the same moment, or on other nodes, a few may go beyond. */
+/** Refuses one more row when an account has as many as it may have. Of those that are made at the same moment, or on other nodes, a few may go beyond. */
 export async function takePlace({ store, now }: Parts, of: PlaceOf): Promise<void> {
-  const { table, account, most, beginning = "" } = of;
+  const { table, account, limit, beginning = "", house } = of;
+  const own = limitsOf(account)[limit];
+  const most = Math.min(own, house?.most ?? own);
   const known = counts.get(store) ?? new Map<string, Counted>();
   counts.set(store, known);
-  const name = `${table} ${account}`;
+  const name = `${table} ${account.id}`;
   const last = known.get(name);
   const isFresh = last !== undefined && now() - last.at < countedFor && last.count < most;
-  const counted = isFresh ? last : { count: await store.read.countSetUp(table, account, most, beginning), at: now() };
-  const { full = (count) => `${table}: there are ${count}, and there can be no more; delete some that are not needed` } = of;
-  if (counted.count >= most) throw new Refusal("limit-exceeded", full(counted.count));
+  const counted = isFresh ? last : { count: await store.read.countSetUp(table, account.id, most, beginning), at: now() };
+  if (counted.count >= most) {
+    const raise = house && house.most <= own ? house.raise : howToRaise(account, limit);
+    const problem = `there are ${counted.count}, and the limit is ${most}; delete some that are not needed`;
+    throw new Refusal("limit-exceeded", `${limit}: ${problem}${raise}`);
+  }
   known.set(name, { ...counted, count: counted.count + 1 });
 }
 
@@ -43,14 +51,13 @@ const seen = new WeakMap<Parts["store"], Map<AccountId, Seen>>();
  * Refuses a queue that would be one more than an account may have. What else makes queues is bounded by itself: schedules,
  * and dead letters that are sent again. One that is deleted and made again within a minute may go beyond.
  */
-export async function takeQueue(parts: Parts, account: AccountId, queue: string): Promise<void> {
+export async function takeQueue(parts: Parts, account: Account, queue: string): Promise<void> {
   const { store, mostQueues: most = limits.queues } = parts;
-  const { names } = seenOf(parts, account);
+  const { names } = seenOf(parts, account.id);
   if (names.has(queue)) return;
-  const full = (count: number): string =>
-    `queues: there are ${count}, and the limit is ${most}; delete some that are not needed, or start the server with a higher WAYPOST_MAX_QUEUES`;
-  if (!(await store.read.setUp("flows", account, queueFlow(queue))))
-    await takePlace(parts, { table: "flows", account, most, beginning: queueFlow(""), full });
+  const house = { most, raise: ", or start the server with a higher WAYPOST_MAX_QUEUES" };
+  if (!(await store.read.setUp("flows", account.id, queueFlow(queue))))
+    await takePlace(parts, { table: "flows", account, limit: "queues", beginning: queueFlow(""), house });
   names.add(queue);
 }
 

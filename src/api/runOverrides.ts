@@ -1,4 +1,5 @@
 import { Refusal } from "../core/errors.ts";
+import type { Account } from "../core/message.ts";
 import { sendingLimitBrokenBy } from "../core/publish.ts";
 import type { RunOverrides } from "../core/resume.ts";
 import { givenByHeaders, givenByQuery, readAllSettings } from "./given.ts";
@@ -14,7 +15,7 @@ export const settingsOfResume: ReadonlySet<SettingName> = new Set([
 /** Reads what a run is to have anew from the settings of a request. `many`: for several runs. Throws `Refusal` for what stays as it was. */
 export function runOverridesOf(
   { rawHeaders, query }: Incoming,
-  { many }: { many: boolean },
+  { many, account }: { many: boolean; account: Account },
 ): { overrides: RunOverrides; ignored: string[] } {
   const { settings, ignored } = readAllSettings(givenByHeaders(rawHeaders), givenByQuery(query.settings));
   const stranger = strangerIn(settings);
@@ -37,14 +38,15 @@ export function runOverridesOf(
     ...(values["failure-callback"] === undefined ? {} : { failureUrl: values["failure-callback"] }),
     ...(Object.keys(flowControl).length === 0 ? {} : { flowControl }),
   };
-  const broken = limitBrokenBy(overrides);
+  const broken = limitBrokenBy(account, overrides);
   if (broken) throw new Refusal(broken.refused, broken.message);
   return { overrides, ignored };
 }
 
 /** What no run may have is refused before any of them is touched. */
-function limitBrokenBy({ retries, retryDelay, delay, flowControl }: RunOverrides) {
+function limitBrokenBy(account: Account, { retries, retryDelay, delay, flowControl }: RunOverrides) {
   return sendingLimitBrokenBy(
+    account,
     {
       ...{ method: "POST", headers: [], timeout: null, callback: null, failureCallback: null, notBefore: null },
       ...{ retries: retries ?? null, retryDelay: retryDelay ?? null, delay: delay ?? null },

@@ -1,5 +1,5 @@
 import { Refusal } from "../core/errors.ts";
-import type { AccountId, HeaderList, Source } from "../core/message.ts";
+import type { Account, HeaderList, Source } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import { sendingLimitBrokenBy } from "../core/publish.ts";
 import { brandShown } from "./brand.ts";
@@ -25,7 +25,7 @@ export function defaultsOf({ headers }: Pick<Source, "headers">): HeaderList {
   return [[`${prefix}-Header-Forward`, "true"], ...headers];
 }
 
-type Aim = Pick<Source, "destination" | "headers"> & { account: AccountId };
+type Aim = Pick<Source, "destination" | "headers"> & { owner: Account };
 
 /**
  * Reads the settings of a source as if a call had come, so that what cannot be published is refused while its owner is
@@ -34,14 +34,19 @@ type Aim = Pick<Source, "destination" | "headers"> & { account: AccountId };
 export async function checkAim(incoming: Incoming, { store, now }: Parts, aim: Aim): Promise<string[]> {
   const query = { token: null, tokenName: null, settings: [], rest: null };
   const empty = { ...incoming, query, rawHeaders: [], body: noBytes, proof: null };
-  const { letter, ignored } = await readPosting(empty, { ...aim, store, defaults: defaultsOf(aim) });
+  const { letter, ignored } = await readPosting(empty, {
+    destination: aim.destination,
+    account: aim.owner.id,
+    store,
+    defaults: defaultsOf(aim),
+  });
   const once = givenBy(aim.headers).find(({ name }) => name === "deduplication-id");
   if (once)
     throw new Refusal(
       "invalid",
       `settings: ${once.written} would make all calls one message; each call is known by the sender's id of its event`,
     );
-  const refusal = sendingLimitBrokenBy(letter, now());
+  const refusal = sendingLimitBrokenBy(aim.owner, letter, now());
   if (refusal) throw new Refusal(refusal.refused, `settings: ${refusal.message}`);
   return ignored;
 }

@@ -1,6 +1,6 @@
 import type { Decision } from "./command.ts";
 import type { Account, AccountId, SigningKeys } from "./message.ts";
-import { existing } from "./publish.ts";
+import { existing } from "./plans.ts";
 
 /** Makes an account, unless one with this id is there already. Answers the one that is there then. */
 export const createAccount: Decision<Omit<Account, "createdAt">, Account> = {

@@ -6,7 +6,8 @@ import { accept, linesTo } from "./lease.ts";
 import { dropEnvelope } from "./mark.ts";
 import type { AccountId, DeadLetter, Envelope, Letter, MessageId, Millis, Outline } from "./message.ts";
 import { joinHeaders } from "./headers.ts";
-import { existing, sendingLimitBrokenBy } from "./publish.ts";
+import { acting } from "./plans.ts";
+import { sendingLimitBrokenBy } from "./publish.ts";
 
 /** What a retry may set anew; what is absent stays as it was. Headers replace those of the same name. */
 export type Overrides = Partial<
@@ -52,14 +53,14 @@ export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Ret
     };
   },
   decide: ({ account: id, dlqIds, logRetention, overrides }, draft, moment) => {
-    const account = existing(draft.get("accounts", id));
+    const account = acting(draft.get("accounts", id));
     return dlqIds.flatMap((dlqId) => {
       const letter = draft.outline("deadLetters", id, dlqId);
       const envelope = letter && draft.get("envelopes", id, letter.messageId);
       // A run is resumed, or restarted.
       if (!envelope || letter.run) return [];
       const again = { ...letterOf(envelope), ...overrides, headers: joinHeaders(envelope.headers, overrides.headers ?? []) };
-      const refusal = sendingLimitBrokenBy(again, moment.now);
+      const refusal = sendingLimitBrokenBy(account, again, moment.now);
       if (refusal) throw new Refusal(refusal.refused, refusal.message);
       const message = accept(draft, moment, account, again);
       removeDeadLetter(draft, letter, moment.now - logRetention);

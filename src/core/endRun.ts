@@ -6,7 +6,7 @@ import { together } from "./needs.ts";
 import { linesTo, logRow } from "./lease.ts";
 import type { Account, AccountId, Bytes, MessageId, MessageState, RunKey } from "./message.ts";
 import { noBytes } from "./message.ts";
-import { existing } from "./publish.ts";
+import { existing } from "./plans.ts";
 import type { Invoker, Run, RunState } from "./run.ts";
 import { headOf, slotOf, stepKey, waiterKey } from "./run.ts";
 

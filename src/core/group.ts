@@ -3,6 +3,7 @@ import { Refusal } from "./errors.ts";
 import { limits } from "./limits.ts";
 import { fingerprint } from "./mark.ts";
 import type { AccountId, Endpoint, Group, HeaderList, Letter } from "./message.ts";
+import { acting, howToRaise, limitsOf } from "./plans.ts";
 
 /**
  * The letters that a letter comes to: itself, or a copy for each endpoint of its group as the group is now. A
@@ -33,12 +34,13 @@ const needsOf = ({ account, name }: Named): { groups: readonly Key[] } => ({ gro
  * its URL, takes its place: no two of a group have the same name, or the same URL.
  */
 export const addEndpoints: Decision<Named & { endpoints: readonly Endpoint[] }, Group> = {
-  needs: needsOf,
+  needs: ({ account, name }) => ({ accounts: [[account]], groups: [[account, name]] }),
   decide: ({ account, name, endpoints: added }, draft, { now }) => {
+    const owner = acting(draft.get("accounts", account));
     checkCount(added.length, "in one request");
     const group = draft.get("groups", account, name) ?? { account, name, createdAt: now, updatedAt: now, endpoints: [], headers: [] };
     const endpoints = added.reduce(withEndpoint, group.endpoints);
-    checkCount(endpoints.length, `in the URL group ${name}`);
+    checkCount(endpoints.length, `in the URL group ${name}`, limitsOf(owner).endpoints, howToRaise(owner, "endpoints"));
     checkBytes(endpoints);
     const changed = { ...group, updatedAt: now, endpoints };
     draft.put("groups", changed);
@@ -56,8 +58,8 @@ function withEndpoint(endpoints: readonly Endpoint[], added: Endpoint): readonly
   return endpoints.flatMap((endpoint, at) => (at === place ? [changed] : endpoint.url === added.url ? [] : [endpoint]));
 }
 
-function checkCount(count: number, where: string): void {
-  if (count > limits.endpoints) throw new Refusal("limit-exceeded", `endpoints: ${count} ${where}, the limit is ${limits.endpoints}`);
+function checkCount(count: number, where: string, most: number = limits.endpoints, more = ""): void {
+  if (count > most) throw new Refusal("limit-exceeded", `endpoints: ${count} ${where}, the limit is ${most}${more}`);
 }
 
 function checkBytes(endpoints: readonly Endpoint[]): void {

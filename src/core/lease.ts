@@ -5,6 +5,7 @@ import { defaults, spans } from "./limits.ts";
 import { marksOf } from "./mark.ts";
 import type { Account, AccountId, Envelope, Flow, Held, Letter, LogRow, MessageId, MessageState, Millis, RunPart } from "./message.ts";
 import { hostOf, noBytes } from "./message.ts";
+import { limitsOf } from "./plans.ts";
 
 /** A letter that makes one message, of a run or of none. */
 export type OneLetter = Omit<Letter, "post"> & { run?: RunPart };
@@ -16,6 +17,7 @@ export type OneLetter = Omit<Letter, "post"> & { run?: RunPart };
  */
 export function accept(draft: Draft, moment: Moment, account: Account, letter: OneLetter, slot: MessageId | null = null): Envelope {
   const { delay, ...kept } = letter;
+  const most = limitsOf(account);
   const dueAt = Math.max(moment.now, letter.notBefore ?? moment.now + (delay ?? 0));
   announce(draft, moment, account.id, { ...letter, dueAt });
   const born = newState(draft, letter, { account: account.id, id: moment.newId("msg"), dueAt, slot });
@@ -27,8 +29,8 @@ export function accept(draft: Draft, moment: Moment, account: Account, letter: O
     id: state.id,
     createdAt: moment.now,
     notBefore: dueAt,
-    retries: letter.retries ?? defaults.retries,
-    timeout: letter.timeout ?? defaults.timeout,
+    retries: letter.retries ?? Math.min(defaults.retries, most.retries),
+    timeout: letter.timeout ?? Math.min(defaults.timeout, most.timeout),
     startedAtOnce,
   };
   draft.put("envelopes", envelope);

@@ -1,3 +1,5 @@
+import type { Terms } from "./terms.ts";
+
 /** Unix time, or a length of time, in milliseconds. Names tell which: `dueAt`, `createdAt`; `timeout`, `delay`. */
 export type Millis = number;
 export type Bytes = Uint8Array;
@@ -335,7 +337,7 @@ export type Account = {
   tokenHash: string;
   signingKeys: SigningKeys;
   createdAt: Millis;
-};
+} & Terms;
 
 /** One call to a destination, leased to this node. */
 export type Delivery = { message: Envelope; attempt: number; signingKey: string };

@@ -6,11 +6,13 @@ import { addressed } from "./group.ts";
 import type { StepLetter } from "./history.ts";
 import { needsOfStep, postStep } from "./history.ts";
 import { accept, linesTo } from "./lease.ts";
-import { defaults, limits, spans } from "./limits.ts";
+import { limits, spans } from "./limits.ts";
 import type { Account, AccountId, CallbackSettings, FlowControl, Letter, MessageId, Millis, SendSettings } from "./message.ts";
 import { together } from "./needs.ts";
+import { acting, howToRaise, limitsOf } from "./plans.ts";
 import type { StartLetter } from "./startRun.ts";
 import { needsOfStart, runsNamedBy, startRun } from "./startRun.ts";
+import type { LimitName } from "./terms.ts";
 
 /** `run`: of a letter for a workflow, the run that it started or went on with. */
 export type Published = { messageId: MessageId; deduplicated: boolean; run?: { runId: string; createdAt: Millis } };
@@ -46,7 +48,7 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[] 
     return ofRuns.length === 0 ? needs : together([needs, ...ofRuns.map((letter) => needsOfPost(draft, account, letter))]);
   },
   decide: ({ account: id, letters }, draft, moment) => {
-    const account = existing(draft.get("accounts", id));
+    const account = acting(draft.get("accounts", id));
     const isWhole = letters.some(isOfRun);
     return letters.map((letter, at) => {
       const result = takeOne(draft, moment, account, letter);
@@ -61,7 +63,7 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[] 
 };
 
 function takeOne(draft: Draft, moment: Moment, account: Account, letter: Letter): PublishResult {
-  const refusal = limitBrokenBy(letter, moment.now);
+  const refusal = limitBrokenBy(account, letter, moment.now);
   if (refusal) return refusal;
   if (isOfRun(letter)) return isStart(letter) ? startRun(draft, moment, account, letter) : postStep(draft, moment, account, letter);
   if (letter.group === null) return take(draft, moment, account, letter);
@@ -93,43 +95,63 @@ function take(draft: Draft, moment: Moment, account: Account, letter: Letter): P
   return { messageId, deduplicated: false };
 }
 
-/** The account a command speaks for. It can have been removed since the token was checked. */
-export function existing(account: Account | undefined): Account {
-  if (!account) throw new Refusal("unauthorized", "the account of this token does not exist");
-  return account;
+function limitBrokenBy(account: Account, letter: Letter, now: Millis): Refused | null {
+  const broken = bytesBrokenBy(account, letter.body);
+  if (broken) return isOfGoingRun(letter) ? { ...broken, refused: "step-refused" } : broken;
+  return sendingLimitBrokenBy(account, letter, now);
 }
 
-function limitBrokenBy(letter: Letter, now: Millis): Refused | null {
-  if (letter.body.byteLength > limits.messageBytes) {
-    const refused = isOfGoingRun(letter) ? "step-refused" : "too-large";
-    return { refused, message: `body: ${letter.body.byteLength} bytes, the limit is ${limits.messageBytes}` };
-  }
-  return sendingLimitBrokenBy(letter, now);
+/** The limit that a body breaks, if it is larger than the account may send. */
+export function bytesBrokenBy(account: Account, body: Uint8Array): Refused | null {
+  const { messageBytes } = limitsOf(account);
+  if (body.byteLength <= messageBytes) return null;
+  const message = `body: ${body.byteLength} bytes, the limit is ${messageBytes}${howToRaise(account, "messageBytes")}`;
+  return { refused: "too-large", message };
 }
 
 /** Posted by the endpoint of a run, whose client would try again and again. */
 const isOfGoingRun = ({ post }: Letter): boolean => post !== undefined && (post.kind !== "start" || post.invoker !== null);
 
 /** The limit that a letter's settings break, if any; those of its callbacks too. */
-export function sendingLimitBrokenBy(letter: SendSettings & Pick<Letter, "delay" | "notBefore">, now: Millis): Refused | null {
-  if ((letter.delay ?? 0) > limits.delay) return over("delay", (letter.delay ?? 0) / 1000, limits.delay / 1000, "seconds");
-  const ahead = (letter.notBefore ?? now) - now;
-  if (ahead > limits.delay) return over("not-before", Math.round(ahead / 1000), limits.delay / 1000, "seconds from now");
-  return settingsBrokenBy(letter) ?? callbackBrokenBy(letter.callback) ?? callbackBrokenBy(letter.failureCallback);
+export function sendingLimitBrokenBy(
+  account: Account,
+  letter: SendSettings & Pick<Letter, "delay" | "notBefore">,
+  now: Millis,
+): Refused | null {
+  return (
+    delayBrokenBy(account, letter, now) ??
+    settingsBrokenBy(account, letter) ??
+    callbackBrokenBy(account, letter.callback) ??
+    callbackBrokenBy(account, letter.failureCallback)
+  );
 }
 
-function callbackBrokenBy(callback: CallbackSettings | null): Refused | null {
+function delayBrokenBy(account: Account, { delay, notBefore }: Pick<Letter, "delay" | "notBefore">, now: Millis): Refused | null {
+  const most = limitsOf(account).delay;
+  const raise = { account, name: "delay" } as const;
+  if ((delay ?? 0) > most) return over("delay", (delay ?? 0) / 1000, most / 1000, "seconds", raise);
+  const ahead = (notBefore ?? now) - now;
+  return ahead > most ? over("not-before", Math.round(ahead / 1000), most / 1000, "seconds from now", raise) : null;
+}
+
+function callbackBrokenBy(account: Account, callback: CallbackSettings | null): Refused | null {
   if (!callback) return null;
-  return settingsBrokenBy(callback) ?? callbackBrokenBy(callback.callback) ?? callbackBrokenBy(callback.failureCallback);
+  return (
+    settingsBrokenBy(account, callback) ??
+    callbackBrokenBy(account, callback.callback) ??
+    callbackBrokenBy(account, callback.failureCallback)
+  );
 }
 
-function settingsBrokenBy(settings: SendSettings): Refused | null {
-  const { retries, timeout } = settings;
-  if ((retries ?? defaults.retries) > limits.retries) return over("retries", retries ?? 0, limits.retries, "");
-  const headerBytes = settings.headers.reduce((sum, [name, value]) => sum + name.length + value.length, 0);
+/** What is not given is the default, or the limit where that is lower: see `core/lease.ts`. */
+function settingsBrokenBy(account: Account, { retries, timeout, headers, flowControl }: SendSettings): Refused | null {
+  const most = limitsOf(account);
+  if ((retries ?? 0) > most.retries) return over("retries", retries ?? 0, most.retries, "", { account, name: "retries" });
+  const headerBytes = headers.reduce((sum, [name, value]) => sum + name.length + value.length, 0);
   if (headerBytes > limits.headerBytes) return over("headers", headerBytes, limits.headerBytes, "bytes");
-  if ((timeout ?? defaults.timeout) > limits.timeout) return over("timeout", (timeout ?? 0) / 1000, limits.timeout / 1000, "seconds");
-  return settings.flowControl ? flowLimitBrokenBy(settings.flowControl) : null;
+  if ((timeout ?? 0) > most.timeout)
+    return over("timeout", (timeout ?? 0) / 1000, most.timeout / 1000, "seconds", { account, name: "timeout" });
+  return flowControl ? flowLimitBrokenBy(flowControl) : null;
 }
 
 /** The limit that the limits of a queue or a key break, if any. */
@@ -140,7 +162,13 @@ export function flowLimitBrokenBy({ parallelism, rate, period }: Partial<Omit<Fl
   return null;
 }
 
-const over = (name: string, value: number, limit: number, unit: string): Refused => ({
+/** The limit that the parallelism of a queue breaks, if it is more than the account may have. */
+export function parallelismBrokenBy(account: Account, parallelism: number): Refused | null {
+  const most = limitsOf(account).parallelism;
+  return parallelism > most ? over("parallelism", parallelism, most, "", { account, name: "parallelism" }) : null;
+}
+
+const over = (name: string, value: number, limit: number, unit: string, raise?: { account: Account; name: LimitName }): Refused => ({
   refused: "limit-exceeded",
-  message: `${name}: ${value}${unit && ` ${unit}`} asked for, the limit is ${limit}`,
+  message: `${name}: ${value}${unit && ` ${unit}`} asked for, the limit is ${limit}${raise ? howToRaise(raise.account, raise.name) : ""}`,
 });

@@ -4,7 +4,8 @@ import { flowOf, putFlow, queueFlow } from "./flow.ts";
 import { changed } from "./flowControl.ts";
 import type { AccountId, Flow, MessageId } from "./message.ts";
 import { isUnfinished } from "./message.ts";
-import { flowLimitBrokenBy } from "./publish.ts";
+import { acting } from "./plans.ts";
+import { parallelismBrokenBy } from "./publish.ts";
 
 export type QueueName = { account: AccountId; name: string };
 
@@ -13,9 +14,9 @@ export type QueueSettings = { parallelism?: number | undefined; paused?: boolean
 
 /** Makes a queue, or changes it. Throws `Refusal` when it is to be more parallel than the limit. */
 export const upsertQueue: Decision<QueueName & QueueSettings, Flow> = {
-  needs: ({ account, name }) => ({ flows: [[account, queueFlow(name)]] }),
+  needs: ({ account, name }) => ({ accounts: [[account]], flows: [[account, queueFlow(name)]] }),
   decide: ({ account, name, parallelism, paused }, draft, moment) => {
-    const broken = flowLimitBrokenBy({ parallelism: parallelism ?? null });
+    const broken = parallelismBrokenBy(acting(draft.get("accounts", account)), parallelism ?? 0);
     if (broken) throw new Refusal(broken.refused, broken.message);
     const flow = flowOf(draft, moment, account, queueFlow(name));
     // Pinned, so that it is not forgotten when it is idle.

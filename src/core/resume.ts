@@ -19,7 +19,8 @@ import type {
   Outline,
   RunPart,
 } from "./message.ts";
-import { existing, sendingLimitBrokenBy } from "./publish.ts";
+import { acting } from "./plans.ts";
+import { sendingLimitBrokenBy } from "./publish.ts";
 import type { Run, Step } from "./run.ts";
 import { initialSlot, sizeInHistory, slotIn, stepKey } from "./run.ts";
 import { callBackFailure } from "./runOutcome.ts";
@@ -72,7 +73,7 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
   },
   decide: (input, draft, moment) => {
     const { account: id, dlqId, overrides, logRetention } = input;
-    const account = existing(draft.get("accounts", id));
+    const account = acting(draft.get("accounts", id));
     const letter = failedRun(draft, id, dlqId);
     const run = draft.get("runs", id, letter.run.key);
     const steps = [...draft.stepsOf(id, letter.run.key)].sort((a, b) => a.position - b.position);
@@ -85,7 +86,7 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
     if (overrides.flowControl && !flowControlOf(run, overrides))
       throw new Refusal("invalid", "flow-control-value: the run has no key that it could apply to; give Flow-Control-Key as well");
     const next = newRun(moment, run, overrides);
-    const broken = sendingLimitBrokenBy({ ...next.settings, delay: overrides.delay ?? null, notBefore: null }, moment.now);
+    const broken = sendingLimitBrokenBy(account, { ...next.settings, delay: overrides.delay ?? null, notBefore: null }, moment.now);
     if (broken) throw new Refusal(broken.refused, broken.message);
     const first = firstOf(draft, run, initialOf(steps));
     draft.put("runs", { ...run, continuedBy: { key: next.id, runId: next.runId } });
@@ -275,7 +276,7 @@ export const repeatFailureCallback: Decision<Named, { runId: string; createdAt: 
     };
   },
   decide: ({ account: id, dlqId }, draft, moment) => {
-    const account = existing(draft.get("accounts", id));
+    const account = acting(draft.get("accounts", id));
     failedRun(draft, id, dlqId);
     const letter = draft.get("deadLetters", id, dlqId);
     const run = letter?.run && draft.get("runs", id, letter.run.key);

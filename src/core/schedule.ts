@@ -5,9 +5,10 @@ import { flowsOfLetters } from "./gate.ts";
 import { addressed } from "./group.ts";
 import { accept, linesTo } from "./lease.ts";
 import { limits, memory, spans } from "./limits.ts";
-import type { AccountId, Bytes, Deduplication, Letter, Millis, Schedule } from "./message.ts";
+import type { Account, AccountId, Bytes, Deduplication, Letter, Millis, Schedule } from "./message.ts";
 import { isName } from "./name.ts";
-import { existing, sendingLimitBrokenBy } from "./publish.ts";
+import { acting } from "./plans.ts";
+import { bytesBrokenBy, sendingLimitBrokenBy } from "./publish.ts";
 
 /** What a schedule is to be. `id` null: it gets a new one. */
 export type ScheduleInput = { account: AccountId; id: string | null; cron: string; letter: Omit<Letter, "body">; body: Bytes };
@@ -33,8 +34,7 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
   },
   decide: (input, draft, moment) => {
     const { account, cron, body } = input;
-    existing(draft.get("accounts", account));
-    checkSchedule(input, moment.now);
+    checkSchedule(acting(draft.get("accounts", account)), input, moment.now);
     const older = deduplicationOf(draft, account, input.letter);
     if (older && older.expiresAt > moment.now && draft.get("schedules", account, older.messageId)) {
       return { scheduleId: older.messageId, deduplicated: true };
@@ -58,7 +58,7 @@ const deduplicationKey = (key: string): string => `schedule ${key}`;
 const deduplicationOf = (draft: Draft, account: AccountId, { deduplication }: ScheduleInput["letter"]): Deduplication | undefined =>
   deduplication === null ? undefined : draft.get("deduplications", account, deduplicationKey(deduplication));
 
-function checkSchedule({ id, letter, body }: ScheduleInput, now: Millis): void {
+function checkSchedule(account: Account, { id, letter, body }: ScheduleInput, now: Millis): void {
   if (id !== null && !isName(id)) {
     const problem = 'is no id; letters, digits, ".", "_" and "-" can be in it, and it is not "." or ".."';
     throw new Refusal("invalid", `schedule-id: ${JSON.stringify(id.slice(0, 200))} ${problem}`);
@@ -69,11 +69,8 @@ function checkSchedule({ id, letter, body }: ScheduleInput, now: Millis): void {
       "not-before: a schedule publishes again and again, at the times of its cron; use delay to send later than that",
     );
   }
-  const broken = sendingLimitBrokenBy(letter, now);
+  const broken = sendingLimitBrokenBy(account, letter, now) ?? bytesBrokenBy(account, body);
   if (broken) throw new Refusal(broken.refused, broken.message);
-  if (body.byteLength > limits.messageBytes) {
-    throw new Refusal("too-large", `body: ${body.byteLength} bytes, the limit is ${limits.messageBytes}`);
-  }
 }
 
 function firstTime(replaced: Schedule | undefined, cron: string, now: Millis): Millis | null {
@@ -163,6 +160,8 @@ function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
     draft.fault(`schedule ${schedule.id} belongs to account ${id}, which is not there, and is removed`);
     return draft.drop("schedules", id, schedule.id);
   }
+  // It goes on where it is when the account is active again.
+  if (account.state === "passive") return passOver(draft, moment, schedule);
   const wanted = addressed(draft, id, letter).length;
   const letters = sendable(draft, id, letter);
   if (letters.length < wanted) draft.fault(`schedule ${schedule.id} of account ${id} is to publish to what is no URL; that is left out`);

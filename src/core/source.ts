@@ -1,6 +1,6 @@
 import type { Decision, Key } from "./command.ts";
 import type { AccountId, Bytes, HeaderList, Millis, Rejection, Source } from "./message.ts";
-import { existing } from "./publish.ts";
+import { acting } from "./plans.ts";
 
 /** What people say of a source. */
 export type SourceSetUp = Pick<Source, "name" | "destination" | "headers" | "verification" | "deduplicate" | "paused">;
@@ -9,7 +9,7 @@ export type SourceSetUp = Pick<Source, "name" | "destination" | "headers" | "ver
 export const createSource: Decision<SourceSetUp & Pick<Source, "account" | "secretHash">, Source> = {
   needs: ({ account }) => ({ accounts: [[account]] }),
   decide: (given, draft, moment) => {
-    existing(draft.get("accounts", given.account));
+    acting(draft.get("accounts", given.account));
     const none = { rejected: 0, kept: 0, keptUntil: 0, acceptedAt: null };
     const source: Source = { ...given, id: moment.newId("src"), createdAt: moment.now, ...none };
     draft.put("sources", source);

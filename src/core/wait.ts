@@ -6,7 +6,7 @@ import { linesTo } from "./lease.ts";
 import { limits } from "./limits.ts";
 import type { Account, AccountId, Bytes, MessageId, Millis } from "./message.ts";
 import { together } from "./needs.ts";
-import { existing } from "./publish.ts";
+import { acting, howToRaise, limitsOf } from "./plans.ts";
 import type { Notification, Waiter } from "./run.ts";
 import { headOf, mustBeStep, stepKey, waiterKey } from "./run.ts";
 
@@ -36,10 +36,10 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     };
   },
   decide: ({ account: id, runId, waiter: post }, draft, moment) => {
-    const account = existing(draft.get("accounts", id));
+    const account = acting(draft.get("accounts", id));
     const going = mustGoOn(draft, id, runId);
     checkHistory(going);
-    checkWait(post);
+    checkWait(account, post);
     mustBeStep(post.step);
     const key = waiterKey(going.run.id, post.step);
     if (draft.get("waiters", id, key) || draft.get("steps", id, stepKey(going.run.id, `r${String(post.step.stepId)}`)))
@@ -61,9 +61,11 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
   },
 };
 
-function checkWait({ wait: span }: WaitPost): void {
-  if (span > limits.delay)
-    throw new Refusal("limit-exceeded", `timeout: ${span / 1000} seconds asked for, the limit is ${limits.delay / 1000}`);
+function checkWait(account: Account, { wait: span }: WaitPost): void {
+  const { delay: most } = limitsOf(account);
+  if (span <= most) return;
+  const problem = `${span / 1000} seconds asked for, the limit is ${most / 1000}${howToRaise(account, "delay")}`;
+  throw new Refusal("limit-exceeded", `timeout: ${problem}`);
 }
 
 /** Each will be a step of the history. Throws `Refusal`. */
@@ -126,7 +128,7 @@ export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boole
     return together([ofRun, needsOfWaking(draft, draft.ofRun("waiters", account, active.run))]);
   },
   decide: (input, draft, moment) => {
-    const account = existing(draft.get("accounts", input.account));
+    const account = acting(draft.get("accounts", input.account));
     const waiters =
       "runId" in input ? waitersInRun(draft, input) : input.waiterIds.flatMap((id) => draft.get("waiters", account.id, id) ?? []);
     const wanted = waiters.filter(({ event, kind }) => event === input.event && kind === ("kind" in input ? input.kind : "event"));

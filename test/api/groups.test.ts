@@ -107,7 +107,7 @@ describe("a URL group", () => {
     const make = (name: string) => home.store.execute("addEndpoints", { account: "acc_1", name, endpoints: [{ name: null, url: a }] });
     for (let at = 0; at < 999; at++) await make(`g${at}`);
     await make("orders");
-    const error = "groups: there are 1000, and there can be no more; delete some that are not needed";
+    const error = "groups: there are 1000, and the limit is 1000; delete some that are not needed";
     expect(await home.ask("POST", "/v2/topics/more/endpoints", json({ endpoints: [{ url: a }] }))).toMatchObject({
       status: 412,
       body: { error },

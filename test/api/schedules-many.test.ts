@@ -77,7 +77,7 @@ describe("many schedules", () => {
     const count = read.countSetUp.bind(read);
     read.countSetUp = async (table, account, most) => ((await count(table, account, most)) === 0 ? most - 1 : most);
     await create(home, "https://e.example", { headers: { "svc-schedule-id": "s" } });
-    const error = "schedules: there are 200000, and there can be no more; delete some that are not needed";
+    const error = "schedules: there are 200000, and the limit is 200000; delete some that are not needed";
     expect(await post(home, "https://e.example")).toMatchObject({ status: 412, body: { error } });
     await create(home, "https://e.example", { headers: { "svc-schedule-id": "s" } });
   });

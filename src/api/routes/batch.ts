@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
-import type { AccountId, Brand, Bytes, Group, Letter } from "../../core/message.ts";
+import type { Account, AccountId, Brand, Bytes, Group, Letter } from "../../core/message.ts";
 import type { PublishResult } from "../../core/publish.ts";
 import { brandOfToken, brandShown } from "../brand.ts";
 import type { Store } from "../../store/store.ts";
@@ -58,7 +58,7 @@ export const batch = route({
   refusals: ["not-found", "limit-exceeded", "step-refused"],
   handle: async ({ account, incoming, parts }) => {
     const { store } = parts;
-    const { read, ignored } = await readItems(incoming, { account: account.id, parts, purpose: "messages" });
+    const { read, ignored } = await readItems(incoming, { account, parts, purpose: "messages" });
     const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
     const results = letters.length === 0 ? [] : await store.execute("publish", { account: account.id, letters });
     return { status: 200, body: answersTo(read, results), ignored };
@@ -66,7 +66,7 @@ export const batch = route({
 });
 
 /** How the items of a batch are read: whose they are, and what for. */
-type ReadingOf = { account: AccountId; parts: Parts; purpose: Purpose };
+type ReadingOf = { account: Account; parts: Parts; purpose: Purpose };
 type ReadItems = { read: (Letter | Refusal)[]; ignored: string[] };
 
 /** Reads the items of a batch, each for itself. Throws `Refusal` where one is refused and any belongs to a workflow run: a run is told of all or nothing. */
@@ -83,7 +83,7 @@ async function readEach(items: readonly unknown[], incoming: Incoming, of: Readi
   const { account, parts, purpose } = of;
   const brand = brandOf(incoming, purpose);
   const takes = (queue: string): Promise<void> => takeQueue(parts, account, queue);
-  const around: Around = { incoming, brand, purpose, ignored: new Set(), groupAt: groupsOf(parts.store, account), takes };
+  const around: Around = { incoming, brand, purpose, ignored: new Set(), groupAt: groupsOf(parts.store, account.id), takes };
   const read: (Letter | Refusal)[] = [];
   for (const one of items) read.push(await attempt(() => letterOfItem(one, around)));
   const first = read.findIndex((one) => one instanceof Refusal);

@@ -14,7 +14,7 @@ export const enqueue = route({
   ...publishing,
   handle: async ({ account, incoming, parts }) => {
     const queue = checkName("queue", incoming.params["queue"] ?? "");
-    await takeQueue(parts, account.id, queue);
+    await takeQueue(parts, account, queue);
     return publishOne(incoming, { destination: destinationIn(incoming), account: account.id, store: parts.store, queue });
   },
 });

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { headerMap } from "../../core/callback.ts";
 import { Refusal } from "../../core/errors.ts";
 import { limits } from "../../core/limits.ts";
-import type { Endpoint, Group, HeaderList } from "../../core/message.ts";
+import type { Account, Endpoint, Group, HeaderList } from "../../core/message.ts";
 import { noBytes } from "../../core/message.ts";
 import { sendingLimitBrokenBy } from "../../core/publish.ts";
 import { givenByHeaders, readSettings, refuseOfSchedules } from "../given.ts";
@@ -105,7 +105,7 @@ const add = route({
     const name = checkName("name", params.name);
     const given = { account: account.id, name, endpoints: readObject(added, incoming).endpoints.map(checkedEndpoint) };
     const isNew = !(await parts.store.read.setUp("groups", account.id, name));
-    if (isNew) await takePlace(parts, { table: "groups", account: account.id, most: limits.groups });
+    if (isNew) await takePlace(parts, { table: "groups", account, limit: "groups" });
     return { status: 200, body: groupJson(await parts.store.execute("addEndpoints", given)) };
   },
 });
@@ -173,19 +173,19 @@ const setHeaders = route({
   refusals: ["not-found", "limit-exceeded"],
   handle: async ({ account, params, incoming, parts: { store, now } }) => {
     const name = checkName("name", params.name);
-    const { headers, ignored } = checkedHeaders(readObject(defaultHeaders, incoming).headers, now());
+    const { headers, ignored } = checkedHeaders(account, readObject(defaultHeaders, incoming).headers, now());
     const changed = await store.execute("setGroupHeaders", { account: account.id, name, headers });
     return { status: 200, body: groupJson(changed), ignored };
   },
 });
 
 /** Reads them as every request to the group will, so that what is kept can be used. Those that are unknown and may be are left out. */
-function checkedHeaders(given: SettingsGiven, now: number): { headers: HeaderList; ignored: string[] } {
+function checkedHeaders(account: Account, given: SettingsGiven, now: number): { headers: HeaderList; ignored: string[] } {
   const headers = headersOf("headers", given);
   const { settings, ignored } = readSettings(givenByHeaders(headers.flat()));
   refuseOfSchedules(settings);
   const post = { brand: "svc", destination: "group", body: noBytes, content: [], senders: () => [], callerIp: null, settings } as const;
-  const broken = sendingLimitBrokenBy(letterOf(post), now);
+  const broken = sendingLimitBrokenBy(account, letterOf(post), now);
   if (broken) throw new Refusal(broken.refused, broken.message);
   return { headers: headers.filter(([name]) => !ignored.includes(name.toLowerCase())), ignored };
 }

@@ -58,7 +58,7 @@ const upsert = route({
   handle: async ({ account, incoming, parts }) => {
     const { queueName, parallelism, paused } = readObject(settings, incoming);
     const name = checkName("queueName", queueName);
-    await takeQueue(parts, account.id, name);
+    await takeQueue(parts, account, name);
     const flow = await parts.store.execute("upsertQueue", { account: account.id, name, parallelism, paused });
     return { status: 200, body: queueJson(flow) };
   },
@@ -109,7 +109,7 @@ const pause = route({
   refusals: ["limit-exceeded"],
   handle: async ({ account, params, parts }) => {
     const name = checkName("queue", params.name);
-    await takeQueue(parts, account.id, name);
+    await takeQueue(parts, account, name);
     return { status: 200, body: queueJson(await parts.store.execute("pauseFlow", { account: account.id, id: queueFlow(name) })) };
   },
 });

@@ -35,14 +35,15 @@ const create = route({
     202: { about: "The same schedule was made before, so nothing was changed.", schema: created },
   },
   refusals: ["not-found", "limit-exceeded"],
-  handle: async ({ account: { id: account }, incoming, parts }) => {
+  handle: async ({ account: owner, incoming, parts }) => {
     const { store } = parts;
+    const { id: account } = owner;
     const destination = incoming.target.path.slice("/v2/schedules/".length);
     const { letter, settings, ignored } = await readPosting(incoming, { destination, account, store, for: "schedules" });
     const { cron, "schedule-id": id = null } = settings.values;
     if (cron === undefined) throw new Refusal("invalid", 'cron: missing; say with Svc-Cron when to publish, as in "0 9 * * 1-5"');
     if (id === null || !(await store.read.setUp("schedules", account, id)))
-      await takePlace(parts, { table: "schedules", account, most: limits.schedules });
+      await takePlace(parts, { table: "schedules", account: owner, limit: "schedules" });
     const { body, ...rest } = letter;
     const { scheduleId, deduplicated } = await store.execute("createSchedule", { account, id, cron, letter: rest, body });
     return { status: deduplicated ? 202 : 200, body: { scheduleId, ...(deduplicated ? { deduplicated } : {}) }, ignored };

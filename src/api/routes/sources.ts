@@ -56,12 +56,12 @@ const create = route({
   body: bodyOf("What the source is to be.", creation),
   answers: { 201: { about: "The source, with its URL.", schema: withUrl } },
   refusals: ["limit-exceeded"],
-  handle: async ({ account: { id: account }, incoming, parts }) => {
+  handle: async ({ account, incoming, parts }) => {
     const setUp = setUpOf(readObject(creation, incoming));
-    const ignored = await checkAim(incoming, parts, { account, ...setUp });
-    await takePlace(parts, { table: "sources", account, most: limits.sources });
+    const ignored = await checkAim(incoming, parts, { owner: account, ...setUp });
+    await takePlace(parts, { table: "sources", account, limit: "sources" });
     const secret = newSecret();
-    const made = await parts.store.execute("createSource", { account, secretHash: hashOfSecret(secret), ...setUp });
+    const made = await parts.store.execute("createSource", { account: account.id, secretHash: hashOfSecret(secret), ...setUp });
     return { status: 201, body: { ...sourceJson(made), url: intakeUrl(incoming.origin, secret) }, ignored };
   },
 });
@@ -123,7 +123,7 @@ const patch = route({
     const before = await present(parts, account.id, params.sourceId);
     const changed = changeOf(readObject(change, incoming));
     const isAimed = changed.destination !== undefined || changed.headers !== undefined;
-    const ignored = isAimed ? await checkAim(incoming, parts, { ...before, ...changed }) : [];
+    const ignored = isAimed ? await checkAim(incoming, parts, { owner: account, ...before, ...changed }) : [];
     return { status: 200, body: sourceJson(await changedSource(parts, before, changed)), ignored };
   },
 });

@@ -48,7 +48,7 @@ const triggerMany = route({
   answers: { 201: { about: "The runs, in the order of the list.", schema: z.array(triggered) } },
   refusals: ["limit-exceeded"],
   handle: async ({ account, incoming, parts }) => {
-    const { read, ignored } = await readItems(incoming, { account: account.id, parts, purpose: "triggers" });
+    const { read, ignored } = await readItems(incoming, { account, parts, purpose: "triggers" });
     const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
     const results = letters.length === 0 ? [] : await parts.store.execute("publish", { account: account.id, letters });
     return { status: 201, body: results.map(triggeredJson), ignored };

@@ -155,7 +155,7 @@ const continueOne = (from: From): Route =>
     answers: { 200: { about: "The new run; or that there would be one.", schema: z.union([resumed, dryRunAnswer]) } },
     refusals: ["not-found", "limit-exceeded"],
     handle: async ({ account, params: { dlqId }, query, incoming, parts }) => {
-      const { overrides, ignored } = runOverridesOf(incoming, { many: false });
+      const { overrides, ignored } = runOverridesOf(incoming, { many: false, account });
       if (!isDlqId(dlqId)) throw missing(dlqId);
       if (query.dryRun === "true") {
         await failedRun(parts, account.id, dlqId);
@@ -192,7 +192,7 @@ type Many = {
 };
 
 async function goOnWithMany(parts: Parts, { account, from, query, incoming }: Many): Promise<Answer> {
-  const { overrides, ignored } = runOverridesOf(incoming, { many: true });
+  const { overrides, ignored } = runOverridesOf(incoming, { many: true, account });
   const most = Math.min(query.count, mostTogether);
   const pageOf = pagesOf(parts, account.id, query);
   if (query.dryRun === "true") return { status: 200, body: await dryRun(pageOf, most), ignored };

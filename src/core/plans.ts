@@ -1,0 +1,91 @@
+import { Refusal } from "./errors.ts";
+import { limits as house } from "./limits.ts";
+import type { Account, Millis } from "./message.ts";
+import type { AccountLimits, LimitName, PlanName, Terms } from "./terms.ts";
+
+const second: Millis = 1000;
+const day = 24 * 60 * 60 * second;
+const mebibyte = 1024 * 1024;
+
+/** Whose limits are asked for. */
+type Holder = Pick<Account, "id"> & Terms;
+
+const most = 1_000_000_000;
+
+const selfHosted: AccountLimits = {
+  ...{ messageBytes: house.messageBytes, retries: house.retries, delay: house.delay, timeout: house.timeout },
+  // Of queues and the dead letter queue the settings of the server say how far they go.
+  ...{ parallelism: house.parallelism, queues: most, deadLetterRetention: 3650 * day },
+  ...{ schedules: house.schedules, groups: house.groups, endpoints: house.endpoints, sources: house.sources },
+  ...{ globalParallelism: most, deadLetters: most, logEntries: most },
+  ...{ requestsPerSecond: most, requestsPerDay: most, requestsPerDayHard: most },
+};
+
+const free: AccountLimits = {
+  ...{ messageBytes: mebibyte, retries: 999, delay: 7 * day, timeout: 900 * second, parallelism: 2, queues: 10 },
+  ...{ schedules: 10, groups: 1, endpoints: 100, sources: 1, deadLetterRetention: 3 * day },
+  ...{ globalParallelism: 10, deadLetters: 1_000_000, logEntries: 10_000 },
+  ...{ requestsPerSecond: 100, requestsPerDay: 1_000, requestsPerDayHard: 1_000 },
+};
+
+const paid: AccountLimits = {
+  ...{ ...free, messageBytes: 8 * mebibyte, delay: 366 * day, timeout: 2 * 60 * 60 * second, parallelism: 100, queues: 1_000 },
+  ...{ schedules: 1_000, groups: 1_000, sources: 100, deadLetterRetention: 7 * day },
+  ...{ globalParallelism: 100, logEntries: 100_000, requestsPerDay: 500_000, requestsPerDayHard: 1_000_000 },
+};
+
+const fixed = (requests: number, globalParallelism: number, deadLetterRetention: Millis): AccountLimits => ({
+  ...{ ...paid, timeout: house.timeout, queues: house.queues, schedules: 10_000, sources: house.sources },
+  ...{ requestsPerDay: requests, requestsPerDayHard: 2 * requests, requestsPerSecond: 1_000, globalParallelism, deadLetterRetention },
+});
+
+/** Every plan, from the one with the least to the one with the most. */
+export const plans: Readonly<Record<PlanName, AccountLimits>> = {
+  ...{ free, paid, fixed_1m: fixed(1_000_000, 200, 30 * day), fixed_10m: fixed(10_000_000, 500, 30 * day) },
+  ...{ fixed_100m: fixed(100_000_000, 1_000, 90 * day), selfHosted },
+};
+
+export const planNames = ["free", "paid", "fixed_1m", "fixed_10m", "fixed_100m", "selfHosted"] as const satisfies PlanName[];
+
+const planOf = ({ plan = "selfHosted" }: Terms): PlanName => plan;
+
+/** The limits that hold for an account: its own, or those of its plan, and never more than the server can bear. */
+export function limitsOf(account: Terms): AccountLimits {
+  const ofPlan = plans[planOf(account)];
+  if (account.limits === undefined) return ofPlan;
+  const held: AccountLimits = { ...ofPlan, ...account.limits };
+  for (const name of limitNames) held[name] = Math.min(held[name], selfHosted[name]);
+  return held;
+}
+
+export const limitNames = Object.keys(selfHosted).filter((name): name is LimitName => name in selfHosted);
+
+/** The flag that sets a limit: `message-bytes`. */
+const flagOfLimit = (name: LimitName): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+
+/** What a refusal says besides, where a limit is the account's and not the server's. Empty where it is the server's. */
+export function howToRaise(account: Holder, name: LimitName): string {
+  if (limitsOf(account)[name] >= selfHosted[name]) return "";
+  return `; it is the limit of this account (plan ${planOf(account)}): "waypost account limits ${account.id} --${flagOfLimit(name)} ..." raises it`;
+}
+
+/** The account a command speaks for. It can have been removed since the token was checked. */
+export function existing(account: Account | undefined): Account {
+  if (!account) throw new Refusal("unauthorized", "the account of this token does not exist");
+  return account;
+}
+
+/** The same for a command that makes or changes something: throws `Refusal` for an account that is passive. */
+export function acting(account: Account | undefined): Account {
+  const known = existing(account);
+  mustBeActive(known);
+  return known;
+}
+
+/** Throws `Refusal` for an account that may not change anything. */
+function mustBeActive({ id, state }: Holder): void {
+  if (state === "passive") throw new Refusal("forbidden", disabled(id));
+}
+
+const disabled = (id: string): string =>
+  `account: it is disabled, so it can read, and can change nothing; "waypost account enable ${id}" lets it go on`;

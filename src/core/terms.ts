@@ -1,0 +1,45 @@
+/** What an account may have and ask for. Times in milliseconds. */
+export type AccountLimits = {
+  messageBytes: number;
+  retries: number;
+  delay: number;
+  timeout: number;
+  /** Of a queue: messages under way at once. */
+  parallelism: number;
+  queues: number;
+  schedules: number;
+  groups: number;
+  /** Of a URL group. */
+  endpoints: number;
+  sources: number;
+  deadLetterRetention: number;
+  globalParallelism: number;
+  deadLetters: number;
+  logEntries: number;
+  requestsPerSecond: number;
+  requestsPerDay: number;
+  requestsPerDayHard: number;
+};
+
+export type LimitName = keyof AccountLimits;
+
+/** `selfHosted`: of those who run the server themselves, as much as the server can bear. An account without a plan has it. */
+export type PlanName = "selfHosted" | "free" | "paid" | "fixed_1m" | "fixed_10m" | "fixed_100m";
+
+/** `passive`: an account that can read, and can neither publish nor change anything. */
+export type AccountState = "active" | "passive";
+
+/** What an account has been granted. The first ones were made without any of it. */
+export type Terms = {
+  plan?: PlanName;
+  /** When it got a plan with more in it. */
+  upgradedAt?: number;
+  /** Limits of its own, which count instead of those of its plan. */
+  limits?: Partial<AccountLimits>;
+  state?: AccountState;
+  /** Dollars in a month; 0: as many as there are. Kept for those who look after it. */
+  budget?: number;
+  hasProductionPack?: boolean;
+  /** Whose account it is: the address of a person, or the id of a team. */
+  customerId?: string;
+};
