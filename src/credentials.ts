@@ -1,17 +1,10 @@
-import { createHash } from "node:crypto";
+import { hashOfToken, tokenOf } from "./api/token.ts";
 import type { Account } from "./core/message.ts";
 
 /** An account with everything but its time of birth. */
 export type NewAccount = Omit<Account, "createdAt">;
 
 type Made = Pick<Account, "id" | "name" | "password" | "signingKeys">;
-
-/** Existing clients take the user id out of the token, so it must be this: base64 of a JSON with `UserID`. */
-const tokenOf = (id: string, password: string): string =>
-  Buffer.from(JSON.stringify({ UserID: id, Password: password })).toString("base64");
-
-/** What a token is looked up by. */
-const hashOfToken = (token: string): string => createHash("sha256").update(token).digest("hex");
 
 const accountOf = (made: Made, token = tokenOf(made.id, made.password)): NewAccount => ({ ...made, token, tokenHash: hashOfToken(token) });
 

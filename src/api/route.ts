@@ -68,6 +68,8 @@ type Facts = {
   /** Whether the body may hold what the query can. */
   fieldsInBody?: true;
   answers: Readonly<Record<number, { about: string; schema: z.ZodType }>>;
+  /** Whether it changes anything, where that is not what its method says: a GET that does, a POST that does not. */
+  changes?: boolean;
   /** How it may be refused, besides as any request may. */
   refusals: readonly ErrorCode[];
 };
@@ -82,6 +84,9 @@ export type Route = Facts & {
 };
 
 const none = z.object({});
+
+/** Whether a route changes anything: it is closed for tokens that can read only, and for accounts that are passive. */
+export const changesAnything = ({ changes, method }: Pick<Facts, "changes" | "method">): boolean => changes ?? method !== "GET";
 
 /** A route for the holder of a token. */
 export function route<P extends Shape = typeof none, Q extends Shape = typeof none>(

@@ -8,6 +8,7 @@ import { Refusal } from "../core/errors.ts";
 import { limits } from "../core/limits.ts";
 import type { Source } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
+import { mustBeActive } from "../core/plans.ts";
 import type { Proof } from "./auth.ts";
 import { authenticator } from "./auth.ts";
 import type { Problem } from "./refusals.ts";
@@ -18,6 +19,7 @@ import { problemOf, problemOfBytes } from "./refusals.ts";
 import type { RequestLine } from "./requestLog.ts";
 import { shownPath } from "./requestLog.ts";
 import type { Incoming, Parts, Route } from "./route.ts";
+import { changesAnything } from "./route.ts";
 import { routes } from "./routes/index.ts";
 import type { Query, Target } from "./target.ts";
 import { decoded, splitQuery, splitTarget } from "./target.ts";
@@ -137,7 +139,10 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
   api.addHook("onRequest", (request, reply, proceed) => {
     const letIn = (by: Proof | Source | void): void => {
       if (by && "secretHash" in by) request.source = by;
-      else if (by) request.proof = by;
+      else if (by) {
+        request.proof = by;
+        if (request.routeOptions.config.changes) checkRight(by);
+      }
       takeRoom(intake, request, reply);
       proceed();
     };
@@ -161,6 +166,12 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
       refuse(error);
     }
   });
+}
+
+/** Throws `Refusal` for whoever may only read. */
+function checkRight({ account, right }: Proof): void {
+  if (right === "all") return mustBeActive(account);
+  throw new Refusal("forbidden", "token: it is for reading only; this request changes something, and needs the other token of the account");
 }
 
 function takeRoom(intake: Intake, { headers }: FastifyRequest, { raw }: FastifyReply): void {
@@ -199,6 +210,7 @@ function isAwaited({ raw, routeOptions }: FastifyRequest): boolean {
 declare module "fastify" {
   interface FastifyContextConfig {
     access?: Route["access"];
+    changes?: boolean;
   }
 }
 
@@ -229,7 +241,7 @@ function addRoute(api: FastifyInstance, row: Route, parts: ApiParts): void {
     method: row.method,
     url: routerPath(row.path),
     bodyLimit: row.body?.mostBytes ?? 1024 * 1024,
-    config: { access: row.access },
+    config: { access: row.access, changes: changesAnything(row) },
     handler: async (request, reply) => {
       const { status, body, ignored = [], headers = {} } = await row.answer(incomingOf(request, parts), parts);
       if (ignored.length > 0) reply.header("Waypost-Ignored", namesForHeader(ignored));

@@ -1,6 +1,6 @@
 import type { Decision } from "./command.ts";
 import type { Account, AccountId, SigningKeys } from "./message.ts";
-import { existing } from "./plans.ts";
+import { acting, existing, planNames, planOf } from "./plans.ts";
 
 /** Makes an account, unless one with this id is there already. Answers the one that is there then. */
 export const createAccount: Decision<Omit<Account, "createdAt">, Account> = {
@@ -14,11 +14,38 @@ export const createAccount: Decision<Omit<Account, "createdAt">, Account> = {
   },
 };
 
+/** What may be changed of an account. */
+export type AccountChange = Partial<
+  Pick<Account, "customerId" | "plan" | "isPlanHeld" | "limits" | "state" | "budget" | "hasProductionPack">
+>;
+
+/** Changes what is given, and leaves the rest as it is. Throws `Refusal` when there is no such account. */
+export const changeAccount: Decision<{ account: AccountId; change: AccountChange }, Account> = {
+  needs: ({ account }) => ({ accounts: [[account]] }),
+  decide: ({ account: id, change }, draft, moment) => {
+    const account = existing(draft.get("accounts", id));
+    const isUpgrade = change.plan !== undefined && planNames.indexOf(change.plan) > planNames.indexOf(planOf(account));
+    const changed: Account = { ...account, ...change, ...(isUpgrade ? { upgradedAt: moment.now } : {}) };
+    draft.put("accounts", changed);
+    return changed;
+  },
+};
+
+/** Gives an account a new password and a new token. The old ones end with this. Throws `Refusal` when there is no such account. */
+export const rotateToken: Decision<{ account: AccountId } & Pick<Account, "password" | "token" | "tokenHash">, Account> = {
+  needs: ({ account }) => ({ accounts: [[account]] }),
+  decide: ({ account: id, ...secrets }, draft) => {
+    const changed = { ...acting(draft.get("accounts", id)), ...secrets };
+    draft.put("accounts", changed);
+    return changed;
+  },
+};
+
 /** Next becomes current, a new one becomes next. Receivers that know the old pair still verify, with their next. */
 export const rotateKeys: Decision<{ account: AccountId }, SigningKeys> = {
   needs: ({ account }) => ({ accounts: [[account]] }),
   decide: ({ account: id }, draft, moment) => {
-    const account = existing(draft.get("accounts", id));
+    const account = acting(draft.get("accounts", id));
     const signingKeys = { current: account.signingKeys.next, next: moment.newId("sig") };
     draft.put("accounts", { ...account, signingKeys });
     return signingKeys;

@@ -1,4 +1,4 @@
-import { createAccount, rotateKeys } from "./account.ts";
+import { changeAccount, createAccount, rotateKeys, rotateToken } from "./account.ts";
 import { putAside } from "./aside.ts";
 import { cancel } from "./cancel.ts";
 import { claim, listDue, reclaim } from "./claim.ts";
@@ -29,8 +29,7 @@ export const commands = {
   cancel,
   retryDeadLetters,
   deleteDeadLetters,
-  createAccount,
-  rotateKeys,
+  ...{ createAccount, changeAccount, rotateToken, rotateKeys },
   createSource,
   changeSource,
   deleteSource,

@@ -47,7 +47,7 @@ export const plans: Readonly<Record<PlanName, AccountLimits>> = {
 
 export const planNames = ["free", "paid", "fixed_1m", "fixed_10m", "fixed_100m", "selfHosted"] as const satisfies PlanName[];
 
-const planOf = ({ plan = "selfHosted" }: Terms): PlanName => plan;
+export const planOf = ({ plan = "selfHosted" }: Terms): PlanName => plan;
 
 /** The limits that hold for an account: its own, or those of its plan, and never more than the server can bear. */
 export function limitsOf(account: Terms): AccountLimits {
@@ -83,7 +83,7 @@ export function acting(account: Account | undefined): Account {
 }
 
 /** Throws `Refusal` for an account that may not change anything. */
-function mustBeActive({ id, state }: Holder): void {
+export function mustBeActive({ id, state }: Holder): void {
   if (state === "passive") throw new Refusal("forbidden", disabled(id));
 }
 

@@ -32,6 +32,8 @@ export type AccountState = "active" | "passive";
 /** What an account has been granted. The first ones were made without any of it. */
 export type Terms = {
   plan?: PlanName;
+  /** Its plan was set by whoever runs the server, and cannot be changed by its own holder. */
+  isPlanHeld?: boolean;
   /** When it got a plan with more in it. */
   upgradedAt?: number;
   /** Limits of its own, which count instead of those of its plan. */

@@ -25,6 +25,9 @@ export type Parts = {
   nextDueAt(): Promise<Millis | null>;
   /** Hears of what other nodes left due. */
   hearOthers?(listener: (at: Millis) => void): void;
+  /** The same of accounts that were changed. */
+  hearAccounts?(listener: () => void): void;
+  tellAccounts?(): Promise<void>;
   /** Whether batches wait for each other where they are run, so that a second one may be sent ahead. */
   runsInTurn?: boolean;
   /** For so long calls that can wait do, for the company of others; not at all where this is not given. */
@@ -36,14 +39,21 @@ export type Parts = {
 export function groupCommit(parts: Parts): Store {
   const group = new GroupCommit(parts);
   return {
-    execute: (name, input, how) => group.execute(name, input, how),
+    execute: (name, input, how) => {
+      const answer = group.execute(name, input, how);
+      return ofAccounts.has(name) ? group.tellingAccounts(answer) : answer;
+    },
     read: parts.read,
     nextDueAt: () => parts.nextDueAt(),
     onDue: (listener) => group.onDue(listener),
+    onAccounts: (listener) => group.onAccounts(listener),
     attach: (desk) => group.attach(desk),
     close: () => group.close(),
   };
 }
+
+/** Commands that change who may do what. */
+const ofAccounts: ReadonlySet<CommandName> = new Set(["createAccount", "changeAccount", "rotateToken"]);
 
 /**
  * Whoever waits while one batch is on its way to the disk shares the next one, so the number of commits settles by
@@ -55,6 +65,7 @@ class GroupCommit {
   /** Batches under way. */
   readonly #running = new Set<Waiting[]>();
   readonly #listeners = new Set<(at: Millis) => void>();
+  readonly #accountListeners = new Set<() => void>();
   #desk: Desk | null = null;
   #isPumping = false;
   #isLingering = false;
@@ -64,6 +75,7 @@ class GroupCommit {
   constructor(parts: Parts) {
     this.#parts = parts;
     parts.hearOthers?.((at) => this.#tellDue(at));
+    parts.hearAccounts?.(() => this.#hearAccounts());
   }
 
   execute<N extends CommandName>(name: N, input: InputOf<N>, { canWait = false }: Haste = {}): Promise<AnswerOf<N>> {
@@ -89,6 +101,25 @@ class GroupCommit {
   onDue(listener: (at: Millis) => void): Unsubscribe {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
+  }
+
+  onAccounts(listener: () => void): Unsubscribe {
+    this.#accountListeners.add(listener);
+    return () => this.#accountListeners.delete(listener);
+  }
+
+  /** Whoever asked for the change has its answer once the others were told. That they were not is no fault of the change. */
+  async tellingAccounts<T>(answer: Promise<T>): Promise<T> {
+    try {
+      return await answer;
+    } finally {
+      this.#hearAccounts();
+      await this.#parts.tellAccounts?.().catch(() => undefined);
+    }
+  }
+
+  #hearAccounts(): void {
+    for (const listener of this.#accountListeners) listener();
   }
 
   attach(desk: Desk): void {

@@ -5,7 +5,7 @@ import type { Connection, Database } from "./database.ts";
 import { LostUpdate } from "./database.ts";
 import { groupCommit } from "./group.ts";
 import { migrate } from "./migrate.ts";
-import { channel, listenForDue } from "./postgresListener.ts";
+import { accountChannel, channel, listenForDue } from "./postgresListener.ts";
 import type { PostgresOptions } from "./postgresSession.ts";
 import { codeOf, connect, connectionOf, plainly, readingPool } from "./postgresSession.ts";
 import { queriesOf } from "./queries.ts";
@@ -33,6 +33,10 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
     read: queriesOf(sqlShelf(pool.connection)),
     nextDueAt: () => nextDueAt(pool.connection),
     hearOthers: (tell) => listener.hear(tell),
+    hearAccounts: (tell) => listener.hearAccounts(tell),
+    tellAccounts: async () => {
+      await pool.connection.query(`select pg_notify('${accountChannel}', ?)`, [node]);
+    },
     close: async () => {
       await Promise.all([listener.close(), pool.close(), database.close()]);
     },

@@ -6,14 +6,17 @@ import { connect } from "./postgresSession.ts";
 /** Where nodes tell each other what became due: `<node> <time of the database>`. */
 export const channel = "waypost_due";
 
+/** Where they tell each other that accounts were changed: `<node>`. */
+export const accountChannel = "waypost_accounts";
+
 /** A connection that nothing was heard of for so long is asked whether it is still there. */
 const heartbeat: Millis = 30_000;
 /** Between two tries to connect again, at least and at most. */
 const shortestPause: Millis = 100;
 const longestPause: Millis = 5_000;
 
-/** `hear` sets who is told the times that other nodes tell of. */
-export type DueListener = { hear(tell: (at: Millis) => void): void; close(): Promise<void> };
+/** `hear` sets who is told the times that other nodes tell of; `hearAccounts` who is told that accounts were changed. */
+export type DueListener = { hear(tell: (at: Millis) => void): void; hearAccounts(tell: () => void): void; close(): Promise<void> };
 
 /**
  * Listens to the other nodes on a connection of its own, and connects again for as long as it takes. Whatever was said
@@ -22,7 +25,9 @@ export type DueListener = { hear(tell: (at: Millis) => void): void; close(): Pro
 export async function listenForDue({ url, node, clock }: Pick<PostgresOptions, "url" | "node" | "clock">): Promise<DueListener> {
   const end = new AbortController();
   let tell: (at: Millis) => void = () => undefined;
-  const onNotification = ({ payload = "" }: Notification): void => {
+  let tellAccounts: () => void = () => undefined;
+  const onNotification = ({ channel: on, payload = "" }: Notification): void => {
+    if (on === accountChannel) return payload === node ? undefined : tellAccounts();
     const at = dueAtOf(payload, node);
     if (at !== null) tell(at);
   };
@@ -54,6 +59,7 @@ export async function listenForDue({ url, node, clock }: Pick<PostgresOptions, "
     for (let pause = shortestPause; !end.signal.aborted; pause = Math.min(2 * pause, longestPause)) {
       try {
         client = await listening(url, onNotification);
+        tellAccounts();
         return tell(0);
       } catch {
         await clock.sleep(clock.now() + pause, end.signal);
@@ -66,6 +72,9 @@ export async function listenForDue({ url, node, clock }: Pick<PostgresOptions, "
     hear: (listener) => {
       tell = listener;
     },
+    hearAccounts: (listener) => {
+      tellAccounts = listener;
+    },
     close: async () => {
       end.abort();
       await kept;
@@ -77,7 +86,7 @@ export async function listenForDue({ url, node, clock }: Pick<PostgresOptions, "
 async function listening(url: string, onNotification: (notification: Notification) => void): Promise<Client> {
   const client = await connect(url, { kind: "listener" });
   client.on("notification", onNotification);
-  await client.query(`listen ${channel}`);
+  await client.query(`listen ${channel}; listen ${accountChannel}`);
   return client;
 }
 

@@ -19,6 +19,8 @@ export interface Store {
   nextDueAt(): Promise<Millis | null>;
   /** Called when something became due that nobody was told of: by this node's writes, or another node's. */
   onDue(listener: (at: Millis) => void): Unsubscribe;
+  /** Called when an account was changed: by this node, or another one. Word of another one can be lost. */
+  onAccounts(listener: () => void): Unsubscribe;
   /** Says who leases through this store. Until then nothing is leased at once. */
   attach(desk: Desk): void;
   /** Waits for what is under way, then lets go of the data. */

@@ -31,6 +31,22 @@ test("nodes that open an empty database at once find one account between them", 
   expect(await worlds[1].store.read.accounts()).toHaveLength(2);
 });
 
+test("a change of an account is heard of on every node, once it is made", async () => {
+  const { worlds } = await nodes(2);
+  const [a, b] = worlds;
+  const heard = new Promise<void>((resolve) => b.store.onAccounts(resolve));
+  let own = 0;
+  const stop = a.store.onAccounts(() => own++);
+  await a.store.execute("rotateToken", { account: "acc", password: "p", token: "t", tokenHash: "h" });
+  expect(own).toBe(1);
+  await heard;
+  expect(await b.store.read.accountByToken("h")).toMatchObject({ id: "acc", password: "p" });
+  stop();
+  await b.store.execute("changeAccount", { account: "acc", change: { state: "passive" } });
+  expect(own).toBe(1);
+  expect(await a.store.read.account("acc")).toMatchObject({ state: "passive", token: "t" });
+});
+
 test("nodes that claim at once get each message once", async () => {
   const { worlds, clock } = await nodes(3);
   const [a] = worlds;

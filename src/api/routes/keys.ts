@@ -30,6 +30,7 @@ const rotateBy = (method: "GET" | "POST", summary: string) =>
     summary,
     about:
       "The next key becomes the current one, and a new one becomes the next. Receivers that know the old pair still verify, with their next.",
+    changes: true,
     answers: { 200: { about: "The keys from now on.", schema: keys } },
     refusals: [],
     handle: async ({ account, parts }) => ({ status: 200, body: await parts.store.execute("rotateKeys", { account: account.id }) }),
