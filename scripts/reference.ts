@@ -92,6 +92,8 @@ function routeText(route: Route): string[] {
 
 const aboutAccess: Record<Route["access"], string> = {
   token: "",
+  account:
+    'Needs the user name of the account, or its id, and its password, as HTTP Basic authentication. A refusal is `{"code": …, "message": …}`.',
   open: "Needs no token.",
   source: "Needs no token: the secret in its path is the proof.",
   hook: "Needs no token: whoever knows the URL can call it.",

@@ -70,6 +70,12 @@ export const settingRows = {
   grace: { takes: duration(0), default: "10s", value: "<duration>", help: "how long running deliveries may take when the server stops" },
   maxQueues: { takes: integer(1, 1_000_000), default: String(limits.queues), value: "<n>", help: "queues that an account may have" },
   region: { takes: text, default: "US-EAST-1", value: "<name>", help: "what deliveries name as their region" },
+  sendsFrom: {
+    takes: networks,
+    default: "",
+    value: "<networks>",
+    help: "public networks that deliveries come from, for those who ask at /v2/svc/ipv4",
+  },
   publicUrl: {
     takes: z
       .string()

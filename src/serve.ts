@@ -104,6 +104,8 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened: { st
     now: () => clock.now(),
     retention,
     mostQueues: settings.maxQueues,
+    region: settings.region,
+    sendsFrom: settings.sendsFrom.map((network) => (network.includes("/") ? network : `${network}/32`)),
     trustProxy,
     publicUrl: settings.publicUrl,
     log: requestLog(log),

@@ -22,7 +22,7 @@ export function openApi(routes: readonly Route[]): Json {
       version: "2",
       summary: "An HTTP message queue",
       description:
-        "Every setting of a message is a header, `Svc-Retries`, or a query parameter, `svc-retries`; the header wins. The same settings under the other brand, `Upstash-Retries` and `upstash-retries`, mean the same. Every refusal is JSON with an `error`.",
+        "Every setting of a message is a header, `Svc-Retries`, or a query parameter, `svc-retries`; the header wins. The same settings under the other brand, `Upstash-Retries` and `upstash-retries`, mean the same. Every refusal is JSON with an `error`; of the requests for accounts, with a `code` and a `message`.",
       license: { name: "Apache-2.0", identifier: "Apache-2.0" },
     },
     servers: [{ url: "/" }],
@@ -31,6 +31,7 @@ export function openApi(routes: readonly Route[]): Json {
     components: {
       securitySchemes: {
         bearer: { type: "http", scheme: "bearer", description: "The token of the account." },
+        basic: { type: "http", scheme: "basic", description: "The user name or the id of the account, and its password." },
         svcToken: {
           type: "apiKey",
           in: "query",
@@ -65,13 +66,18 @@ function operationOf(row: Route): Json {
     tags: [row.tag],
     summary: row.summary,
     ...(row.about === undefined ? {} : { description: row.about }),
-    security: row.access !== "token" ? [] : [{ bearer: [] }, { svcToken: [] }, { upstashToken: [] }],
+    security: securityOf(row),
     parameters: [...pathParameters(row), ...queryParameters(row), ...settingReferences(row)],
     ...(row.body === undefined ? {} : { requestBody: requestBody(row.body) }),
     ...(row.fieldsInBody ? { requestBody: fieldsBody(row) } : {}),
     responses: { ...answersOf(row), ...refusalsOf(row) },
   };
 }
+
+const securityOf = ({ access }: Route): Json[] => {
+  if (access === "account") return [{ basic: [] }];
+  return access === "token" ? [{ bearer: [] }, { svcToken: [] }, { upstashToken: [] }] : [];
+};
 
 /** From method and path: `getDlq`, `postDlqRetryByDlqId`. */
 function operationIdOf({ method, path }: Route): string {
@@ -99,6 +105,7 @@ const aboutNames: Readonly<Record<string, string>> = {
   workflowRunId: "The id of a run, percent-encoded.",
   eventId: "The id of an event, percent-encoded.",
   userId: "The id of the account.",
+  id: "The id of the account.",
   dlqId: "The id of an entry.",
   sourceId: "The id of a source.",
   secret: "The secret that its URL was given.",
@@ -191,7 +198,7 @@ const answersOf = ({ answers }: Route): Json =>
 function refusalsOf({ access, refusals, body }: Route): Json {
   const always: ErrorCode[] = [
     "invalid",
-    ...(access === "token" ? (["unauthorized"] as const) : []),
+    ...(access === "token" || access === "account" ? (["unauthorized"] as const) : []),
     ...(body ? (["too-large"] as const) : []),
   ];
   const all = [...new Set([...always, ...refusals, "headers-too-large" as const, "stopping" as const])];

@@ -1,8 +1,16 @@
+import { STATUS_CODES } from "node:http";
 import type { ErrorCode } from "../core/errors.ts";
 import { Refusal, errorCodes } from "../core/errors.ts";
 
 /** What a failed request is answered with. `fault`: for the log, when it is ours. */
 export type Problem = { status: number; error: string; fault: string | null };
+
+/** The body of a refusal. Paths of accounts have a shape of their own. */
+export const problemBody = (path: string, { status, error }: Problem): Record<string, string> =>
+  isOfAccounts(path) ? { code: (STATUS_CODES[status] ?? String(status)).toLowerCase().replaceAll(" ", "-"), message: error } : { error };
+
+/** Whether a path is one of those that manage accounts. */
+export const isOfAccounts = (path: string): boolean => /^\/v2\/(svc|qstash)(\/|$)/.test(path);
 
 /** Turns whatever was thrown into an answer. Only a `Refusal` and the HTTP server's own refusals tell the caller why. */
 export function problemOf(thrown: unknown, mostBytes: number): Problem {

@@ -17,6 +17,9 @@ export type Parts = {
   retention: Retention;
   /** Queues that an account may have. Not given: as many as `limits` says. */
   mostQueues?: number;
+  /** Where this server is, and which networks its deliveries come from, for those who ask. */
+  region?: string;
+  sendsFrom?: readonly string[];
   /** Figures for the health report. */
   health(): Record<string, unknown>;
   /** False once the server has begun to stop. */
@@ -76,8 +79,8 @@ type Facts = {
 
 /** A row of the table of routes. */
 export type Route = Facts & {
-  /** Who may ask: the holder of a token, anybody, or whoever knows the secret of a source, or the webhook of a run. */
-  access: "token" | "open" | "source" | "hook";
+  /** Who may ask: the holder of a token, of the password of an account, anybody, or whoever knows the secret of a source, or the webhook of a run. */
+  access: "token" | "account" | "open" | "source" | "hook";
   params: Shape;
   query: Shape;
   answer(incoming: Incoming, parts: Parts): Promise<Answer>;
@@ -103,6 +106,9 @@ export function route<P extends Shape = typeof none, Q extends Shape = typeof no
   };
   return { ...facts, access: "token", params, query, answer };
 }
+
+/** A route for whoever knows the password of an account. */
+export const accountRoute: typeof route = (row) => ({ ...route(row), access: "account" });
 
 /** A route that needs no token. */
 export function openRoute<Q extends Shape = typeof none>(

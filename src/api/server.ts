@@ -12,10 +12,11 @@ import { mustBeActive } from "../core/plans.ts";
 import type { Proof } from "./auth.ts";
 import { authenticator } from "./auth.ts";
 import type { Problem } from "./refusals.ts";
+import { basicAuthenticator } from "./basic.ts";
 import { checkHook, hookParams } from "./hookUrl.ts";
 import { Intake, bytesAtOnce } from "./intake.ts";
 import { sourceWith } from "./intakeUrl.ts";
-import { problemOf, problemOfBytes } from "./refusals.ts";
+import { isOfAccounts, problemBody, problemOf, problemOfBytes } from "./refusals.ts";
 import type { RequestLine } from "./requestLog.ts";
 import { shownPath } from "./requestLog.ts";
 import type { Incoming, Parts, Route } from "./route.ts";
@@ -120,6 +121,7 @@ function takeEveryBody(api: FastifyInstance): void {
 /** Before the body is read: where does it go, is there such a thing, and who asks? */
 function admit(api: FastifyInstance, parts: ApiParts): void {
   const authenticate = authenticator(parts);
+  const authenticateHolder = basicAuthenticator(parts.store);
   let closing = false;
   for (const name of ["target", "split", "proof", "source", "fault"] as const) api.decorateRequest<unknown>(name, null);
   const intake = new Intake(parts.intakeBytes);
@@ -159,6 +161,7 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
         return void checkHook(parts.store, hookParams(paramsOf(request)))
           .then(letIn)
           .catch(refuse);
+      if (access === "account") return void authenticateHolder(request.headers.authorization).then(letIn).catch(refuse);
       const proof = authenticate({ authorization: request.headers.authorization, parameter: request.split.token });
       if (proof instanceof Promise) proof.then(letIn).catch(refuse);
       else letIn(proof);
@@ -226,7 +229,7 @@ function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply):
 }
 
 /** What the interface has besides, and this version has not. */
-const laterPaths: readonly (readonly [first: RegExp, what: string])[] = [[/^\/v2\/(svc|qstash)\b/, "the account interface is"]];
+const laterPaths: readonly (readonly [first: RegExp, what: string])[] = [[/^\/v2\/(svc|qstash)\/stats\b/, "statistics of accounts are"]];
 
 function nothingAt(path: string): string {
   const [, what] = laterPaths.find(([first]) => first.test(path)) ?? [];
@@ -276,10 +279,13 @@ const namesForHeader = (names: readonly string[]): string =>
     .map((name) => name.slice(0, 100).replace(/[^\w-]/g, "?"))
     .join(", ");
 
-function sendProblem(request: FastifyRequest, reply: FastifyReply, { status, error, fault }: Problem): void {
+function sendProblem(request: FastifyRequest, reply: FastifyReply, problem: Problem): void {
+  const { status, fault } = problem;
+  const { path } = splitTarget(request.originalUrl);
   request.fault = fault;
-  const headers = status === 401 ? { "WWW-Authenticate": "Bearer" } : status === 503 ? { "Retry-After": "1" } : {};
-  void reply.code(status).headers(headers).send({ error });
+  const scheme = isOfAccounts(path) ? 'Basic realm="waypost", charset="UTF-8"' : "Bearer";
+  const headers = status === 401 ? { "WWW-Authenticate": scheme } : status === 503 ? { "Retry-After": "1" } : {};
+  void reply.code(status).headers(headers).send(problemBody(path, problem));
 }
 
 /** Answers bytes that Node could not make a request of. */

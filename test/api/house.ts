@@ -37,7 +37,13 @@ export type House = {
 
 /** A server with a store in memory and a clock that stands still; whatever is due is delivered into a list. */
 export async function house(
-  options: { trustProxy?: boolean | string[]; intakeBytes?: number; mostQueues?: number; wrap?(store: Store): Store } = {},
+  options: {
+    trustProxy?: boolean | string[];
+    intakeBytes?: number;
+    mostQueues?: number;
+    sendsFrom?: string[];
+    wrap?(store: Store): Store;
+  } = {},
 ): Promise<House> {
   const clock = { now: at };
   let seed = 1;
@@ -69,6 +75,7 @@ export async function house(
     trustProxy: options.trustProxy ?? false,
     ...(options.intakeBytes === undefined ? {} : { intakeBytes: options.intakeBytes }),
     ...(options.mostQueues === undefined ? {} : { mostQueues: options.mostQueues }),
+    ...(options.sendsFrom === undefined ? {} : { sendsFrom: options.sendsFrom }),
     log: (_status, line) => void lines.push(line()),
     ready: () => !stopping,
     health: () => ({ pending: deliveries.length }),

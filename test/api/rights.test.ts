@@ -12,7 +12,7 @@ const guarded = routes
 const reading = readOnlyTokenOf({ id: "acc_1", token });
 
 describe.each(guarded)("$name", ({ method, url, changes }) => {
-  test(changes ? "is closed for a token that can only read" : "is open for a token that can only read", async () => {
+  test("is open for a token that can only read if it changes nothing", async () => {
     const { ask } = await house();
     const { status, body } = await ask(method, url, { token: reading });
     if (changes)
@@ -21,7 +21,7 @@ describe.each(guarded)("$name", ({ method, url, changes }) => {
     expect((await ask(method, `${url}?svc_token=${encodeURIComponent(reading)}`, { token: null })).status).toBe(status);
   });
 
-  test(changes ? "is closed for an account that is disabled" : "is open for an account that is disabled", async () => {
+  test("is open for an account that is disabled if it changes nothing", async () => {
     const { ask, store } = await house();
     await ask("GET", "/v2/keys");
     await store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });

@@ -1,4 +1,5 @@
 import type { Route } from "../route.ts";
+import { accounts } from "./accounts.ts";
 import { batch } from "./batch.ts";
 import { dlq } from "./dlq.ts";
 import { enqueue } from "./enqueue.ts";
@@ -43,5 +44,6 @@ export const routes: readonly Route[] = [
   ...hooks,
   ...sources,
   ...intake,
+  ...accounts,
   ...healthReports,
 ];

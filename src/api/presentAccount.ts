@@ -1,0 +1,80 @@
+import { z } from "zod";
+import type { Account } from "../core/message.ts";
+import { limitsOf, planOf } from "../core/plans.ts";
+import type { Parts } from "./route.ts";
+import { readOnlyTokenOf } from "./token.ts";
+
+/** How the paths of accounts name the service, and so what names of plans begin with. */
+export type AccountBrand = "svc" | "qstash";
+
+const whole = z.int();
+
+/** An account as its holder sees it. */
+export const accountRecord = z.object({
+  customer_id: z.string().describe("Whose account it is: its name, unless it was moved to a team."),
+  id: z.string(),
+  password: z.string(),
+  token: z.string().describe("What requests prove the account with."),
+  read_only_token: z.string().describe("The same for requests that change nothing."),
+  active: z.boolean(),
+  state: z.enum(["active", "passive"]).describe("A passive account can read, and change nothing."),
+  last_plan_upgrade_time: whole.describe("In unix seconds; 0 when there was none."),
+  max_message_size: whole.describe("In bytes."),
+  max_requests_per_day: whole.describe("Nothing is refused by it."),
+  max_requests_per_day_hard: whole.describe("Nothing is refused by it."),
+  max_endpoints_per_topic: whole,
+  max_requests_per_second: whole.describe("Nothing is refused by it."),
+  max_dlq_size: whole.describe("Nothing is refused by it."),
+  max_retries: whole,
+  max_topics: whole,
+  max_schedules: whole,
+  max_events_size: whole.describe("Nothing is refused by it."),
+  max_dlq_retention_time_milis: whole.describe("In milliseconds."),
+  max_delay: whole.describe("In seconds."),
+  max_parallelism: whole.describe("Of a queue."),
+  max_global_parallelism: whole.describe("Nothing is held back by it."),
+  max_queues: whole,
+  prod_pack_enabled: z.boolean(),
+  timeout: whole.describe("The longest that a message may ask for, in seconds."),
+  type: z.enum(["free", "paid"]),
+  reserved_type: z.string().describe("The plan, unless it is free or that of those who host the server themselves."),
+  reserved_price: z.number(),
+  region: z.string(),
+  budget: whole.describe("Dollars in a month; 0: no limit. Nothing is refused by it."),
+  created_by: z.string(),
+  creation_time: whole.describe("In unix seconds."),
+});
+
+const seconds = (millis: number): number => Math.floor(millis / 1000);
+
+/** The account record (protocol 7.1). */
+export function accountJson(account: Account, { mostQueues, retention, region = "" }: Parts, brand: AccountBrand) {
+  const { id, name, customerId = name, password, token, state = "active", budget = 0, createdAt, upgradedAt = 0 } = account;
+  const plan = planOf(account);
+  const most = limitsOf(account);
+  const record: z.output<typeof accountRecord> = {
+    ...{ customer_id: customerId, id, password, token, read_only_token: readOnlyTokenOf(account) },
+    ...{ active: state === "active", state, last_plan_upgrade_time: seconds(upgradedAt) },
+    ...{
+      max_message_size: most.messageBytes,
+      max_requests_per_day: most.requestsPerDay,
+      max_requests_per_day_hard: most.requestsPerDayHard,
+    },
+    ...{ max_endpoints_per_topic: most.endpoints, max_requests_per_second: most.requestsPerSecond, max_dlq_size: most.deadLetters },
+    ...{ max_retries: most.retries, max_topics: most.groups, max_schedules: most.schedules, max_events_size: most.logEntries },
+    max_dlq_retention_time_milis: Math.min(most.deadLetterRetention, retention.deadLetters),
+    ...{ max_delay: seconds(most.delay), max_parallelism: most.parallelism, max_global_parallelism: most.globalParallelism },
+    ...{ max_queues: Math.min(most.queues, mostQueues ?? most.queues), prod_pack_enabled: account.hasProductionPack ?? false },
+    ...{
+      timeout: seconds(most.timeout),
+      type: plan === "free" ? "free" : "paid",
+      reserved_type: reservedType(plan, brand),
+      reserved_price: 0,
+    },
+    ...{ region: region.toLowerCase(), budget, created_by: name, creation_time: seconds(createdAt) },
+  };
+  return record;
+}
+
+const reservedType = (plan: string, brand: AccountBrand): string =>
+  plan === "paid" ? plan : plan.startsWith("fixed_") ? `${brand}_${plan}` : "";
