@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { Account } from "../core/message.ts";
 import { limitsOf, planOf } from "../core/plans.ts";
+import { retentionFor } from "../core/retention.ts";
 import type { Parts } from "./route.ts";
 import { readOnlyTokenOf } from "./token.ts";
 
@@ -62,7 +63,7 @@ export function accountJson(account: Account, { mostQueues, retention, region = 
     },
     ...{ max_endpoints_per_topic: most.endpoints, max_requests_per_second: most.requestsPerSecond, max_dlq_size: most.deadLetters },
     ...{ max_retries: most.retries, max_topics: most.groups, max_schedules: most.schedules, max_events_size: most.logEntries },
-    max_dlq_retention_time_milis: Math.min(most.deadLetterRetention, retention.deadLetters),
+    max_dlq_retention_time_milis: retentionFor(account, retention).deadLetters,
     ...{ max_delay: seconds(most.delay), max_parallelism: most.parallelism, max_global_parallelism: most.globalParallelism },
     ...{ max_queues: Math.min(most.queues, mostQueues ?? most.queues), prod_pack_enabled: account.hasProductionPack ?? false },
     ...{

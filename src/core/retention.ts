@@ -3,10 +3,18 @@ import { removeDeadLetter } from "./dlq.ts";
 import { birthOf } from "./ids.ts";
 import { dropEnvelope } from "./mark.ts";
 import type { AccountId, LogRow, Millis } from "./message.ts";
+import { limitsOf } from "./plans.ts";
 import type { Run, Step } from "./run.ts";
+import type { Terms } from "./terms.ts";
 
 /** How long history is kept. */
 export type Retention = { log: Millis; deadLetters: Millis };
+
+/** How long history of an account is kept: dead letters no longer than its own limit. */
+export const retentionFor = (account: Terms, { log, deadLetters }: Retention): Retention => ({
+  log,
+  deadLetters: Math.min(deadLetters, limitsOf(account).deadLetterRetention),
+});
 
 /** More is past its time than one command removes. */
 export type Expired = { removed: number; more: boolean };

@@ -1,4 +1,5 @@
 import type { Retention } from "../core/retention.ts";
+import { retentionFor } from "../core/retention.ts";
 import type { Millis } from "../core/message.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
 import type { Clock } from "./clock.ts";
@@ -79,7 +80,7 @@ export function retentionDuty({ store, clock, retention }: { store: Store; clock
     name: "retention",
     nextAt: async () => {
       const accounts = await store.read.accounts();
-      const times = await Promise.all(accounts.map(({ id }) => store.read.nextExpiryAt(id, retention)));
+      const times = await Promise.all(accounts.map((account) => store.read.nextExpiryAt(account.id, retentionFor(account, retention))));
       // Of what comes in from now on it is told.
       return [...times, newSince === null ? null : newSince + shortLived].reduce<Millis>(
         (least, at) => Math.min(least, at ?? Infinity),
@@ -94,9 +95,10 @@ export function retentionDuty({ store, clock, retention }: { store: Store; clock
       }),
     run: async () => {
       newSince = null;
-      for (const { id: account } of await store.read.accounts()) {
+      for (const account of await store.read.accounts()) {
+        const own = { account: account.id, retention: retentionFor(account, retention) };
         let more = true;
-        while (more) ({ more } = await store.execute("expire", { account, retention, now: clock.now(), limit: expireLimit }));
+        while (more) ({ more } = await store.execute("expire", { ...own, now: clock.now(), limit: expireLimit }));
       }
     },
   };

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { limits as house } from "../../src/core/limits.ts";
 import { limitNames, limitsOf, planNames, plans } from "../../src/core/plans.ts";
+import { retentionFor } from "../../src/core/retention.ts";
 import type { Terms } from "../../src/core/terms.ts";
 import { Broker, bytes, callbackTo, letterOf, noon } from "./broker.ts";
 
@@ -88,6 +89,13 @@ test("queues and URL groups are held to the limits of the account", async () => 
   await expect(broker.run("addEndpoints", { account: "acme", name: "g", endpoints: [endpoint("b")] })).rejects.toThrow(
     /endpoints: 2 in the URL group g, the limit is 1; .*--endpoints /,
   );
+});
+
+test("dead letters are kept as long as the account may have them, and no longer than the server keeps them", () => {
+  const retention = { log: 1, deadLetters: 7 * 86_400_000 };
+  expect(retentionFor({}, retention)).toEqual(retention);
+  expect(retentionFor({ plan: "free" }, retention)).toEqual({ log: 1, deadLetters: 3 * 86_400_000 });
+  expect(retentionFor({ limits: { deadLetterRetention: 8 * 86_400_000 } }, retention)).toEqual(retention);
 });
 
 describe("a passive account", () => {
