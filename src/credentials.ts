@@ -10,7 +10,12 @@ const accountOf = (made: Made, token = tokenOf(made.id, made.password)): NewAcco
 
 /** The first account of a new store, with credentials that nobody can guess. `secret`: random text, as of a signing key. */
 export function firstAccount(uuid: string, secret: () => string): NewAccount {
-  return accountOf({ id: uuid, name: "owner", password: bare(secret()), signingKeys: { current: secret(), next: secret() } });
+  return newAccount({ id: uuid, name: "owner", secret });
+}
+
+/** Another one. */
+export function newAccount({ id, name, secret }: { id: string; name: string; secret: () => string }): NewAccount {
+  return accountOf({ id, name, password: bare(secret()), signingKeys: { current: secret(), next: secret() } });
 }
 
 const bare = (secret: string): string => secret.replace(/^sig_/, "");

@@ -6,6 +6,9 @@ import { join } from "node:path";
 /** The data folder cannot be used; the text says why, and what to do. */
 export class DataFolderRefused extends Error {}
 
+/** A server has it. */
+export class FolderTaken extends DataFolderRefused {}
+
 /** The file of the embedded store. */
 export const storePath = (folder: string): string => join(folder, "waypost.db");
 
@@ -61,7 +64,7 @@ function lock(folder: string): () => void {
   } catch (error) {
     file.close();
     if (/locked|busy/.test(reasonOf(error))) {
-      throw new DataFolderRefused(`${folder}: another waypost server is using it; stop that one, or choose another folder with --data`);
+      throw new FolderTaken(`${folder}: another waypost server is using it; stop that one, or choose another folder with --data`);
     }
     throw new DataFolderRefused(`${folder}: cannot be locked (${reasonOf(error)})`);
   }

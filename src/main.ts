@@ -9,11 +9,15 @@ import type { Settings, SettingName } from "./config.ts";
 import { flagOf, readSettings, settingNames, settingRows, SettingsRefused, variableOf } from "./config.ts";
 import type { NewAccount } from "./credentials.ts";
 import { developmentAccounts, environmentLines, firstAccount } from "./credentials.ts";
-import { DataFolderRefused, hasStore, storePath, temporaryDataFolder } from "./data-folder.ts";
+import { DataFolderRefused, FolderTaken, hasStore, storePath, temporaryDataFolder } from "./data-folder.ts";
+import { accountCommands, AccountRefused } from "./accountCommands.ts";
+import { Refusal } from "./core/errors.ts";
 import { idMaker } from "./core/ids.ts";
+import type { Desk } from "./desk.ts";
+import { deskAt, deskOf, DeskRefused } from "./desk.ts";
 import { systemClock, systemRandom } from "./engine/clock.ts";
 import { listen } from "./listen.ts";
-import { serve } from "./serve.ts";
+import { openStore, serve } from "./serve.ts";
 import { sqlShelf } from "./store/sql.ts";
 import { openSqlite } from "./store/sqlite.ts";
 import { StorageRefused, Unavailable } from "./store/store.ts";
@@ -99,6 +103,16 @@ program
     print(`listening on http://${options.host}:${bound && typeof bound === "object" ? bound.port : port} (Ctrl-C ends it)`);
   });
 
+accountCommands<Flags>(program, {
+  withStore: (command) => withSettings(command, ["data", "databaseUrl", "host", "port"]),
+  atDesk: (flags, run) => {
+    const settings = readSettings(flags, process.env);
+    return withDesk(settings, (desk) => run(desk, `http://${settings.host}:${settings.port}`));
+  },
+  newSecret: () => newSecret(),
+  print,
+});
+
 type Flags = Partial<Record<SettingName, string>>;
 
 function withSettings(command: Command, names: readonly SettingName[]): Command {
@@ -178,6 +192,24 @@ function onSignal(stop: (signal: string) => Promise<void>): void {
   process.on("SIGINT", handle);
 }
 
+/** The desk of the server that runs, or of the store where none does. */
+async function withDesk<T>(settings: Settings, run: (desk: Desk) => Promise<T>): Promise<T> {
+  const { data, databaseUrl } = settings;
+  if (databaseUrl === "" && !hasStore(data))
+    throw new CannotStart(`${data}: there is no store yet; waypost start --data ${data} makes one`);
+  const node = idMaker(systemRandom)("nod", systemClock.now());
+  const opened = await openStore(settings, { node, log: logTo(settings), reclaims: false }).catch((error: unknown) => {
+    if (error instanceof FolderTaken) return null;
+    throw error;
+  });
+  if (!opened) return run(deskAt(data));
+  try {
+    return await run(deskOf(opened.store));
+  } finally {
+    await opened.close();
+  }
+}
+
 async function accountsOf({ data, databaseUrl }: Settings) {
   if (databaseUrl !== "") {
     const { openPostgresShelf } = await import("./store/postgres.ts");
@@ -206,7 +238,16 @@ try {
   await program.parseAsync();
 } catch (error) {
   if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
-  const expected = [CannotStart, SettingsRefused, DataFolderRefused, StorageRefused, Unavailable].some((kind) => error instanceof kind);
+  const expected = [
+    CannotStart,
+    SettingsRefused,
+    DataFolderRefused,
+    DeskRefused,
+    AccountRefused,
+    StorageRefused,
+    Unavailable,
+    Refusal,
+  ].some((kind) => error instanceof kind);
   process.stderr.write(`waypost: ${error instanceof Error ? (expected ? error.message : error.stack) : String(error)}\n`);
   process.exit(expected ? 2 : 1);
 }

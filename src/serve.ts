@@ -5,6 +5,7 @@ import { createApi } from "./api/server.ts";
 import type { Settings } from "./config.ts";
 import type { NewAccount } from "./credentials.ts";
 import { storePath, takeDataFolder } from "./data-folder.ts";
+import { deskOf, openDesk } from "./desk.ts";
 import { Refusal } from "./core/errors.ts";
 import type { Account, Delivery, Millis, NodeId, Outcome } from "./core/message.ts";
 import { idMaker } from "./core/ids.ts";
@@ -39,8 +40,11 @@ export async function serve(
 
 type Opened = { store: Store; close(): Promise<void> };
 
-/** The store the settings name. A data folder is this process's alone, so what a dead one had leased is due at once. */
-async function openStore({ databaseUrl, data }: Settings, { node, log }: { node: NodeId; log: Logger }): Promise<Opened> {
+/** The store the settings name. A data folder is this process's alone, so what a dead one had leased is due at once, unless `reclaims` is false. */
+export async function openStore(
+  { databaseUrl, data }: Settings,
+  { node, log, reclaims = true }: { node: NodeId; log: Logger; reclaims?: boolean },
+): Promise<Opened> {
   if (databaseUrl !== "") {
     const { postgresStore } = await import("./store/postgres.ts");
     const store = await postgresStore({ url: databaseUrl, node, random: systemRandom, clock: systemClock });
@@ -53,7 +57,7 @@ async function openStore({ databaseUrl, data }: Settings, { node, log }: { node:
       await store.close();
       release();
     };
-    await reclaim(store, { node, log });
+    if (reclaims) await reclaim(store, { node, log });
     return { store, close };
   } catch (error) {
     release();
@@ -113,6 +117,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened: { st
     health: () => ({ unsettled: dispatcher.unsettled }),
   });
   await api.listen({ port: settings.port, host: settings.host });
+  const desk = settings.databaseUrl === "" ? await openDesk(settings.data, deskOf(store)) : null;
   dispatcher.start();
   timers.start();
   return {
@@ -121,6 +126,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened: { st
     created,
     stop: async () => {
       stopping = true;
+      desk?.close();
       await closeWithin(api, settings.grace);
       await dispatcher.stop(settings.grace);
       await timers.stop();

@@ -58,10 +58,16 @@ export function limitsOf(account: Terms): AccountLimits {
   return held;
 }
 
+/** Limits that stand in the record of an account, and that nothing is refused by. */
+export const toldOnly: ReadonlySet<LimitName> = new Set([
+  ...(["globalParallelism", "deadLetters", "logEntries"] as const),
+  ...(["requestsPerSecond", "requestsPerDay", "requestsPerDayHard"] as const),
+]);
+
 export const limitNames = Object.keys(selfHosted).filter((name): name is LimitName => name in selfHosted);
 
 /** The flag that sets a limit: `message-bytes`. */
-const flagOfLimit = (name: LimitName): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+export const flagOfLimit = (name: LimitName): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 
 /** What a refusal says besides, where a limit is the account's and not the server's. Empty where it is the server's. */
 export function howToRaise(account: Holder, name: LimitName): string {

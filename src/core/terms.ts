@@ -1,4 +1,4 @@
-/** What an account may have and ask for. Times in milliseconds. */
+/** What an account may have and ask for. Times in milliseconds. Some are told only: see `toldOnly`. */
 export type AccountLimits = {
   messageBytes: number;
   retries: number;

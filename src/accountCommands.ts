@@ -1,0 +1,135 @@
+import { randomUUID } from "node:crypto";
+import type { Command } from "commander";
+import { readOnlyTokenOf } from "./api/token.ts";
+import type { AccountChange } from "./core/account.ts";
+import { parseDuration } from "./core/duration.ts";
+import type { Account } from "./core/message.ts";
+import { flagOfLimit, limitNames, limitsOf, planNames, planOf, toldOnly } from "./core/plans.ts";
+import type { AccountLimits, LimitName, PlanName } from "./core/terms.ts";
+import { environmentLines, newAccount } from "./credentials.ts";
+import type { Desk } from "./desk.ts";
+
+/** What was asked for cannot be done; the text is for people. */
+export class AccountRefused extends Error {}
+
+type Parts<Flags> = {
+  /** Opens the desk that the flags name, and closes it. */
+  atDesk<T>(flags: Flags, run: (desk: Desk, url: string) => Promise<T>): Promise<T>;
+  /** Adds the flags that say where the store is. */
+  withStore(command: Command): Command;
+  newSecret(): string;
+  print(line: string): void;
+};
+
+type Options = { plan?: string } & Partial<Record<LimitName, string>>;
+
+/** `waypost account …`: accounts, for whoever runs the server. They work while a server runs, and while none does. */
+export function accountCommands<Flags extends object>(program: Command, { atDesk, withStore, newSecret, print }: Parts<Flags>): void {
+  const accounts = program.command("account").description("make, look at, limit and disable accounts, also while the server runs");
+  const command = (usage: string, about: string): Command => withStore(accounts.command(usage).description(about));
+
+  withLimits(command("create <name>", "make an account, and print its credentials")).action((name: string, flags: Flags & Options) =>
+    atDesk(flags, async (desk, url) => {
+      if (!/^[^\p{Cc}:]{1,100}$/u.test(name)) throw new AccountRefused("name: up to 100 characters, without colons and control characters");
+      const isTaken = (await desk.accounts()).some((account) => account.name === name || account.id === name);
+      if (isTaken) throw new AccountRefused(`${name}: there is an account of this name; waypost account show ${name}`);
+      const made = await desk.create({ ...newAccount({ id: randomUUID(), name, secret: newSecret }), ...changeOf(flags) });
+      print(`# ${made.name}\n${environmentLines(made, url)}`);
+    }),
+  );
+  command("list", "list all accounts").action((flags: Flags) =>
+    atDesk(flags, async (desk) => {
+      for (const account of await desk.accounts()) print(lineOf(account));
+    }),
+  );
+  command("show <account>", "show an account, named by its id or its name, with its limits").action((named: string, flags: Flags) =>
+    atDesk(flags, async (desk) => print(textOf(await find(desk, named)))),
+  );
+  withLimits(command("limits <account>", "set the plan of an account, or limits of its own; the word plan takes one back")).action(
+    (named: string, flags: Flags & Options) =>
+      atDesk(flags, async (desk) => {
+        const account = await find(desk, named);
+        print(textOf(await desk.change(account.id, changeOf(flags, account.limits))));
+      }),
+  );
+  for (const [verb, state, about] of [
+    ["disable", "passive", "let an account read, and change nothing any more"],
+    ["enable", "active", "let an account that was disabled go on"],
+  ] as const)
+    command(`${verb} <account>`, about).action((named: string, flags: Flags) =>
+      atDesk(flags, async (desk) => print(lineOf(await desk.change((await find(desk, named)).id, { state })))),
+    );
+}
+
+function withLimits(command: Command): Command {
+  command.option("--plan <name>", planNames.join(", "));
+  for (const name of limitNames) {
+    const value = isTime(name) ? "<duration>" : "<n>";
+    if (!toldOnly.has(name)) command.option(`--${flagOfLimit(name)} ${value}`, aboutLimits[name]);
+  }
+  return command;
+}
+
+const isTime = (name: LimitName): boolean => name === "delay" || name === "timeout" || name === "deadLetterRetention";
+
+const aboutLimits: Partial<Record<LimitName, string>> = {
+  messageBytes: "bytes of a message",
+  retries: "retries that a message may ask for",
+  delay: "delay that a message may ask for",
+  timeout: "timeout that a message may ask for",
+  parallelism: "messages under way at once in a queue",
+  queues: "queues",
+  schedules: "schedules",
+  groups: "URL groups",
+  endpoints: "endpoints of a URL group",
+  sources: "sources",
+  deadLetterRetention: "how long dead letters are kept",
+};
+
+/** The plan and the limits that were given, with those that the account has of its own already. */
+function changeOf(options: Options, own: Partial<AccountLimits> = {}): AccountChange {
+  const limits: Partial<AccountLimits> = { ...own };
+  for (const name of limitNames) {
+    const given = options[name];
+    if (given === "plan") Reflect.deleteProperty(limits, name);
+    else if (given !== undefined) limits[name] = valueOf(name, given);
+  }
+  const plan = options.plan === undefined ? {} : { plan: planNamed(options.plan), isPlanHeld: true };
+  return { ...plan, limits };
+}
+
+function planNamed(written: string): PlanName {
+  const plan = planNames.find((name) => name === written);
+  if (plan) return plan;
+  throw new AccountRefused(`--plan: ${written} is none of ${planNames.join(", ")}`);
+}
+
+function valueOf(name: LimitName, written: string): number {
+  const value = isTime(name) ? parseDuration(written) : /^\d{1,15}$/.test(written) ? Number(written) : null;
+  if (value !== null) return value;
+  throw new AccountRefused(
+    `--${flagOfLimit(name)}: ${written} is no ${isTime(name) ? "duration such as 30s or 7d" : "whole number"}, nor the word plan`,
+  );
+}
+
+async function find(desk: Desk, named: string): Promise<Account> {
+  const all = await desk.accounts();
+  const found = all.find(({ id }) => id === named) ?? all.find(({ name }) => name === named);
+  if (found) return found;
+  throw new AccountRefused(`${named}: there is no such account; waypost account list lists those there are`);
+}
+
+const lineOf = (account: Account): string => `${account.id}  ${account.state ?? "active"}  ${planOf(account)}  ${account.name}`;
+
+/** An account for people; its password and its main token are what `waypost credentials` prints. */
+function textOf(account: Account): string {
+  const held = limitsOf(account);
+  const limits = limitNames.filter((name) => !toldOnly.has(name));
+  const shown = (name: LimitName): string => (isTime(name) ? `${held[name] / 1000}s` : String(held[name]));
+  const whose = (name: LimitName): string => (account.limits?.[name] === undefined ? "" : "  (its own)");
+  return [
+    ...[`id: ${account.id}`, `name: ${account.name}`, `state: ${account.state ?? "active"}`, `plan: ${planOf(account)}`],
+    ...[`made: ${new Date(account.createdAt).toISOString()}`, `read-only token: ${readOnlyTokenOf(account)}`],
+    ...limits.map((name) => `${flagOfLimit(name)}: ${shown(name)}${whose(name)}`),
+  ].join("\n");
+}

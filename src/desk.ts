@@ -1,0 +1,100 @@
+import { existsSync, rmSync } from "node:fs";
+import type { Server, Socket } from "node:net";
+import { connect, createServer } from "node:net";
+import { once } from "node:events";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import type { AccountChange } from "./core/account.ts";
+import { Refusal } from "./core/errors.ts";
+import type { Account, AccountId } from "./core/message.ts";
+import type { NewAccount } from "./credentials.ts";
+import type { Store } from "./store/store.ts";
+
+/** What can be done with accounts by whoever runs the server. */
+export type Desk = {
+  accounts(): Promise<readonly Account[]>;
+  create(account: NewAccount): Promise<Account>;
+  change(account: AccountId, change: AccountChange): Promise<Account>;
+};
+
+/** The server that has the data folder cannot be asked; the text says what to do. */
+export class DeskRefused extends Error {}
+
+/** The desk of a store that this process has opened. */
+export const deskOf = ({ read, execute }: Store): Desk => ({
+  accounts: () => read.accounts(),
+  create: (account) => execute("createAccount", account),
+  change: (account, change) => execute("changeAccount", { account, change }),
+});
+
+/** A server has its data folder to itself, so it listens there for the command line. Longer paths cannot be listened at. */
+const socketIn = (folder: string): string => join(folder, "waypost.sock");
+const longestPath = 100;
+const isPossible = (path: string): boolean => process.platform !== "win32" && Buffer.byteLength(path) <= longestPath;
+
+type Question = { ask: "accounts" } | { ask: "create"; account: NewAccount } | { ask: "change"; account: AccountId; change: AccountChange };
+type Reply = { answer: unknown } | { refused: string };
+
+/**
+ * Listens for the command line in the data folder of this process. Who may write to the socket is who may read the
+ * store: its own user. Answers what ends it; null where no socket is possible.
+ */
+export async function openDesk(folder: string, desk: Desk): Promise<Server | null> {
+  const path = socketIn(folder);
+  if (!isPossible(path)) return null;
+  // What a server that was killed has left. There is no other one in this folder.
+  rmSync(path, { force: true });
+  const server = createServer({ allowHalfOpen: true }, (socket) => void serveOne(socket, desk));
+  server.listen(path);
+  await once(server, "listening");
+  return server;
+}
+
+async function serveOne(socket: Socket, desk: Desk): Promise<void> {
+  socket.on("error", () => socket.destroy());
+  try {
+    const question = JSON.parse(await text(socket)) as Question;
+    socket.end(JSON.stringify(await replyTo(question, desk)));
+  } catch {
+    socket.destroy();
+  }
+}
+
+async function replyTo(question: Question, desk: Desk): Promise<Reply> {
+  try {
+    return { answer: await answerTo(question, desk) };
+  } catch (error) {
+    return { refused: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+function answerTo(question: Question, desk: Desk): Promise<unknown> {
+  if (question.ask === "accounts") return desk.accounts();
+  if (question.ask === "create") return desk.create(question.account);
+  return desk.change(question.account, question.change);
+}
+
+/** The desk of the server that has a data folder. Throws `DeskRefused` where it cannot be asked. */
+export function deskAt(folder: string): Desk {
+  const path = socketIn(folder);
+  const ask = async <T>(question: Question): Promise<T> => {
+    const reply = await askAt(path, question).catch((error: unknown) => {
+      const why = existsSync(path) ? String(error) : "it does not listen for commands there";
+      throw new DeskRefused(`${folder}: a server has it, and cannot be asked (${why}); stop that server, and run the command again`);
+    });
+    if ("refused" in reply) throw new Refusal("invalid", reply.refused);
+    return reply.answer as T;
+  };
+  return {
+    accounts: () => ask({ ask: "accounts" }),
+    create: (account) => ask({ ask: "create", account }),
+    change: (account, change) => ask({ ask: "change", account, change }),
+  };
+}
+
+async function askAt(path: string, question: Question): Promise<Reply> {
+  const socket = connect(path);
+  await once(socket, "connect");
+  socket.end(JSON.stringify(question));
+  return JSON.parse(await text(socket)) as Reply;
+}

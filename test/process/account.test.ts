@@ -1,0 +1,101 @@
+import { join } from "node:path";
+import { statSync } from "node:fs";
+import { request } from "undici";
+import { describe, expect, test } from "vitest";
+import { freshDatabase } from "../postgres.ts";
+import { runWaypost, startWaypost, temporaryFolder } from "./waypost.ts";
+
+const variable = (text: string, name: string): string => new RegExp(`^${name}="(.*)"$`, "m").exec(text)?.[1] ?? "";
+const statusOf = async (url: string, token: string, method: "GET" | "POST" = "GET"): Promise<number> => {
+  const path = method === "GET" ? "/v2/keys" : "/v2/publish/http://127.0.0.1:1/x";
+  const { statusCode, body } = await request(`${url}${path}`, { method, headers: { authorization: `Bearer ${token}`, "svc-delay": "1d" } });
+  await body.dump();
+  return statusCode;
+};
+
+/** Runs a command about accounts, and answers what it printed. */
+const asking =
+  (where: readonly string[]) =>
+  async (...args: string[]): Promise<{ code: number | null; out: string; err: string }> => {
+    const { code, out, err } = await runWaypost(["account", ...args, ...where]).ended;
+    return { code, out, err };
+  };
+
+/** Makes an account and sees what can be done with it. `url`: of a server, while one runs. */
+async function expectToWork(ask: ReturnType<typeof asking>, url: string | null): Promise<string> {
+  const made = await ask("create", "shop", "--plan", "free", "--retries", "5", "--delay", "1d");
+  expect(made).toMatchObject({ code: 0, out: expect.stringMatching(/^# shop$/m) });
+  const token = variable(made.out, "WAYPOST_TOKEN");
+  const id = variable(made.out, "WAYPOST_ACCOUNT_ID");
+  if (url !== null) expect(await statusOf(url, token, "POST")).toBe(200);
+  expect((await ask("list")).out).toContain(`${id}  active  free  shop\n`);
+  const shown = await ask("show", "shop");
+  expect(shown.out).toMatch(/^retries: 5 {2}\(its own\)\ndelay: 86400s {2}\(its own\)\ntimeout: 900s$/m);
+  expect(shown.out).not.toContain(token);
+
+  expect(await ask("disable", "shop")).toMatchObject({ code: 0, out: `${id}  passive  free  shop\n` });
+  if (url !== null) expect([await statusOf(url, token), await statusOf(url, token, "POST")]).toEqual([200, 403]);
+  expect(await ask("enable", id)).toMatchObject({ code: 0, out: `${id}  active  free  shop\n` });
+  if (url !== null) expect(await statusOf(url, token, "POST")).toBe(200);
+  const limited = await ask("limits", id, "--delay", "1h", "--retries", "plan");
+  expect(limited.out).toMatch(/^retries: 999\ndelay: 3600s {2}\(its own\)$/m);
+  if (url !== null) expect(await statusOf(url, token, "POST")).toBe(412);
+  return token;
+}
+
+describe("waypost account", () => {
+  test("works while a server runs, which follows at once, and while none does", async () => {
+    const data = temporaryFolder();
+    const ask = asking(["--data", data]);
+    const server = await startWaypost(["start", "--port", "0", "--data", data]);
+    const token = await expectToWork(ask, server.url);
+    expect(statSync(join(data, "waypost.sock")).mode & 0o077, "nobody else may ask").toBe(0);
+    server.kill("SIGTERM");
+    await server.ended;
+    expect((await ask("disable", "shop")).code).toBe(0);
+    const again = await startWaypost(["start", "--port", "0", "--data", data]);
+    expect([await statusOf(again.url, token), await statusOf(again.url, token, "POST")]).toEqual([200, 403]);
+  });
+
+  test("works after a server was killed", async () => {
+    const data = temporaryFolder();
+    const server = await startWaypost(["start", "--port", "0", "--data", data]);
+    server.kill("SIGKILL");
+    await server.ended;
+    await expectToWork(asking(["--data", data]), null);
+    const again = await startWaypost(["start", "--port", "0", "--data", data]);
+    expect((await asking(["--data", data])("list")).out).toContain("shop");
+    expect(again.url).toContain("http");
+  });
+
+  test("works on PostgreSQL, and the servers follow at once", async () => {
+    const where = ["--database-url", await freshDatabase()];
+    const server = await startWaypost(["start", "--port", "0", ...where]);
+    await expectToWork(asking(where), server.url);
+  });
+
+  test("says what it cannot do, with code 2", async () => {
+    const data = temporaryFolder();
+    const ask = asking(["--data", data]);
+    expect(await ask("list")).toMatchObject({ code: 2, err: expect.stringContaining("there is no store yet") });
+    await startWaypost(["dev", "--port", "0", "--data", data]);
+    for (const [args, said] of [
+      [["show", "nobody"], "nobody: there is no such account"],
+      [["create", "testUser1"], "testUser1: there is an account of this name"],
+      [["create", "a:b"], "name: up to 100 characters"],
+      [["create", "a", "--plan", "huge"], "--plan: huge is none of free, paid"],
+      [["limits", "testUser1", "--retries", "many"], "--retries: many is no whole number"],
+      [["limits", "testUser1", "--delay", "soon"], "--delay: soon is no duration"],
+      [["limits", "testUser1", "--speed", "1"], "--speed"],
+    ] as const) {
+      expect(await ask(...args), args.join(" ")).toMatchObject({ code: 2, err: expect.stringContaining(said) });
+    }
+  });
+
+  test("says that a server in a folder with a long name has to be stopped first", async () => {
+    const data = join(temporaryFolder(), "x".repeat(100));
+    await startWaypost(["dev", "--port", "0", "--data", data]);
+    const { code, err } = await asking(["--data", data])("list");
+    expect({ code, err }).toEqual({ code: 2, err: expect.stringMatching(/a server has it, and cannot be asked .*stop that server/) });
+  });
+});
