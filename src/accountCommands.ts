@@ -52,6 +52,14 @@ export function accountCommands<Flags extends object>(program: Command, { atDesk
         print(textOf(await desk.change(account.id, changeOf(flags, account.limits))));
       }),
   );
+  command("delete <account>", "delete an account that is disabled, and all that it has; its log goes in its time").action(
+    (named: string, flags: Flags) =>
+      atDesk(flags, async (desk) => {
+        const { id, name } = await find(desk, named);
+        await desk.delete(id);
+        print(`${id}  deleted  ${name}`);
+      }),
+  );
   for (const [verb, state, about] of [
     ["disable", "passive", "let an account read, and change nothing any more"],
     ["enable", "active", "let an account that was disabled go on"],

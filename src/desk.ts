@@ -4,9 +4,10 @@ import { connect, createServer } from "node:net";
 import { once } from "node:events";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
+import { deleteAccount } from "./accountDeletion.ts";
 import type { AccountChange } from "./core/account.ts";
 import { Refusal } from "./core/errors.ts";
-import type { Account, AccountId } from "./core/message.ts";
+import type { Account, AccountId, Millis } from "./core/message.ts";
 import type { NewAccount } from "./credentials.ts";
 import type { Store } from "./store/store.ts";
 
@@ -15,16 +16,18 @@ export type Desk = {
   accounts(): Promise<readonly Account[]>;
   create(account: NewAccount): Promise<Account>;
   change(account: AccountId, change: AccountChange): Promise<Account>;
+  delete(account: AccountId): Promise<Account>;
 };
 
 /** The server that has the data folder cannot be asked; the text says what to do. */
 export class DeskRefused extends Error {}
 
-/** The desk of a store that this process has opened. */
-export const deskOf = ({ read, execute }: Store): Desk => ({
-  accounts: () => read.accounts(),
-  create: (account) => execute("createAccount", account),
-  change: (account, change) => execute("changeAccount", { account, change }),
+/** The desk of a store that this process has opened. `logRetention`: how long it keeps its log. */
+export const deskOf = (store: Store, logRetention: Millis): Desk => ({
+  accounts: async () => (await store.read.accounts()).filter(({ deletedAt }) => deletedAt === undefined),
+  create: (account) => store.execute("createAccount", account),
+  change: (account, change) => store.execute("changeAccount", { account, change }),
+  delete: (account) => deleteAccount(store, account, logRetention),
 });
 
 /** A server has its data folder to itself, so it listens there for the command line. Longer paths cannot be listened at. */
@@ -32,7 +35,11 @@ const socketIn = (folder: string): string => join(folder, "waypost.sock");
 const longestPath = 100;
 const isPossible = (path: string): boolean => process.platform !== "win32" && Buffer.byteLength(path) <= longestPath;
 
-type Question = { ask: "accounts" } | { ask: "create"; account: NewAccount } | { ask: "change"; account: AccountId; change: AccountChange };
+type Question =
+  | { ask: "accounts" }
+  | { ask: "delete"; account: AccountId }
+  | { ask: "create"; account: NewAccount }
+  | { ask: "change"; account: AccountId; change: AccountChange };
 type Reply = { answer: unknown } | { refused: string };
 
 /**
@@ -70,6 +77,7 @@ async function replyTo(question: Question, desk: Desk): Promise<Reply> {
 
 function answerTo(question: Question, desk: Desk): Promise<unknown> {
   if (question.ask === "accounts") return desk.accounts();
+  if (question.ask === "delete") return desk.delete(question.account);
   if (question.ask === "create") return desk.create(question.account);
   return desk.change(question.account, question.change);
 }
@@ -89,6 +97,7 @@ export function deskAt(folder: string): Desk {
     accounts: () => ask({ ask: "accounts" }),
     create: (account) => ask({ ask: "create", account }),
     change: (account, change) => ask({ ask: "change", account, change }),
+    delete: (account) => ask({ ask: "delete", account }),
   };
 }
 

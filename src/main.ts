@@ -70,7 +70,7 @@ withSettings(program.command("credentials").description("print the credentials o
   ...(["data", "databaseUrl", "host", "port"] as const),
 ]).action(async (flags: Flags) => {
   const settings = readSettings(flags, process.env);
-  const accounts = await accountsOf(settings);
+  const accounts = (await accountsOf(settings)).filter(({ deletedAt }) => deletedAt === undefined);
   print(
     accounts.map((account) => `# ${account.name}\n${environmentLines(account, `http://${settings.host}:${settings.port}`)}`).join("\n\n"),
   );
@@ -204,7 +204,7 @@ async function withDesk<T>(settings: Settings, run: (desk: Desk) => Promise<T>):
   });
   if (!opened) return run(deskAt(data));
   try {
-    return await run(deskOf(opened.store));
+    return await run(deskOf(opened.store, settings.logRetention));
   } finally {
     await opened.close();
   }

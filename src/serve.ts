@@ -117,7 +117,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened: { st
     health: () => ({ unsettled: dispatcher.unsettled }),
   });
   await api.listen({ port: settings.port, host: settings.host });
-  const desk = settings.databaseUrl === "" ? await openDesk(settings.data, deskOf(store)) : null;
+  const desk = settings.databaseUrl === "" ? await openDesk(settings.data, deskOf(store, settings.logRetention)) : null;
   dispatcher.start();
   timers.start();
   return {

@@ -93,6 +93,6 @@ class RememberedAccounts {
     if (account) return isSame(account.token, token) ? { account, right: "all" } : null;
     const id = accountNamedBy(token);
     const named = id === null ? null : await read.account(id);
-    return named && isSame(readOnlyTokenOf(named), token) ? { account: named, right: "read" } : null;
+    return named && named.deletedAt === undefined && isSame(readOnlyTokenOf(named), token) ? { account: named, right: "read" } : null;
   }
 }

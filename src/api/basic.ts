@@ -19,7 +19,8 @@ export function basicAuthenticator(store: Store): (authorization: string | undef
     if (!text.includes(":") || password === "") throw new Refusal("unauthorized", howTo);
     for (const id of await names.idsOf(user)) {
       const account = await store.read.account(id);
-      if (account && isSame(account.password, password)) return { account, by: "header", token: password, right: "all" };
+      if (account && account.deletedAt === undefined && isSame(account.password, password))
+        return { account, by: "header", token: password, right: "all" };
     }
     throw new Refusal("unauthorized", "account: user name or password is wrong; they may have been replaced by new ones");
   };

@@ -1,4 +1,5 @@
 import type { Decision } from "./command.ts";
+import { Refusal } from "./errors.ts";
 import type { Account, AccountId, SigningKeys } from "./message.ts";
 import { acting, existing, planNames, planOf } from "./plans.ts";
 
@@ -38,6 +39,22 @@ export const rotateToken: Decision<{ account: AccountId } & Pick<Account, "passw
     const changed = { ...acting(draft.get("accounts", id)), ...secrets };
     draft.put("accounts", changed);
     return changed;
+  },
+};
+
+/**
+ * Leaves of a passive account what its log needs until it has gone: the row, with nothing that anybody could prove it by.
+ * Throws `Refusal` for one that is active.
+ */
+export const deleteAccount: Decision<{ account: AccountId }, Account> = {
+  needs: ({ account }) => ({ accounts: [[account]] }),
+  decide: ({ account: id }, draft, moment) => {
+    const account = existing(draft.get("accounts", id));
+    if (account.state !== "passive") throw new Refusal("invalid", `${id}: the account is active; disable it before it is deleted`);
+    // No text has such a hash, and no password or token is empty.
+    const deleted: Account = { ...account, name: "", password: "", token: "", tokenHash: `deleted ${id}`, deletedAt: moment.now };
+    draft.put("accounts", deleted);
+    return deleted;
   },
 };
 

@@ -1,4 +1,4 @@
-import { changeAccount, createAccount, rotateKeys, rotateToken } from "./account.ts";
+import { changeAccount, createAccount, deleteAccount, rotateKeys, rotateToken } from "./account.ts";
 import { putAside } from "./aside.ts";
 import { cancel } from "./cancel.ts";
 import { claim, listDue, reclaim } from "./claim.ts";
@@ -29,7 +29,7 @@ export const commands = {
   cancel,
   retryDeadLetters,
   deleteDeadLetters,
-  ...{ createAccount, changeAccount, rotateToken, rotateKeys },
+  ...{ createAccount, changeAccount, deleteAccount, rotateToken, rotateKeys },
   createSource,
   changeSource,
   deleteSource,

@@ -39,6 +39,8 @@ export type Terms = {
   /** Limits of its own, which count instead of those of its plan. */
   limits?: Partial<AccountLimits>;
   state?: AccountState;
+  /** When it was deleted. What is left of it is for its log. */
+  deletedAt?: number;
   /** Dollars in a month; 0: as many as there are. Kept for those who look after it. */
   budget?: number;
   hasProductionPack?: boolean;

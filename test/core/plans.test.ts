@@ -99,6 +99,13 @@ test("dead letters are kept as long as the account may have them, and no longer 
 });
 
 describe("a passive account", () => {
+  test("can be deleted, which leaves nothing to prove it by; an active one cannot", async () => {
+    await expect(broker.run("deleteAccount", { account: "acme" })).rejects.toThrow(/disable it before/);
+    await broker.run("changeAccount", { account: "acme", change: { state: "passive" } });
+    const left = { id: "acme", name: "", password: "", token: "", tokenHash: "deleted acme", deletedAt: noon };
+    expect(await broker.run("deleteAccount", { account: "acme" })).toMatchObject(left);
+  });
+
   test("publishes nothing and makes nothing, and says how to go on", async () => {
     grant({ state: "passive" });
     const { body, ...letter } = letterOf();

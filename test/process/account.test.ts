@@ -1,9 +1,10 @@
+import { DatabaseSync } from "node:sqlite";
 import { join } from "node:path";
 import { statSync } from "node:fs";
 import { request } from "undici";
 import { describe, expect, test } from "vitest";
 import { freshDatabase } from "../postgres.ts";
-import { runWaypost, startWaypost, temporaryFolder } from "./waypost.ts";
+import { developmentToken, runWaypost, startWaypost, temporaryFolder } from "./waypost.ts";
 
 const variable = (text: string, name: string): string => new RegExp(`^${name}="(.*)"$`, "m").exec(text)?.[1] ?? "";
 const statusOf = async (url: string, token: string, method: "GET" | "POST" = "GET"): Promise<number> => {
@@ -55,6 +56,43 @@ describe("waypost account", () => {
     expect((await ask("disable", "shop")).code).toBe(0);
     const again = await startWaypost(["start", "--port", "0", "--data", data]);
     expect([await statusOf(again.url, token), await statusOf(again.url, token, "POST")]).toEqual([200, 403]);
+  });
+
+  test("deletes an account that is disabled, with all that it has, and nothing of others", async () => {
+    const data = temporaryFolder();
+    const ask = asking(["--data", data]);
+    const { url } = await startWaypost(["dev", "--port", "0", "--data", data]);
+    const { out } = await ask("create", "shop");
+    const [id, own] = [variable(out, "WAYPOST_ACCOUNT_ID"), variable(out, "WAYPOST_TOKEN")];
+    const post = async (token: string, path: string, more: { cron?: string; body?: string } = {}): Promise<void> => {
+      const cron = more.cron === undefined ? {} : { "svc-cron": more.cron };
+      const delay = path.includes("/topics/") ? {} : { "svc-delay": "1d" };
+      const headers = { authorization: `Bearer ${token}`, ...delay, ...cron };
+      const answer = await request(`${url}${path}`, { method: "POST", headers, body: more.body ?? null });
+      expect(answer.statusCode, `${path} ${await answer.body.text()}`).toBe(200);
+    };
+    for (const token of [own, developmentToken]) {
+      await post(token, "/v2/publish/http://127.0.0.1:1/x");
+      await post(token, "/v2/enqueue/q/http://127.0.0.1:1/x");
+      await post(token, "/v2/schedules/http://127.0.0.1:1/x", { cron: "0 0 1 1 *" });
+      await post(token, "/v2/topics/g/endpoints", { body: '{"endpoints":[{"url":"http://127.0.0.1:1"}]}' });
+      await post(token, "/v2/trigger/http://127.0.0.1:1/flow");
+    }
+    expect(await ask("delete", "shop")).toMatchObject({ code: 2, err: expect.stringContaining(`waypost account disable ${id}`) });
+    await ask("disable", "shop");
+    expect(await ask("delete", "shop")).toMatchObject({ code: 0, out: `${id}  deleted  shop\n` });
+    expect(await statusOf(url, own)).toBe(401);
+    expect((await ask("list")).out).not.toContain(id);
+    expect((await runWaypost(["credentials", "--data", data]).ended).out).not.toContain(id);
+    const database = new DatabaseSync(join(data, "waypost.db"), { readOnly: true });
+    const counts = (account: string): number[] =>
+      ["messages", "schedules", "url_groups", "active_runs", "flows"].map((table) =>
+        Number(database.prepare(`select count(*) as count from ${table} where account = ?`).get(account)?.["count"]),
+      );
+    expect(counts(id)).toEqual([0, 0, 0, 0, 0]);
+    expect(counts("defaultUser")).toEqual([3, 1, 1, 1, 1]);
+    database.close();
+    expect((await ask("create", "shop")).code).toBe(0);
   });
 
   test("works after a server was killed", async () => {
