@@ -94,3 +94,15 @@ test("a token that was looked up while it was replaced is not remembered", async
   await ask("GET", "/v2/keys");
   expect((await ask("GET", "/v2/keys")).status).toBe(401);
 });
+
+test("a source of a disabled account takes nothing in, and lets its sender come again", async () => {
+  const { ask, store } = await house();
+  const { body: source } = await ask("POST", "/v2/sources", { body: '{"destination":"https://e.example"}' });
+  const { pathname } = new URL(source.url);
+  await store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
+  expect((await ask("POST", pathname, { token: null, body: "x" })).status).toBe(503);
+  const { body } = await ask("GET", `/v2/sources/${source.sourceId}/rejections`);
+  expect(body.rejections).toMatchObject([{ reason: expect.stringContaining("waypost account enable acc_1") }]);
+  await store.execute("changeAccount", { account: "acc_1", change: { state: "active" } });
+  expect((await ask("POST", pathname, { token: null, body: "x" })).status).toBe(200);
+});

@@ -84,11 +84,15 @@ async function take(at: SourceCall, eventId: string | null): Promise<Answer> {
   const { parts, source } = at;
   const letter = await letterOf(at, eventId).catch((error: unknown) => refused(at, error));
   const noting = isAcceptanceNews(source, parts.now()) ? note(at) : null;
-  const [result] = await parts.store.execute("publish", { account: source.account, letters: [letter] });
+  const publishing = parts.store.execute("publish", { account: source.account, letters: [letter] });
+  const [result] = await publishing.catch((error: unknown) => (isOfAccount(error) ? refused(at, error) : Promise.reject(error)));
   await noting;
   if (result && "refused" in result) return refused(at, new Refusal(result.refused, result.message));
   return { status: statusOf(result), body: publishedAs(result) };
 }
+
+/** Its owner may not publish at the moment. */
+const isOfAccount = (error: unknown): boolean => error instanceof Refusal && error.code === "forbidden";
 
 /** What became of a call is told by its answer, whether or not it could be noted. */
 async function note({ parts, source: { account, id } }: SourceCall): Promise<void> {
