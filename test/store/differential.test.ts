@@ -25,7 +25,9 @@ import { accountNamed, closedAfterwards, earliest, freshFolder, latest, sourceOf
 // seed; WAYPOST_SEED=<seed> repeats it.
 
 const chosen = process.env["WAYPOST_SEED"];
-const seeds = chosen === undefined ? [1, 3, randomInt(2 ** 31)] : [Number(chosen)];
+/** Seeds that see everything happen. A fresh one may pass over what is rare; the stores have to agree all the same. */
+const fixed: readonly number[] = [1, 3];
+const seeds = chosen === undefined ? [...fixed, randomInt(2 ** 31)] : [Number(chosen)];
 const fewest = 150;
 const most = 2_000;
 
@@ -51,7 +53,8 @@ test.each(seeds)("memory, SQLite and PostgreSQL agree, seed %i", { timeout: 120_
     if (steps % 25 === 0) await compareTables(contestants, effects);
     clock.now += chance.pause();
   }
-  expect(effects.missing(), `effects that never came in ${steps} steps of seed ${seed}`).toEqual([]);
+  const missing = fixed.includes(seed) ? effects.missing() : [];
+  expect(missing, `effects that never came in ${steps} steps of seed ${seed}`).toEqual([]);
   await compareTables(contestants, effects);
 });
 
