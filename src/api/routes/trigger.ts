@@ -24,7 +24,7 @@ const triggerOne = route({
   tag: "Workflows",
   summary: "Start a workflow run",
   about:
-    "Starts a run of the workflow at the URL, as its client would do. The rest of the path, and the query without the parameters of this interface, are the URL; the body is the payload. The settings hold for all messages of the run, a delay for the first one. The header Svc-Workflow-RunId chooses the id of the run; the published client puts wfr_ before the id that it is given. When the run fails, the workflow itself is told of it, or the Failure-Callback. With Workflow-Unknown-Sdk: true the workflow is asked to start the run itself, once more. What is delivered is named as the headers of this request are; where there are none, as the published clients expect it.",
+    "Starts a run of the workflow at the URL, as its client would do. The rest of the path, and the query without the parameters of this interface, are the URL; the body is the payload. The settings hold for all messages of the run, a delay for the first one. The header Svc-Workflow-RunId chooses the id of the run; the published client puts wfr_ before the id that it is given. When the run fails, the workflow itself is told of it, or the Failure-Callback. With Workflow-Unknown-Sdk: true the workflow is asked to start the run itself, once more. What is delivered has the names of the published clients; those of the neutral brand as well, where this request uses them.",
   settings: publishing.settings,
   runSettings: settingsOfTriggers,
   body: publishing.body,
