@@ -9,7 +9,6 @@ import type { Millis } from "../core/message.ts";
 import { WorkingSet } from "./draft.ts";
 import type { Loader } from "./loader.ts";
 import type { BatchResult, Call, Reply, Source } from "./store.ts";
-import { tableNames } from "./store.ts";
 
 /** A decision needs no more rounds than this to have seen everything: what it names, what that leads to, and so on. */
 const maxRounds = 12;
@@ -77,37 +76,42 @@ const withHeads = (set: WorkingSet, asked: Needs): Needs => (asked.heads?.length
 /** The needs of many as the needs of one. Where each asks for the first so many of something, they ask for the sum. */
 function merge(all: readonly Needs[]): Needs {
   if (all.length === 1 && all[0]) return all[0];
+  const lists: Record<string, unknown[]> = {};
   const merged: { -readonly [K in keyof Needs]: Needs[K] } = {};
-  for (const table of tableNames) {
-    const keys = joined(all, (needs) => needs[table]);
-    if (keys.length > 0) merged[table] = keys;
+  for (const needs of all) {
+    joinLists(lists, needs);
+    if (needs.due) merged.due = merged.due ? sumOf(merged.due, needs.due) : needs.due;
+    if (needs.leasedByOthers) merged.leasedByOthers = needs.leasedByOthers;
   }
-  const due = all.flatMap((needs) => needs.due ?? []);
-  const sum = (of: keyof DueNeed): number => due.reduce((total, one) => total + one[of], 0);
-  if (due.length > 0)
-    merged.due = { limit: sum("limit"), lines: sum("lines"), flows: sum("flows"), schedules: sum("schedules"), waiters: sum("waiters") };
-  merged.outlines = {
-    envelopes: joined(all, (needs) => needs.outlines?.envelopes),
-    deadLetters: joined(all, (needs) => needs.outlines?.deadLetters),
-  };
-  merged.toSend = joined(all, (needs) => needs.toSend);
-  const lines = joined(all, (needs) => needs.toSendFrom);
+  Object.assign(merged, lists);
+  const outlines = all.flatMap((needs) => needs.outlines ?? none);
+  if (outlines.length > 0) {
+    merged.outlines = {
+      envelopes: outlines.flatMap(({ envelopes }) => envelopes ?? none),
+      deadLetters: outlines.flatMap(({ deadLetters }) => deadLetters ?? none),
+    };
+  }
   // Every outcome of one host names the same line.
-  merged.toSendFrom = [...new Map(lines.map((one) => [laneOf(one.account, one.line), one])).values()];
-  merged.heads = mergeHeads(joined(all, (needs) => needs.heads));
-  for (const { leasedByOthers } of all) if (leasedByOthers) merged.leasedByOthers = leasedByOthers;
-  merged.expired = joined(all, (needs) => needs.expired);
-  merged.ofRuns = joined(all, (needs) => needs.ofRuns);
-  merged.stepsOf = joined(all, (needs) => needs.stepsOf);
+  if (merged.toSendFrom) merged.toSendFrom = [...new Map(merged.toSendFrom.map((one) => [laneOf(one.account, one.line), one])).values()];
+  if (merged.heads) merged.heads = mergeHeads(merged.heads);
   return merged;
 }
 
-/** What many name, in turn. Most name little of most things, and this stands on the way of every batch. */
-function joined<T>(all: readonly Needs[], of: (needs: Needs) => readonly T[] | undefined): T[] {
-  const found: T[] = [];
-  for (const needs of all) for (const one of of(needs) ?? none) found.push(one);
-  return found;
+/** Each names little of most things, and this stands on the way of every message: so what it has is looked at, and nothing else. */
+function joinLists(lists: Record<string, unknown[]>, needs: Needs): void {
+  for (const name in needs) {
+    const list: unknown = needs[name as keyof Needs];
+    if (!Array.isArray(list) || list.length === 0) continue;
+    const known = lists[name];
+    if (known) for (const one of list) known.push(one);
+    else lists[name] = Array.from<unknown>(list);
+  }
 }
+
+const sumOf = (a: DueNeed, b: DueNeed): DueNeed => ({
+  ...{ limit: a.limit + b.limit, lines: a.lines + b.lines, flows: a.flows + b.flows },
+  ...{ schedules: a.schedules + b.schedules, waiters: a.waiters + b.waiters },
+});
 
 const none: readonly never[] = [];
 

@@ -1,4 +1,5 @@
 import type { Millis } from "../core/message.ts";
+import type { RecentRows } from "./recentRows.ts";
 import type { Columns, ColumnType, Value } from "./tables.ts";
 
 /** A database that can run transactions, and knows the errors after which one may simply be run again. */
@@ -6,6 +7,8 @@ export interface Database {
   transaction<T>(run: (connection: Connection) => Promise<T>): Promise<T>;
   /** A lost race: another node was first, and nothing of the transaction happened. */
   isConflict(error: unknown): boolean;
+  /** Where this process alone writes: what it wrote last. */
+  recent?: RecentRows;
   /** The time of the running transaction, where nodes must agree on it; else it is the source's. */
   now?(): Millis;
   /** Tells other nodes what became due, once the transaction is stored. */

@@ -18,7 +18,8 @@ import { marksOfRow, remarked } from "../core/mark.ts";
 import type { AccountId, Delivery, Flow, Held, Line, MessageState, Millis, Outline, RunKey, Schedule } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import type { Step, Waiter } from "../core/run.ts";
-import { keyOf, keyText } from "./key.ts";
+import { keyOf } from "./key.ts";
+import { KeyMap } from "./keyMap.ts";
 import type { Due, Expired, Loader } from "./loader.ts";
 import { RunIndex } from "./runIndex.ts";
 import { tableNames } from "./store.ts";
@@ -30,24 +31,26 @@ export type Change<Row> = { key: Key; loaded: boolean; before: Row | undefined; 
 /** What is known of a line: its first messages, and whether these are all. */
 type Head = { ids: Set<string>; isWhole: boolean };
 
-type Tables = { [T in TableName]: Map<string, Change<Rows[T]>> };
+const none: readonly Key[] = [];
 
-type Outlines = { [T in OutlineName]: Map<string, Outline<Rows[T]> | undefined> };
+type Tables = { [T in TableName]: KeyMap<Change<Rows[T]>> };
+
+type Outlines = { [T in OutlineName]: KeyMap<Outline<Rows[T]> | undefined> };
 
 /** The rows of one batch: what was loaded, and what its commands made of it so far. */
 export class WorkingSet implements Draft {
   readonly deliveries: Delivery[] = [];
   readonly calledOff: Held[] = [];
   readonly #tables: Tables = {
-    ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
-    ...{ deadLetters: new Map(), lines: new Map(), log: new Map(), flows: new Map(), slots: new Map() },
-    ...{ groups: new Map(), schedules: new Map(), sources: new Map(), rejections: new Map(), marks: new Map() },
-    ...{ runs: new Map(), activeRuns: new Map(), steps: new Map(), waiters: new Map(), notifications: new Map() },
+    ...{ accounts: new KeyMap(), envelopes: new KeyMap(), messages: new KeyMap(), deduplications: new KeyMap() },
+    ...{ deadLetters: new KeyMap(), lines: new KeyMap(), log: new KeyMap(), flows: new KeyMap(), slots: new KeyMap() },
+    ...{ groups: new KeyMap(), schedules: new KeyMap(), sources: new KeyMap(), rejections: new KeyMap(), marks: new KeyMap() },
+    ...{ runs: new KeyMap(), activeRuns: new KeyMap(), steps: new KeyMap(), waiters: new KeyMap(), notifications: new KeyMap() },
   };
   readonly #runs = new RunIndex();
   readonly faults: string[] = [];
   /** Rows that were read without their bodies. They are never written. */
-  readonly #outlines: Outlines = { envelopes: new Map(), deadLetters: new Map() };
+  readonly #outlines: Outlines = { envelopes: new KeyMap(), deadLetters: new KeyMap() };
   readonly #hands: Hands;
   readonly #taken: TakenHands;
   /** Bytes that were loaded of messages to be sent. */
@@ -83,7 +86,7 @@ export class WorkingSet implements Draft {
     if (histories.length > 0) loads.push(this.#loadSteps(loader, histories));
     for (const need of needs.expired ?? []) if (!this.#expired.has(need.account)) loads.push(this.#loadExpired(loader, need));
     for (const table of ["envelopes", "deadLetters"] as const) {
-      const missing = this.#missing(table, needs.outlines?.[table] ?? []).filter((key) => !this.#outlines[table].has(keyText(key)));
+      const missing = this.#missing(table, needs.outlines?.[table] ?? []).filter((key) => !this.#outlines[table].has(key));
       if (missing.length > 0) loads.push(this.#loadOutlines(loader, table, missing));
     }
     const toSend = loads.length === 0 ? this.#withinBytes(this.#allToSend(needs)) : [];
@@ -93,14 +96,13 @@ export class WorkingSet implements Draft {
   }
 
   get<T extends TableName>(table: T, ...key: Key): Rows[T] | undefined {
-    return this.#tables[table].get(keyText(key))?.now;
+    return this.#tables[table].get(key)?.now;
   }
 
   outline<T extends OutlineName>(table: T, ...key: Key): Outline<Rows[T]> | undefined {
-    const text = keyText(key);
-    const entry = this.#tables[table].get(text);
-    const outlines: Map<string, Outline<Rows[T]> | undefined> = this.#outlines[table];
-    return entry ? entry.now : outlines.get(text);
+    const entry = this.#tables[table].get(key);
+    const outlines: KeyMap<Outline<Rows[T]> | undefined> = this.#outlines[table];
+    return entry ? entry.now : outlines.get(key);
   }
 
   put<T extends TableName>(table: T, row: Rows[T]): void {
@@ -184,10 +186,10 @@ export class WorkingSet implements Draft {
     if (head) return head.isWhole;
     // Nobody stands where there was no line.
     if (isFlowLine(line)) {
-      const flow = this.#tables.flows.get(keyText([account, line]));
+      const flow = this.#tables.flows.get([account, line]);
       return flow !== undefined && flow.loaded && (flow.before === undefined || flow.before.waiting === 0);
     }
-    const hosts = this.#tables.lines.get(keyText([account, line.slice(hostLine("").length)]));
+    const hosts = this.#tables.lines.get([account, line.slice(hostLine("").length)]);
     return hosts !== undefined && hosts.loaded && hosts.before === undefined;
   }
 
@@ -218,7 +220,7 @@ export class WorkingSet implements Draft {
   }
 
   isAtHand({ account, id }: Pick<MessageState, "account" | "id">): boolean {
-    return this.#tables.envelopes.has(keyText([account, id]));
+    return this.#tables.envelopes.has([account, id]);
   }
 
   isNewcomer(account: AccountId, host: string): boolean {
@@ -261,6 +263,11 @@ export class WorkingSet implements Draft {
     }
   }
 
+  /** The tables of which rows were loaded or made. */
+  touched(): readonly TableName[] {
+    return tableNames.filter((name) => !this.#tables[name].isEmpty);
+  }
+
   /** The net changes of a table: what was loaded or made, and is not what the storage holds. */
   *changes<T extends TableName>(table: T): Generator<Change<Rows[T]>> {
     for (const entry of this.#tables[table].values()) {
@@ -270,13 +277,12 @@ export class WorkingSet implements Draft {
 
   /** Answers what was there. */
   #set<T extends TableName>(table: T, key: Key, row: Rows[T] | undefined): Rows[T] | undefined {
-    const rows: Map<string, Change<Rows[T]>> = this.#tables[table];
-    const text = keyText(key);
-    const entry = rows.get(text);
+    const rows: KeyMap<Change<Rows[T]>> = this.#tables[table];
+    const entry = rows.get(key);
     if (row !== undefined && "run" in row) this.#runs.note(table, row);
     if (!entry) {
-      rows.set(text, { key, loaded: false, before: undefined, now: row });
-      this.#undo.push(() => rows.delete(text));
+      rows.set(key, { key, loaded: false, before: undefined, now: row });
+      this.#undo.push(() => rows.delete(key));
       return undefined;
     }
     const { now } = entry;
@@ -287,58 +293,52 @@ export class WorkingSet implements Draft {
   }
 
   #isUntouched<T extends TableName>(table: T, row: Rows[T]): boolean {
-    const entry = this.#tables[table].get(keyText(keyOf[table](row)));
+    const entry = this.#tables[table].get(keyOf[table](row));
     return entry?.now !== undefined && entry.now === entry.before;
   }
 
   /** Keys of the envelopes that are not here yet, until the bytes of the batch are used up. */
   #withinBytes(states: Iterable<MessageState>): Key[] {
-    const keys = new Map<string, Key>();
+    const keys = new KeyMap<Key>();
     for (const { account, id, size } of states) {
-      const text = keyText([account, id]);
-      if (this.#bytesToSend === "full" || this.#tables.envelopes.has(text) || keys.has(text)) continue;
+      const key = [account, id] as const;
+      if (this.#bytesToSend === "full" || this.#tables.envelopes.has(key) || keys.has(key)) continue;
       const isFirst = this.#bytesToSend === 0;
       if (!isFirst && this.#bytesToSend + size > this.#hands.bytes.perBatch) this.#bytesToSend = "full";
       else {
         // The first one counts even if it is empty.
         this.#bytesToSend += Math.max(1, size);
-        keys.set(text, [account, id]);
+        keys.set(key, key);
       }
     }
     return [...keys.values()];
   }
 
-  #missing(table: TableName, keys: readonly Key[]): Key[] {
+  #missing(table: TableName, keys: readonly Key[]): readonly Key[] {
     const rows = this.#tables[table];
-    const missing = new Map<string, Key>();
-    for (const key of keys) {
-      const text = keyText(key);
-      if (!rows.has(text)) missing.set(text, key);
-    }
+    if (keys.length === 0) return none;
+    const missing = new KeyMap<Key>();
+    for (const key of keys) if (!rows.has(key)) missing.set(key, key);
     return [...missing.values()];
   }
 
   #learn<T extends TableName>(table: T, row: Rows[T]): void {
-    const rows: Map<string, Change<Rows[T]>> = this.#tables[table];
+    const rows: KeyMap<Change<Rows[T]>> = this.#tables[table];
     const key = keyOf[table](row);
-    const text = keyText(key);
     if ("run" in row) this.#runs.note(table, row);
-    if (!rows.has(text)) rows.set(text, { key, loaded: true, before: row, now: row });
+    if (!rows.has(key)) rows.set(key, { key, loaded: true, before: row, now: row });
   }
 
   async #loadRows<T extends TableName>(loader: Loader, table: T, keys: readonly Key[]): Promise<void> {
     for (const row of await loader.rows(table, keys)) this.#learn(table, row);
-    const rows: Map<string, Change<Rows[T]>> = this.#tables[table];
-    for (const key of keys) {
-      const text = keyText(key);
-      if (!rows.has(text)) rows.set(text, { key, loaded: true, before: undefined, now: undefined });
-    }
+    const rows: KeyMap<Change<Rows[T]>> = this.#tables[table];
+    for (const key of keys) if (!rows.has(key)) rows.set(key, { key, loaded: true, before: undefined, now: undefined });
   }
 
   async #loadOutlines<T extends OutlineName>(loader: Loader, table: T, keys: readonly Key[]): Promise<void> {
-    const outlines: Map<string, Outline<Rows[T]> | undefined> = this.#outlines[table];
-    for (const key of keys) outlines.set(keyText(key), undefined);
-    for (const row of await loader.rows(table, keys, { bodies: false })) outlines.set(keyText(keyOf[table](row)), row);
+    const outlines: KeyMap<Outline<Rows[T]> | undefined> = this.#outlines[table];
+    for (const key of keys) outlines.set(key, undefined);
+    for (const row of await loader.rows(table, keys, { bodies: false })) outlines.set(keyOf[table](row), row);
   }
 
   async #loadDue(loader: Loader, now: Millis, most: DueNeed): Promise<void> {
@@ -377,7 +377,7 @@ export class WorkingSet implements Draft {
     const expired = await loader.expired(need);
     this.#expired.set(need.account, expired);
     for (const table of ["log", "deduplications", "runs", "steps"] as const) this.#learnAll(table, expired[table]);
-    for (const row of expired.deadLetters) this.#outlines.deadLetters.set(keyText([row.account, row.id]), row);
+    for (const row of expired.deadLetters) this.#outlines.deadLetters.set([row.account, row.id], row);
   }
 
   async #loadOfRuns(loader: Loader, runs: readonly RunNeed[]): Promise<void> {

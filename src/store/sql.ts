@@ -14,7 +14,6 @@ import type { Bodies, Range, Shelf } from "./shelf.ts";
 import { fittingPage } from "./shelf.ts";
 import { columnsOf, keyValues, statementsOf } from "./statements.ts";
 import type { BatchResult, Call, Source } from "./store.ts";
-import { tableNames } from "./store.ts";
 import type { Columns, Table, Value } from "./tables.ts";
 import { tables } from "./tables.ts";
 
@@ -24,14 +23,17 @@ const maxRaces = 20;
 export async function runSqlBatch(database: Database, source: Source, calls: readonly Call[], hands: Hands): Promise<BatchResult> {
   for (let race = 1; ; race++) {
     try {
-      return await database.transaction(async (connection) => {
+      const { set, result } = await database.transaction(async (connection) => {
         const now = database.now?.() ?? source.now();
-        const { set, replies } = await decideBatch(calls, { loader: loaderOf(connection), hands, source, now });
+        const loader = database.recent?.before(loaderOf(connection)) ?? loaderOf(connection);
+        const { set, replies } = await decideBatch(calls, { loader, hands, source, now });
         const result = resultOf(set, replies);
         await writeChanges(connection, set);
         if (result.dueAt !== null) await database.notify?.(connection, result.dueAt);
-        return composed(loaderOf(connection), result);
+        return { set, result: await composed(loader, result) };
       });
+      database.recent?.learn(set);
+      return result;
     } catch (error) {
       if (race === maxRaces || !database.isConflict(error)) throw error;
       await database.pause?.(race);
@@ -41,7 +43,7 @@ export async function runSqlBatch(database: Database, source: Source, calls: rea
 
 /** All tables at once: a connection keeps the order, and need not wait for one answer before the next statement. */
 async function writeChanges(connection: Connection, set: WorkingSet): Promise<void> {
-  await Promise.all(tableNames.map((name) => writeTable(connection, name, set)));
+  await Promise.all(set.touched().map((name) => writeTable(connection, name, set)));
 }
 
 /** Writes the net changes of a table: one statement for what is new, one for what changed, one for what is gone. */

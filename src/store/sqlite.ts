@@ -4,6 +4,7 @@ import type { Connection, Database, Dialect } from "./database.ts";
 import { LostUpdate } from "./database.ts";
 import { groupCommit } from "./group.ts";
 import { queriesOf } from "./queries.ts";
+import { RecentRows } from "./recentRows.ts";
 import { nextDueAt, runSqlBatch, sqlShelf } from "./sql.ts";
 import type { Source, Store } from "./store.ts";
 import { StorageRefused, Unavailable } from "./store.ts";
@@ -51,7 +52,7 @@ const turnsOf = (connection: Connection, inTurn: <T>(run: () => Promise<T>) => P
   each: (sql, types, rows) => inTurn(() => connection.each(sql, types, rows)),
 });
 
-export type SqliteDatabase = Database & { connection: Connection; migrate(): Promise<void>; close(): void };
+export type SqliteDatabase = Database & { recent: RecentRows; connection: Connection; migrate(): Promise<void>; close(): void };
 
 /**
  * Opens a database file, or `:memory:`. A commit is on the disk when it returns (`synchronous=FULL`); the
@@ -66,9 +67,16 @@ export function openSqlite(path: string, { readOnly = false } = {}): SqliteDatab
   // A larger cache costs more than it saves: after most page splits, a commit looks through the table of all cached pages.
   db.exec(`pragma cache_size = -8192; pragma temp_store = memory; pragma mmap_size = 0`);
   const connection = connectionOf(db);
+  const recent = new RecentRows();
+  // Changes when anybody but this connection has written, such as a tool that somebody let loose on the file.
+  const version = db.prepare("pragma data_version");
+  let seen: unknown;
   const transaction: Database["transaction"] = async (run) => {
     begin(db, path);
     try {
+      const now = version.get()?.data_version;
+      if (now !== seen) recent.forget();
+      seen = now;
       const result = await run(connection);
       db.exec("commit");
       return result;
@@ -80,6 +88,7 @@ export function openSqlite(path: string, { readOnly = false } = {}): SqliteDatab
   return {
     connection,
     transaction,
+    recent,
     migrate: () => transaction(() => migrate(connection, "sqlite", async (sql) => db.exec(sql))),
     isConflict: (error) => error instanceof LostUpdate,
     close: () => db.close(),

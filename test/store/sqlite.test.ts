@@ -46,6 +46,29 @@ test("what is answered is in the file, for whoever opens it", async () => {
   expect(await other.store.execute("cancel", { account: "acc", messageIds: [id] })).toEqual({ cancelled: 1 });
 });
 
+test("what was written last is not remembered any longer than it is true", async () => {
+  const path = join(freshFolder(), "store.db");
+  const world = await openWorld(path);
+  await world.account();
+  const cancel = async (id: string): Promise<unknown> => world.store.execute("cancel", { account: "acc", messageIds: [id] });
+  const [removed, kept, spoiled] = [
+    await world.send({ delay: 1_000 }),
+    await world.send({ delay: 1_000 }),
+    await world.send({ delay: 1_000 }),
+  ];
+  const rival = new DatabaseSync(path);
+  rival.prepare("delete from messages where id = ?").run(removed);
+  expect(await cancel(removed)).toEqual({ cancelled: 0 });
+  // A batch that fails has changed nothing, so what was known before it still holds.
+  rival.exec("create trigger odd before delete on messages begin select raise(abort, 'odd'); end");
+  await expect(cancel(spoiled)).rejects.toThrow("odd");
+  rival.exec("drop trigger odd");
+  rival.close();
+  expect(await cancel(spoiled)).toEqual({ cancelled: 1 });
+  expect(await cancel(kept)).toEqual({ cancelled: 1 });
+  expect(await cancel(kept)).toEqual({ cancelled: 0 });
+});
+
 test("a batch that cannot be stored leaves nothing, and spoils only the command at fault", async () => {
   const path = join(freshFolder(), "store.db");
   const world = await openWorld(path);

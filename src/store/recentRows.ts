@@ -1,0 +1,73 @@
+import type { Key, Rows, TableName } from "../core/command.ts";
+import type { Account, AccountId, MessageId, MessageState } from "../core/message.ts";
+import type { WorkingSet } from "./draft.ts";
+import type { Loader } from "./loader.ts";
+
+/** Some 400 bytes each: more messages than this node can have under way. */
+const mostMessages = 10_000;
+const mostAccounts = 1_000;
+
+/**
+ * What was written last, so that it need not be asked for again: most messages are looked at once more, when their outcome
+ * comes, some milliseconds after they were written. For a storage with one writer, which forgets it all when something changed behind its back.
+ */
+export class RecentRows {
+  readonly #messages = new Map<MessageId, MessageState>();
+  readonly #accounts = new Map<AccountId, Account>();
+
+  /** Learns what a batch has written. To be told when it is stored, and not before. */
+  learn(set: WorkingSet): void {
+    for (const { key, now } of set.changes("accounts")) keep(this.#accounts, key[0], now, mostAccounts);
+    for (const { key, now } of set.changes("messages")) keep(this.#messages, key[1] ?? "", now, mostMessages);
+  }
+
+  forget(): void {
+    this.#messages.clear();
+    this.#accounts.clear();
+  }
+
+  /** The same rows as `loader`, which is asked only for those that are not known. */
+  before(loader: Loader): Loader {
+    const messageOf = ([account, id = ""]: Key): MessageState | undefined => {
+      const row = this.#messages.get(id);
+      return row?.account === account ? row : undefined;
+    };
+    const rows = async <T extends TableName>(table: T, keys: readonly Key[], how?: { bodies?: false }): Promise<readonly Rows[T][]> => {
+      if (table === "messages") return (await withKnown(keys, messageOf, async (rest) => loader.rows("messages", rest, how))) as Rows[T][];
+      if (table !== "accounts") return loader.rows(table, keys, how);
+      const accounts = await withKnown(
+        keys,
+        ([id]) => this.#accounts.get(id),
+        async (rest) => loader.rows("accounts", rest, how),
+      );
+      for (const account of accounts) keep(this.#accounts, account.id, account, mostAccounts);
+      return accounts as Rows[T][];
+    };
+    return { ...loader, rows };
+  }
+}
+
+function keep<Row>(rows: Map<string, Row>, id: string, row: Row | undefined, most: number): void {
+  if (row === undefined) {
+    rows.delete(id);
+    return;
+  }
+  rows.set(id, row);
+  const [oldest] = rows.size > most ? rows.keys() : [];
+  if (oldest !== undefined) rows.delete(oldest);
+}
+
+async function withKnown<Row>(
+  keys: readonly Key[],
+  known: (key: Key) => Row | undefined,
+  ask: (keys: readonly Key[]) => Promise<readonly Row[]>,
+): Promise<readonly Row[]> {
+  const rest: Key[] = [];
+  const found: Row[] = [];
+  for (const key of keys) {
+    const row = known(key);
+    if (row === undefined) rest.push(key);
+    else found.push(row);
+  }
+  return rest.length === 0 ? found : found.concat(await ask(rest));
+}
