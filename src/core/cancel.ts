@@ -1,6 +1,6 @@
 import type { Decision } from "./command.ts";
 import { depart, needsOfGates } from "./gate.ts";
-import { heldOf, logRow } from "./lease.ts";
+import { heldOf, log } from "./lease.ts";
 import type { AccountId, MessageId } from "./message.ts";
 import { isUnfinished } from "./message.ts";
 import { needsOfConsequences, releaseDeduplication, reportCallback } from "./settle.ts";
@@ -31,11 +31,11 @@ export const cancel: Decision<{ account: AccountId; messageIds: readonly Message
       if (!state || !envelope || state.run !== null || !isUnfinished(state)) continue;
       if (state.leasedBy === null) {
         draft.drop("messages", account, id);
-        draft.put("log", logRow(moment, state, { states: ["CANCEL_REQUESTED", "CANCELLED"] }));
+        log(draft, moment, state, { states: ["CANCEL_REQUESTED", "CANCELLED"] });
         depart(draft, moment, state);
       } else {
         draft.put("messages", { ...state, state: "cancelling" });
-        draft.put("log", logRow(moment, state, { states: ["CANCEL_REQUESTED"] }));
+        log(draft, moment, state, { states: ["CANCEL_REQUESTED"] });
         // Any other node hears of it when it renews the lease.
         if (state.leasedBy === moment.node) draft.callOff(heldOf(state));
       }

@@ -2,7 +2,7 @@ import type { DueRow } from "./aside.ts";
 import { nameOfRow } from "./aside.ts";
 import type { Decision, Draft, DueNeed, Moment, Needs } from "./command.ts";
 import { advance, countEnd, hostLine, isFlowLine, mightPass, needsOfGates, standInLine } from "./gate.ts";
-import { logRow } from "./lease.ts";
+import { log } from "./lease.ts";
 import { isLeftOver, runsOf } from "./endRun.ts";
 import { giveUp, headsOf, sendNow, serveFlow, serveLine, withHand } from "./line.ts";
 import { maxLost } from "./limits.ts";
@@ -158,7 +158,7 @@ function afterLostLease(draft: Draft, moment: Moment, state: MessageState): Mess
   };
   if (!isLostForGood(draft, state)) {
     countEnd(draft, moment, state);
-    draft.put("log", logRow(moment, state, { states: ["ERROR", "RETRY"], error: outcome.error, nextDueAt: moment.now }));
+    log(draft, moment, state, { states: ["ERROR", "RETRY"], error: outcome.error, nextDueAt: moment.now });
     return lost;
   }
   const account = draft.get("accounts", state.account);

@@ -22,7 +22,9 @@ import type {
   RunKey,
   Source,
 } from "./message.ts";
+import type { DayCount } from "./quota.ts";
 import type { ActiveRun, Notification, Run, Step, Waiter } from "./run.ts";
+import type { Counts, Usage } from "./usage.ts";
 
 /** Everything that is kept, by table. A row is never changed in place: `put` takes a new one. */
 export type Rows = {
@@ -45,6 +47,8 @@ export type Rows = {
   steps: Step;
   waiters: Waiter;
   notifications: Notification;
+  usage: Usage;
+  dayCounts: DayCount;
 };
 
 export type TableName = keyof Rows;
@@ -64,6 +68,8 @@ export type ExpiredNeed = {
   /** Of runs: when they ended. */
   runsBefore: Millis;
   failedRunsBefore: Millis;
+  /** Of buckets: their ids are between these two. */
+  usage: readonly { after: string; before: string }[];
   limit: number;
 };
 
@@ -128,6 +134,7 @@ export interface Draft {
     runs: readonly Run[];
     /** Of these runs, in their order, as far as the limit goes; without their bodies. */
     steps: readonly Step[];
+    usage: readonly Usage[];
   };
   /** Whether this node has a hand for one more delivery to a host: see `core/hands.ts`. */
   hasHand(account: AccountId, host: string): boolean;
@@ -139,6 +146,8 @@ export interface Draft {
   behind(): boolean;
   /** Whether a message to this host may go at once all the same: see `core/hands.ts`. */
   isNewcomer(account: AccountId, host: string): boolean;
+  /** Adds to what an account has used: see `core/usage.ts`. Nothing is loaded for it. */
+  count(account: AccountId, counts: Readonly<Partial<Counts>>): void;
   /** Tells people of something that cannot be, and yet must not stop the others. */
   fault(what: string): void;
   /** Hands a leased message to this node's dispatcher once the batch is on the disk. */

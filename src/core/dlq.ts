@@ -8,6 +8,7 @@ import type { AccountId, DeadLetter, Envelope, Letter, MessageId, Millis, Outlin
 import { joinHeaders } from "./headers.ts";
 import { acting } from "./plans.ts";
 import { sendingLimitBrokenBy } from "./publish.ts";
+import { countDeadLetters } from "./usage.ts";
 
 /** What a retry may set anew; what is absent stays as it was. Headers replace those of the same name. */
 export type Overrides = Partial<
@@ -95,5 +96,6 @@ export const deleteDeadLetters: Decision<Selected, { deleted: number }> = {
 /** Takes an entry out. Its envelope goes with it when the log before `logBefore`, and so the last mention of it, is gone. */
 export function removeDeadLetter(draft: Draft, letter: Outline<DeadLetter>, logBefore: Millis): void {
   draft.drop("deadLetters", letter.account, letter.id);
+  countDeadLetters(draft, letter.account, -1);
   if (birthOf(letter.id) < logBefore) dropEnvelope(draft, letter);
 }

@@ -3,7 +3,7 @@ import { flowsOfLetters, needsOfGates, depart } from "./gate.ts";
 import { appendStep, goingRun, hasRoom, noRoom } from "./history.ts";
 import type { Going } from "./history.ts";
 import { together } from "./needs.ts";
-import { linesTo, logRow } from "./lease.ts";
+import { linesTo, log } from "./lease.ts";
 import type { Account, AccountId, Bytes, MessageId, MessageState, RunKey } from "./message.ts";
 import { noBytes } from "./message.ts";
 import { existing } from "./plans.ts";
@@ -67,7 +67,7 @@ export function endRun(draft: Draft, moment: Moment, account: Account, { run, ac
 /** Drops a message that is not to be sent any more, because its run has ended. */
 export function leaveOut(draft: Draft, moment: Moment, state: MessageState): void {
   draft.drop("messages", state.account, state.id);
-  draft.put("log", logRow(moment, state, { states: ["CANCELLED"] }));
+  log(draft, moment, state, { states: ["CANCELLED"] });
   depart(draft, moment, state);
 }
 

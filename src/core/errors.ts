@@ -12,6 +12,7 @@ export const errorCodes = {
   "limit-exceeded": { status: 412, meaning: "a limit of the account does not allow it" },
   "step-refused": { status: 412, meaning: "a step that a workflow run can never take; its client gives up the run" },
   "too-large": { status: 413, meaning: "the body is larger than the limit" },
+  "quota-exceeded": { status: 429, meaning: "the requests of the day are used up" },
   "headers-too-large": { status: 431, meaning: "the request line and headers are larger than the limit" },
   unavailable: { status: 503, meaning: "the storage cannot be reached" },
   busy: { status: 503, meaning: "the server has all it can hold under way; ask again" },
@@ -20,12 +21,18 @@ export const errorCodes = {
 
 export type ErrorCode = keyof typeof errorCodes;
 
+/** How much of a limit is left, until when; that is a time in unix milliseconds. */
+export type Allowance = { limit: number; remaining: number; resetAt: number };
+
 /** The caller's fault, in words for the caller. Anything else that is thrown is a fault of ours. */
 export class Refusal extends Error {
   readonly code: ErrorCode;
-  constructor(code: ErrorCode, message: string) {
+  /** What is left where time brings it back. */
+  readonly allowance: Allowance | undefined;
+  constructor(code: ErrorCode, message: string, allowance?: Allowance) {
     super(message);
     this.name = "Refusal";
     this.code = code;
+    this.allowance = allowance;
   }
 }

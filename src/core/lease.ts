@@ -6,6 +6,7 @@ import { marksOf } from "./mark.ts";
 import type { Account, AccountId, Envelope, Flow, Held, Letter, LogRow, MessageId, MessageState, Millis, RunPart } from "./message.ts";
 import { hostOf, noBytes } from "./message.ts";
 import { limitsOf } from "./plans.ts";
+import { countBytes, countMessage, countStates } from "./usage.ts";
 
 /** A letter that makes one message, of a run or of none. */
 export type OneLetter = Omit<Letter, "post"> & { run?: RunPart };
@@ -34,6 +35,7 @@ export function accept(draft: Draft, moment: Moment, account: Account, letter: O
     startedAtOnce,
   };
   draft.put("envelopes", envelope);
+  countMessage(draft, state);
   if (startedAtOnce) lease(draft, moment, { account, envelope, state });
   else if (stoppedAt !== null && isFlowLine(stoppedAt)) standInLine(draft, moment, state, stoppedAt);
   else draft.put("messages", state);
@@ -87,16 +89,19 @@ export function lease(draft: Draft, moment: Moment, of: { account: Account; enve
   const { account, envelope, state } = of;
   countStart(draft, moment, state);
   draft.put("messages", { ...state, state: "active", dueAt: moment.now + spans.lease, leasedBy: moment.node, line: null });
+  countBytes(draft, state.account, "bytesOut", state.size);
   draft.deliver({ message: envelope, attempt: state.attempts, signingKey: account.signingKeys.current });
 }
 
-/** A line of the log, with nothing in it but what is given. */
-export function logRow(
+/** Writes a line of the log, with nothing in it but what is given, and counts what it says. */
+export function log(
+  draft: Draft,
   moment: Moment,
-  of: Pick<MessageState, "account" | "id" | "marks">,
+  of: Pick<MessageState, "account" | "id" | "marks" | "run">,
   what: Pick<LogRow, "states"> & Partial<LogRow>,
-): LogRow {
-  return {
+): void {
+  countStates(draft, of, what.states);
+  draft.put("log", {
     account: of.account,
     id: moment.newId("log"),
     messageId: of.id,
@@ -109,7 +114,7 @@ export function logRow(
     dlqId: null,
     marks: of.marks,
     ...what,
-  };
+  });
 }
 
 /** The attempt that is under way. */

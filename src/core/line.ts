@@ -1,7 +1,7 @@
 import type { Draft, LineHead, Moment, Needs } from "./command.ts";
 import { isIdle, putFlow, roomOf } from "./flow.ts";
 import { advance, depart, hostLine, needsOfGates, standInLine } from "./gate.ts";
-import { lease, logRow } from "./lease.ts";
+import { lease, log } from "./lease.ts";
 import { spans } from "./limits.ts";
 import type { Flow, Line, MessageState } from "./message.ts";
 
@@ -103,7 +103,7 @@ export function sendNow(draft: Draft, moment: Moment, state: MessageState): void
   if (!account || !envelope) return giveUp(draft, moment, state);
   draft.takeHand(state.account, state.host, state.size);
   lease(draft, moment, { account, envelope, state });
-  draft.put("log", logRow(moment, state, { states: ["ACTIVE"] }));
+  log(draft, moment, state, { states: ["ACTIVE"] });
 }
 
 /** A state without its envelope, or without its account, can never be sent. */

@@ -1,9 +1,10 @@
 import type { Draft, Moment } from "./command.ts";
 import { countEnd, depart } from "./gate.ts";
-import { logRow } from "./lease.ts";
+import { log } from "./lease.ts";
 import { logBodyBytes } from "./limits.ts";
-import type { Account, Answer, Envelope, FailureCallbackInfo, MessageState, Millis, Outcome, Outline } from "./message.ts";
+import type { Account, Answer, DeadLetter, Envelope, FailureCallbackInfo, MessageState, Millis, Outcome, Outline } from "./message.ts";
 import { noBytes } from "./message.ts";
+import { countDeadLetters } from "./usage.ts";
 
 export const isSuccess = ({ status }: Pick<Outcome, "status">): boolean => status !== null && status >= 200 && status <= 299;
 
@@ -15,21 +16,27 @@ type Ended = { state: MessageState; outcome: Answer; account?: Account };
 /** A message has arrived. */
 export function delivered(draft: Draft, moment: Moment, { state, outcome }: Ended): void {
   draft.drop("messages", state.account, state.id);
-  draft.put("log", logRow(moment, state, { states: ["DELIVERED"], status: outcome.status }));
+  log(draft, moment, state, { states: ["DELIVERED"], status: outcome.status });
 }
 
 /** A message is to be sent again, at this time. */
 export function tryLater(draft: Draft, moment: Moment, { state, outcome }: Ended, at: Millis): void {
   draft.put("messages", { ...state, state: "pending", attempts: state.attempts + 1, leasedBy: null, dueAt: at });
   countEnd(draft, moment, state, at);
-  draft.put("log", logRow(moment, state, { states: ["ERROR", "RETRY"], nextDueAt: at, ...answerOf(outcome) }));
+  log(draft, moment, state, { states: ["ERROR", "RETRY"], nextDueAt: at, ...answerOf(outcome) });
 }
 
 /** The request of a cancelled message has ended, in whatever way: nothing follows from it, but its places are free now. */
 export function cancelled(draft: Draft, moment: Moment, { state, outcome }: Ended): void {
   draft.drop("messages", state.account, state.id);
-  draft.put("log", logRow(moment, state, { states: ["CANCELLED"], ...answerOf(outcome) }));
+  log(draft, moment, state, { states: ["CANCELLED"], ...answerOf(outcome) });
   depart(draft, moment, state);
+}
+
+/** A message that failed for good, or a run, goes to the dead letter queue. */
+export function keepDeadLetter(draft: Draft, letter: DeadLetter): void {
+  draft.put("deadLetters", letter);
+  countDeadLetters(draft, letter.account, 1);
 }
 
 /** That nobody answered. */

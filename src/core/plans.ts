@@ -60,8 +60,7 @@ export function limitsOf(account: Terms): AccountLimits {
 
 /** Limits that stand in the record of an account, and that nothing is refused by. */
 export const toldOnly: ReadonlySet<LimitName> = new Set([
-  ...(["globalParallelism", "deadLetters", "logEntries"] as const),
-  ...(["requestsPerSecond", "requestsPerDay", "requestsPerDayHard"] as const),
+  ...(["globalParallelism", "deadLetters", "logEntries", "requestsPerSecond"] as const),
 ]);
 
 export const limitNames = Object.keys(selfHosted).filter((name): name is LimitName => name in selfHosted);

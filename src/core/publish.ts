@@ -7,24 +7,41 @@ import type { StepLetter } from "./history.ts";
 import { needsOfStep, postStep } from "./history.ts";
 import { accept, linesTo } from "./lease.ts";
 import { limits, spans } from "./limits.ts";
-import type { Account, AccountId, CallbackSettings, FlowControl, Letter, MessageId, Millis, SendSettings } from "./message.ts";
+import type {
+  Account,
+  AccountId,
+  CallbackSettings,
+  Deduplication,
+  FlowControl,
+  Letter,
+  MessageId,
+  Millis,
+  SendSettings,
+} from "./message.ts";
 import { together } from "./needs.ts";
 import { acting, howToRaise, limitsOf } from "./plans.ts";
+import type { Quota, QuotaTold } from "./quota.ts";
+import { beyondQuota, fits, keepQuota, needsOfQuota, quotaOf, toldOf } from "./quota.ts";
 import type { StartLetter } from "./startRun.ts";
 import { needsOfStart, runsNamedBy, startRun } from "./startRun.ts";
 import type { LimitName } from "./terms.ts";
+import { countBytes } from "./usage.ts";
 
 /** `run`: of a letter for a workflow, the run that it started or went on with. */
 export type Published = { messageId: MessageId; deduplicated: boolean; run?: { runId: string; createdAt: Millis } };
 type Refused = { refused: ErrorCode; message: string };
 /** What became of one letter of a publish: a message, an older message, or a reason why not; of one to a group, for each endpoint. */
-export type PublishResult = Published | { each: readonly (Published & { url: string })[] } | Refused;
+export type PublishResult = (Published | PublishedToEach | Refused) & {
+  /** What is left of the requests of the day, where they are limited. */
+  quota?: QuotaTold;
+};
+type PublishedToEach = { each: readonly (Published & { url: string })[] };
 
 /**
  * Takes in letters, each for itself: one that is refused does not stop the others. The answers are in their order. Where
  * any belongs to a workflow run it is all or nothing: throws `Refusal` for the first that is refused.
  * A letter to a URL group goes to all of its endpoints, or to none. A letter whose deduplication key was seen within
- * the window makes nothing and is answered with the older message.
+ * the window makes nothing and is answered with the older message. Of letters beyond the requests of the day each is refused.
  */
 export const publish: Decision<{ account: AccountId; letters: readonly Letter[] }, PublishResult[]> = {
   needs: ({ account, letters }) => ({
@@ -40,27 +57,54 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[] 
   further: ({ account, letters }, draft) => {
     const ofGroups = letters.filter(({ group }) => group !== null);
     const ofRuns = letters.filter(isOfRun);
-    if (ofRuns.length === letters.length) return together(ofRuns.map((letter) => needsOfPost(draft, account, letter)));
-    const needs = needsOfTaking(
-      account,
-      ofGroups.flatMap((letter) => addressed(draft, account, letter)),
-    );
+    const dayCounts = needsOfQuota(draft.get("accounts", account));
+    if (ofRuns.length === letters.length)
+      return together([...(dayCounts.length > 0 ? [{ dayCounts }] : []), ...ofRuns.map((letter) => needsOfPost(draft, account, letter))]);
+    const needs = {
+      dayCounts,
+      ...needsOfTaking(
+        account,
+        ofGroups.flatMap((letter) => addressed(draft, account, letter)),
+      ),
+    };
     return ofRuns.length === 0 ? needs : together([needs, ...ofRuns.map((letter) => needsOfPost(draft, account, letter))]);
   },
   decide: ({ account: id, letters }, draft, moment) => {
     const account = acting(draft.get("accounts", id));
     const isWhole = letters.some(isOfRun);
-    return letters.map((letter, at) => {
-      const result = takeOne(draft, moment, account, letter);
+    const quota = quotaOf(draft, moment, account);
+    const results = letters.map((letter, at) => {
+      const result = quota ? takeOfQuota(draft, moment, account, letter, quota) : takeOne(draft, moment, account, letter);
       if (isWhole && "refused" in result)
         throw new Refusal(
           result.refused,
           letters.length === 1 ? result.message : `message ${at + 1} of ${letters.length}: ${result.message}`,
+          result.quota,
         );
+      if (!("refused" in result)) countBytes(draft, id, "bytesIn", letter.body.byteLength);
       return result;
     });
+    if (quota) keepQuota(draft, id, quota);
+    return results;
   },
 };
+
+/** Takes in a letter as far as the requests of the day go, and counts it. */
+function takeOfQuota(draft: Draft, moment: Moment, account: Account, letter: Letter, quota: Quota): PublishResult {
+  const requests = requestsIn(draft, moment, account.id, letter);
+  if (requests > 0 && !fits(quota, requests))
+    return { refused: "quota-exceeded", message: beyondQuota(account, quota, requests), quota: toldOf(account, quota) };
+  const result = takeOne(draft, moment, account, letter);
+  if (!("refused" in result)) quota.used += requests;
+  return { ...result, quota: toldOf(account, quota) };
+}
+
+/** How many requests a letter is: what was taken in before is none, nor is what a run goes on with. */
+function requestsIn(draft: Draft, { now }: Moment, account: AccountId, letter: Letter): number {
+  if (isOfRun(letter)) return isOfGoingRun(letter) || draft.get("activeRuns", account, letter.post.runId) ? 0 : 1;
+  const letters = letter.group === null ? [letter] : addressed(draft, account, letter);
+  return letters.filter((one) => !olderOf(draft, now, account, one)).length;
+}
 
 function takeOne(draft: Draft, moment: Moment, account: Account, letter: Letter): PublishResult {
   const refusal = limitBrokenBy(account, letter, moment.now);
@@ -88,11 +132,17 @@ const needsOfTaking = (account: AccountId, letters: readonly Letter[]) => ({
 
 function take(draft: Draft, moment: Moment, account: Account, letter: Letter): Published {
   const key = letter.deduplication;
-  const older = key === null ? undefined : draft.get("deduplications", account.id, key);
-  if (older && older.expiresAt > moment.now) return { messageId: older.messageId, deduplicated: true };
+  const older = olderOf(draft, moment.now, account.id, letter);
+  if (older) return { messageId: older.messageId, deduplicated: true };
   const { id: messageId } = accept(draft, moment, account, letter);
   if (key !== null) draft.put("deduplications", { account: account.id, key, messageId, expiresAt: moment.now + spans.deduplication });
   return { messageId, deduplicated: false };
+}
+
+/** The message with the same deduplication key, within the window. */
+function olderOf(draft: Draft, now: Millis, account: AccountId, { deduplication }: Letter): Deduplication | null {
+  const older = deduplication === null ? undefined : draft.get("deduplications", account, deduplication);
+  return older && older.expiresAt > now ? older : null;
 }
 
 function limitBrokenBy(account: Account, letter: Letter, now: Millis): Refused | null {

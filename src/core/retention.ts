@@ -6,6 +6,7 @@ import type { AccountId, LogRow, Millis } from "./message.ts";
 import { limitsOf } from "./plans.ts";
 import type { Run, Step } from "./run.ts";
 import type { Terms } from "./terms.ts";
+import { carriedId, isPastBucket, pastBuckets, removeBuckets } from "./usage.ts";
 
 /** How long history is kept. */
 export type Retention = { log: Millis; deadLetters: Millis };
@@ -20,18 +21,20 @@ export const retentionFor = (account: Terms, { log, deadLetters }: Retention): R
 export type Expired = { removed: number; more: boolean };
 
 /**
- * Removes what is past its time in an account: log rows, dead letters, deduplication keys; a bounded number, oldest first.
+ * Removes what is past its time in an account: log rows, dead letters, deduplication keys, buckets of usage; a bounded number, oldest first.
  *
  * An envelope goes with the log row that ended its message, unless a dead letter still shows it. That happens when
  * dead letters are kept longer than the log; then it goes with the dead letter.
  */
 export const expire: Decision<{ account: AccountId; retention: Retention; now: Millis; limit: number }, Expired> = {
   needs: ({ account, retention, now, limit }) => ({
+    usage: [[account, carriedId]],
     expired: [
       {
         ...{ account, limit },
         ...{ logBefore: now - retention.log, deadLettersBefore: now - retention.deadLetters, deduplicationsBefore: now },
         ...runsBefore(now, retention),
+        usage: pastBuckets(now),
       },
     ],
   }),
@@ -40,16 +43,17 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
     return { outlines: { deadLetters: log.flatMap(({ account, dlqId }) => (dlqId === null ? [] : [[account, dlqId] as const])) } };
   },
   decide: ({ account, retention, now, limit }, draft, moment) => {
-    const { log, deadLetters, deduplications, runs, steps } = pastOnes(draft.expired(account), retention, Math.min(now, moment.now));
+    const { log, deadLetters, deduplications, runs, steps, usage } = pastOnes(draft.expired(account), retention, Math.min(now, moment.now));
     for (const letter of deadLetters) removeDeadLetter(draft, letter, moment.now - retention.log);
     for (const row of log) {
       draft.drop("log", row.account, row.id);
       if (hasEnded(row) && !isDeadLetter(draft, row)) dropEnvelope(draft, row);
     }
     for (const { account, key } of deduplications) draft.drop("deduplications", account, key);
-    const gone = removeRuns(draft, runs, steps, limit);
+    removeBuckets(draft, account, usage);
+    const gone = removeRuns(draft, runs, steps, limit) + usage.length;
     const removed = log.length + deadLetters.length + deduplications.length + gone;
-    return { removed, more: [log, deadLetters, deduplications, runs, steps].some((rows) => rows.length >= limit) };
+    return { removed, more: [log, deadLetters, deduplications, runs, steps, usage].some((rows) => rows.length >= limit) };
   },
 };
 
@@ -84,6 +88,7 @@ function pastOnes(rows: ReturnType<Draft["expired"]>, retention: Retention, now:
     deduplications: rows.deduplications.filter(({ expiresAt }) => expiresAt < now),
     runs,
     steps: rows.steps.filter(({ run }) => keys.has(run)),
+    usage: rows.usage.filter((bucket) => isPastBucket(bucket, now)),
   };
 }
 

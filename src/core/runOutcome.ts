@@ -4,12 +4,12 @@ import { needsOfEnding, endRun } from "./endRun.ts";
 import { depart, flowsOfLetters } from "./gate.ts";
 import type { Going } from "./history.ts";
 import { appendStep, goingRun, needsOfRun } from "./history.ts";
-import { accept, linesTo, logRow } from "./lease.ts";
+import { accept, linesTo, log } from "./lease.ts";
 import { markOf } from "./mark.ts";
 import type { Account, Answer, CallbackSettings, DeadLetter, Envelope, MessageState, Outcome, Outline, RunPart } from "./message.ts";
 import { together } from "./needs.ts";
 import type { Failure } from "./outcome.ts";
-import { answerOf, delivered, isSuccess, tryLater, withBody } from "./outcome.ts";
+import { answerOf, delivered, isSuccess, keepDeadLetter, tryLater, withBody } from "./outcome.ts";
 import { verdictOf } from "./retry.ts";
 import type { Run, RunFailure, Step } from "./run.ts";
 import { historyBody, initialSlot, stepKey } from "./run.ts";
@@ -94,7 +94,7 @@ export function failOfRun(draft: Draft, moment: Moment, failure: Failure & { env
   if (going && part.kind !== "call") return failRun(draft, moment, { ...failure, going });
   if (going) takeAnswer(draft, moment, { ...failure, going });
   draft.drop("messages", state.account, state.id);
-  draft.put("log", logRow(moment, state, { states: going ? ["ERROR", "FAILED"] : ["ERROR", "CANCELLED"], ...answerOf(outcome) }));
+  log(draft, moment, state, { states: going ? ["ERROR", "FAILED"] : ["ERROR", "CANCELLED"], ...answerOf(outcome) });
   depart(draft, moment, state);
 }
 
@@ -132,8 +132,8 @@ function failRun(draft: Draft, moment: Moment, { account, envelope, state, outco
     ],
   };
   draft.drop("messages", state.account, state.id);
-  draft.put("deadLetters", letter);
-  draft.put("log", logRow(moment, state, { states: ["ERROR", "FAILED"], dlqId: letter.id, ...answerOf(outcome) }));
+  keepDeadLetter(draft, letter);
+  log(draft, moment, state, { states: ["ERROR", "FAILED"], dlqId: letter.id, ...answerOf(outcome) });
   const others = draft.ofRun("messages", account.id, run.id).filter(({ id }) => id !== state.id);
   const failure: RunFailure = {
     ...{ messageId: state.id, dlqId: letter.id, error: outcome.error ?? "", ...saidIn(outcome.body) },

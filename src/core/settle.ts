@@ -3,12 +3,12 @@ import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
 import { keyFlow, queueFlow } from "./flow.ts";
 import { isLeftOver, leaveOut, runsOf } from "./endRun.ts";
 import { countEnd, depart, flowsOfLetters, hostLine, needsOfGates } from "./gate.ts";
-import { accept, fenced, heldOf, linesTo, logRow } from "./lease.ts";
+import { accept, fenced, heldOf, linesTo, log } from "./lease.ts";
 import { spans } from "./limits.ts";
 import { markOf } from "./mark.ts";
 import { giveUp, headLimit, lineOf, lookSoon, serveFlow, serveLine, withHand } from "./line.ts";
 import type { Failure } from "./outcome.ts";
-import { answerOf, cancelled, delivered, infoOf, isSuccess, noAnswer, tryLater, withBody } from "./outcome.ts";
+import { answerOf, cancelled, delivered, infoOf, isSuccess, keepDeadLetter, noAnswer, tryLater, withBody } from "./outcome.ts";
 import { drawOfRun, failOfRun, isOfRun, needsOfRunOutcome } from "./runOutcome.ts";
 import { together } from "./needs.ts";
 import type {
@@ -153,8 +153,8 @@ export function failForGood(draft: Draft, moment: Moment, failure: Failure): voi
   draft.drop("messages", state.account, state.id);
   // The dead letter of a run shows what became of its failure callback.
   const dlqId = envelope.run ? null : letter.id;
-  if (dlqId !== null) draft.put("deadLetters", letter);
-  draft.put("log", logRow(moment, state, { states: ["ERROR", "FAILED"], dlqId, ...answerOf(outcome) }));
+  if (dlqId !== null) keepDeadLetter(draft, letter);
+  log(draft, moment, state, { states: ["ERROR", "FAILED"], dlqId, ...answerOf(outcome) });
   releaseDeduplication(draft, envelope);
   reportCallback(draft, envelope, { ...infoOf(outcome), state: "CALLBACK_FAIL" });
   callBack(draft, moment, failure);

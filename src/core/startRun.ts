@@ -8,6 +8,7 @@ import type { Account, AccountId, Envelope, InvokerPost, Letter, RunPart, RunPos
 import { noBytes } from "./message.ts";
 import type { Invoker, Run, Waiter } from "./run.ts";
 import { initialSlot, mustBeStep, sizeInHistory, stepKey, waiterKey } from "./run.ts";
+import { countRun } from "./usage.ts";
 
 type StartPost = Extract<RunPost, { kind: "start" }>;
 /** A letter that starts a workflow run. */
@@ -67,6 +68,7 @@ export function begin(draft: Draft, run: Run): Going {
   const active = { account: run.account, runId: run.runId, run: run.id, steps: 0, size: 0, firstMessage: "" };
   draft.put("runs", run);
   draft.put("activeRuns", active);
+  countRun(draft, run.account);
   return { run, active };
 }
 

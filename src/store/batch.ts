@@ -66,7 +66,10 @@ function decideOne({ decision, input }: Asking, set: WorkingSet, moment: Moment)
 }
 
 function failureOf(error: unknown): Reply {
-  if (error instanceof Refusal) return { refused: { code: error.code, message: error.message } };
+  if (error instanceof Refusal) {
+    const { code, message, allowance } = error;
+    return { refused: { code, message, ...(allowance && { allowance }) } };
+  }
   return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) };
 }
 

@@ -23,6 +23,7 @@ import { KeyMap } from "./keyMap.ts";
 import type { Due, Expired, Loader } from "./loader.ts";
 import { RunIndex } from "./runIndex.ts";
 import { tableNames } from "./store.ts";
+import { Tally } from "./tally.ts";
 import { TakenHands } from "./takenHands.ts";
 
 /** `before`: what the storage holds; undefined when it holds nothing, or was not asked (`loaded` is false). */
@@ -41,12 +42,9 @@ type Outlines = { [T in OutlineName]: KeyMap<Outline<Rows[T]> | undefined> };
 export class WorkingSet implements Draft {
   readonly deliveries: Delivery[] = [];
   readonly calledOff: Held[] = [];
-  readonly #tables: Tables = {
-    ...{ accounts: new KeyMap(), envelopes: new KeyMap(), messages: new KeyMap(), deduplications: new KeyMap() },
-    ...{ deadLetters: new KeyMap(), lines: new KeyMap(), log: new KeyMap(), flows: new KeyMap(), slots: new KeyMap() },
-    ...{ groups: new KeyMap(), schedules: new KeyMap(), sources: new KeyMap(), rejections: new KeyMap(), marks: new KeyMap() },
-    ...{ runs: new KeyMap(), activeRuns: new KeyMap(), steps: new KeyMap(), waiters: new KeyMap(), notifications: new KeyMap() },
-  };
+  readonly #tables = Object.fromEntries(tableNames.map((name) => [name, new KeyMap()])) as unknown as Tables;
+  readonly tally = new Tally();
+  readonly count: Draft["count"] = (account, counts) => this.tally.count(account, counts);
   readonly #runs = new RunIndex();
   readonly faults: string[] = [];
   /** Rows that were read without their bodies. They are never written. */
@@ -198,7 +196,7 @@ export class WorkingSet implements Draft {
   }
 
   expired(account: AccountId): Expired {
-    const { log = [], deadLetters = [], deduplications = [], runs = [], steps = [] } = this.#expired.get(account) ?? {};
+    const { log = [], deadLetters = [], deduplications = [], runs = [], steps = [], usage = [] } = this.#expired.get(account) ?? {};
     return {
       log: log.filter((row) => this.get("log", account, row.id)),
       deadLetters: deadLetters.flatMap((row) => this.outline("deadLetters", account, row.id) ?? []),
@@ -206,6 +204,7 @@ export class WorkingSet implements Draft {
       deduplications: deduplications.filter((row) => this.#isUntouched("deduplications", row)),
       runs: runs.filter((row) => this.#isUntouched("runs", row)),
       steps: steps.filter((row) => this.get("steps", account, row.id)),
+      usage: usage.filter((row) => this.get("usage", account, row.id)),
     };
   }
 
@@ -251,7 +250,7 @@ export class WorkingSet implements Draft {
     this.#undo = [];
     this.#left = [];
     try {
-      const answer = run();
+      const answer = this.tally.during(run);
       // A hundred outcomes of one host would else pass over each other's messages again and again.
       for (const { account, line, id } of this.#left) {
         if (this.get("messages", account, id)?.line !== line) this.#heads.get(laneOf(account, line ?? ""))?.ids.delete(id);
@@ -376,7 +375,7 @@ export class WorkingSet implements Draft {
   async #loadExpired(loader: Loader, need: ExpiredNeed): Promise<void> {
     const expired = await loader.expired(need);
     this.#expired.set(need.account, expired);
-    for (const table of ["log", "deduplications", "runs", "steps"] as const) this.#learnAll(table, expired[table]);
+    for (const table of ["log", "deduplications", "runs", "steps", "usage"] as const) this.#learnAll(table, expired[table]);
     for (const row of expired.deadLetters) this.#outlines.deadLetters.set([row.account, row.id], row);
   }
 

@@ -252,7 +252,7 @@ function answer({ name, resolve, reject }: Waiting, reply: Reply | undefined): v
   if (!reply) return reject(new Error(`${name}: no reply came back`));
   if ("answer" in reply) return resolve(reply.answer as never);
   if ("failed" in reply) return reject(new Error(`${name} failed: ${reply.failed}`));
-  reject(new Refusal(codeOf(reply.refused.code), reply.refused.message));
+  reject(new Refusal(codeOf(reply.refused.code), reply.refused.message, reply.refused.allowance));
 }
 
 /** The code of a refusal that was on its way as plain data. */

@@ -21,6 +21,8 @@ export const keyOf: { [T in TableName]: (row: Rows[T]) => Key } = {
   steps: (row) => [row.account, row.id],
   waiters: (row) => [row.account, row.id],
   notifications: (row) => [row.account, row.id],
+  usage: (row) => [row.account, row.id],
+  dayCounts: (row) => [row.account],
 };
 
 export const keyText = ([account, id]: Key): string => (id === undefined ? account : `${account}\n${id}`);

@@ -4,6 +4,8 @@ import { firstIdAt } from "../core/ids.ts";
 import type { AccountId, MessageState, Millis, Schedule } from "../core/message.ts";
 import { isUnfinished, noBytes } from "../core/message.ts";
 import type { Run, Step } from "../core/run.ts";
+import type { Usage } from "../core/usage.ts";
+import { countNames, noCounts } from "../core/usage.ts";
 import { decideBatch, resultOf } from "./batch.ts";
 import { composed } from "./compose.ts";
 import type { WorkingSet } from "./draft.ts";
@@ -21,12 +23,7 @@ type Tables = { [T in TableName]: Map<string, Rows[T]> };
 
 /** What a memory store keeps, apart from any node, so that several may share it and outlive each other. */
 export class Memory {
-  readonly tables: Tables = {
-    ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
-    ...{ deadLetters: new Map(), lines: new Map(), log: new Map(), flows: new Map(), slots: new Map() },
-    ...{ groups: new Map(), schedules: new Map(), sources: new Map(), rejections: new Map(), marks: new Map() },
-    ...{ runs: new Map(), activeRuns: new Map(), steps: new Map(), waiters: new Map(), notifications: new Map() },
-  };
+  readonly tables = Object.fromEntries(tableNames.map((name) => [name, new Map()])) as unknown as Tables;
   /** Batches of all nodes, one after another. */
   turn: Promise<unknown> = Promise.resolve();
 }
@@ -39,8 +36,10 @@ export function memoryParts(source: Source, memory: Memory, decisions?: Commands
   const loader = loaderOf(memory);
   const runBatch: RunBatch = (calls, hands) => {
     const turn = memory.turn.then(async () => {
-      const { set, replies } = await decideBatch(calls, { loader, hands, source, now: source.now(), ...(decisions && { decisions }) });
+      const now = source.now();
+      const { set, replies } = await decideBatch(calls, { loader, hands, source, now, ...(decisions && { decisions }) });
       for (const table of tableNames) apply(memory, table, set);
+      addUsage(memory, set.tally.rows({ now, node: source.node }));
       return composed(loader, resultOf(set, replies));
     });
     memory.turn = turn.catch(() => undefined);
@@ -64,6 +63,15 @@ function apply<T extends TableName>(memory: Memory, table: T, set: WorkingSet): 
     if (now === undefined) rows.delete(text);
     else if (!loaded && rows.has(text)) throw new Error(`${table}: there is a row ${text} already`);
     else rows.set(text, now);
+  }
+}
+
+function addUsage({ tables: { usage } }: Memory, rows: readonly Usage[]): void {
+  for (const row of rows) {
+    const key = keyText(keyOf.usage(row));
+    const sum = { ...(usage.get(key) ?? { ...noCounts, account: row.account, id: row.id }) };
+    for (const name of countNames) sum[name] += row[name];
+    usage.set(key, sum);
   }
 }
 
@@ -92,6 +100,7 @@ function loaderOf(memory: Memory): Loader {
     },
     expired: async ({ account, limit, ...before }) => ({
       ...pastRuns(memory, { account, limit, ...before }),
+      usage: before.usage.flatMap((ids) => stretch(memory, "usage", { account, ...ids, limit })),
       log: below(log, account, firstIdAt("log", before.logBefore)).slice(0, limit),
       deadLetters: below(deadLetters, account, firstIdAt("dlq", before.deadLettersBefore))
         .slice(0, limit)

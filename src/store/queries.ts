@@ -7,6 +7,8 @@ import type { Retention } from "../core/retention.ts";
 import type { Standing } from "../core/waiting.ts";
 import type { Account, AccountId, DeadLetter, Envelope, LogRow, MessageId, MessageState, Millis, Source } from "../core/message.ts";
 import { isUnfinished } from "../core/message.ts";
+import type { BucketSize, Usage } from "../core/usage.ts";
+import { bucketsFrom, oldestBuckets, worthRemovingAt } from "../core/usage.ts";
 import { chunksOf, chunksTo, withEnvelopes } from "./chunks.ts";
 import type { LogPage } from "./logQuery.ts";
 import { logPage } from "./logQuery.ts";
@@ -63,6 +65,8 @@ export interface Queries extends RunQueries {
   slotsOf(account: AccountId, queue: string): Promise<MessageId[]>;
   /** How many deliveries of an account are under way. Where very much is due within the next seconds, fewer than there are. */
   underWay(account: AccountId, now: Millis): Promise<number>;
+  /** What an account has used from a time on, in buckets of one size, of all nodes: in the order of their times. */
+  usage(account: AccountId, size: BucketSize, from: Millis): Promise<readonly Usage[]>;
   /** When the next of an account's rows is past its time, so that `expire` removes it. */
   nextExpiryAt(account: AccountId, retention: Retention): Promise<Millis | null>;
 }
@@ -107,6 +111,7 @@ export function queriesOf(shelf: Shelf): Queries {
     slotsOf: async (account, queue) => (await shelf.slotsOfQueue(account, queue, mostSlots)).map(({ id }) => id),
     // A lease is longer than the clocks of two nodes are apart.
     underWay: (account, now) => shelf.countLeased({ account, now, until: now + 2 * spans.lease, scan: mostCountedLeases }),
+    usage: (account, size, from) => usageFrom(shelf, { account, ...bucketsFrom(size, from), limit: usagePage }),
     nextExpiryAt: (account, retention) => nextExpiryAt(shelf, account, retention),
   };
 }
@@ -258,10 +263,25 @@ function bounds(
 
 const after = (time: Millis | null, span: Millis): Millis | null => (time === null ? null : time + span);
 
+const usagePage = 5_000;
+
+/** Some hundred rows; more where nodes came and went all the time. */
+async function usageFrom(shelf: Shelf, range: Range): Promise<Usage[]> {
+  const rows = [...(await shelf.range("usage", range))];
+  for (let last = rows.at(-1); last && rows.length % range.limit === 0;) {
+    const page = await shelf.range("usage", { ...range, after: last.id });
+    rows.push(...page);
+    last = page.at(-1);
+  }
+  return rows;
+}
+
 async function nextExpiryAt(shelf: Shelf, account: AccountId, retention: Retention): Promise<Millis | null> {
   const [log] = await shelf.range("log", { account, limit: 1, bodies: false });
   const [letter] = await shelf.range("deadLetters", { account, limit: 1, bodies: false });
+  const buckets = await Promise.all(oldestBuckets.map((ids) => shelf.range("usage", { account, ...ids, limit: 1 })));
   const times = [
+    ...buckets.flat().map(worthRemovingAt),
     log && birthOf(log.id) + retention.log,
     letter && birthOf(letter.id) + retention.deadLetters,
     await shelf.earliestDeduplicationEnd(account),

@@ -7,6 +7,7 @@ import type { SentStep, Step } from "../core/run.ts";
 import { decideBatch, resultOf } from "./batch.ts";
 import type { Connection, Database, Dialect } from "./database.ts";
 import { LostUpdate } from "./database.ts";
+import { addUsage } from "./addUsage.ts";
 import { composed } from "./compose.ts";
 import type { WorkingSet } from "./draft.ts";
 import type { Loader } from "./loader.ts";
@@ -28,7 +29,7 @@ export async function runSqlBatch(database: Database, source: Source, calls: rea
         const loader = database.recent?.before(loaderOf(connection)) ?? loaderOf(connection);
         const { set, replies } = await decideBatch(calls, { loader, hands, source, now });
         const result = resultOf(set, replies);
-        await writeChanges(connection, set);
+        await Promise.all([writeChanges(connection, set), addUsage(connection, set.tally.rows({ now, node: source.node }))]);
         if (result.dueAt !== null) await database.notify?.(connection, result.dueAt);
         return { set, result: await composed(loader, result) };
       });
@@ -123,6 +124,7 @@ function makeLoader(connection: Connection): Loader {
   const ofRun = `${dialect.by("messages_run")} where run is not null and account = ? and run = ? order by id${dialect.lock(messages.name)}`;
   const leasedByOthers = `where due_at is not null and leased_by <> ? order by due_at, id limit ?`;
   const oldest = `where account = ? and id < ? order by id limit ?`;
+  const usageWithin = `${within} limit ?${dialect.lock(tables.usage.name)}`;
   const ended = `where account = ? and expires_at < ? order by expires_at, key limit ?`;
   return {
     rows: (name, keys, how) => rows(connection, name, keys, { to: "take", ...how }),
@@ -151,7 +153,7 @@ function makeLoader(connection: Connection): Loader {
       (await Promise.all(heads.map(({ account, line, limit }) => list(messages, head, [account, line, limit])))).flat(),
     leasedByOthers: (node, limit) => list(messages, leasedByOthers, [node, limit]),
     expired: async ({ account, limit, ...before }) => {
-      const [oldLog, oldLetters, endedDeduplications, succeeded, failed] = await Promise.all([
+      const [oldLog, oldLetters, endedDeduplications, succeeded, failed, usage] = await Promise.all([
         list(log, oldest, [account, firstIdAt("log", before.logBefore), limit]),
         list(deadLetters, oldest + dialect.lock(deadLetters.name), [account, firstIdAt("dlq", before.deadLettersBefore), limit], {
           bodies: false,
@@ -159,6 +161,7 @@ function makeLoader(connection: Connection): Loader {
         list(deduplications, ended + dialect.lock(deduplications.name), [account, before.deduplicationsBefore, limit]),
         list(runs, endedRuns, [account, 0, before.runsBefore, limit]),
         list(runs, endedRuns, [account, 1, before.failedRunsBefore, limit]),
+        Promise.all(before.usage.map((ids) => list(tables.usage, usageWithin, [account, ids.after, ids.before, limit]))),
       ]);
       const gone = [...succeeded, ...failed];
       const steps: Step[] = [];
@@ -166,7 +169,7 @@ function makeLoader(connection: Connection): Loader {
         if (steps.length < limit)
           steps.push(...(await list(tables.steps, `${within} limit ?`, [account, ...idsOf(id), limit - steps.length], { bodies: false })));
       }
-      return { log: oldLog, deadLetters: oldLetters, deduplications: endedDeduplications, runs: gone, steps };
+      return { log: oldLog, deadLetters: oldLetters, deduplications: endedDeduplications, runs: gone, steps, usage: usage.flat() };
     },
   };
 }

@@ -1,5 +1,6 @@
 import type { AnswerOf, CommandName, InputOf } from "../core/commands.ts";
 import type { TableName } from "../core/command.ts";
+import type { Allowance } from "../core/errors.ts";
 import type { Hands } from "../core/hands.ts";
 import type { Delivery, Held, IdKind, Millis, NodeId } from "../core/message.ts";
 import type { Queries } from "./queries.ts";
@@ -39,7 +40,7 @@ export type Desk = {
 /** A command on its way: plain data. */
 export type Call = { name: CommandName; input: unknown };
 
-export type Reply = { answer: unknown } | { refused: { code: string; message: string } } | { failed: string };
+export type Reply = { answer: unknown } | { refused: { code: string; message: string; allowance?: Allowance } } | { failed: string };
 
 /** What came of a batch: an answer to each call, and what the node has to know. */
 export type BatchResult = { replies: Reply[]; deliveries: Delivery[]; calledOff: Held[]; dueAt: Millis | null; faults: string[] };
@@ -63,5 +64,5 @@ export class StorageRefused extends Error {}
 export const tableNames: readonly TableName[] = [
   ...(["accounts", "groups", "schedules", "sources", "activeRuns", "runs", "waiters", "notifications", "steps"] as const),
   ...(["envelopes", "flows", "slots", "lines"] as const),
-  ...(["deduplications", "messages", "deadLetters", "rejections", "log", "marks"] as const),
+  ...(["deduplications", "messages", "deadLetters", "rejections", "log", "marks", "usage", "dayCounts"] as const),
 ];

@@ -15,6 +15,8 @@ import type {
 } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import type { Notification, Run, Step, Waiter } from "../core/run.ts";
+import type { CountName, Counts } from "../core/usage.ts";
+import { countNames } from "../core/usage.ts";
 
 export type ColumnType = "text" | "bigint" | "integer" | "bytea";
 export type Value = string | number | Uint8Array | null;
@@ -73,6 +75,11 @@ const ofLog: ReadonlySet<string> = new Set(["account", "id", "messageId", "time"
 type LogDetail = Pick<LogRow, "error" | "nextDueAt" | "headers" | "dlqId" | "marks">;
 const hasDetail = ({ error, nextDueAt, headers, dlqId, marks }: LogDetail): boolean =>
   error !== null || nextDueAt !== null || dlqId !== null || headers.length > 0 || marks.length > 0;
+
+/** `workflowRuns` is the column `workflow_runs`. */
+export const columnOfCount = (name: CountName): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+const countColumns = countNames.map((name) => [name, columnOfCount(name)] as const);
+const countsIn = (row: Columns): Counts => Object.fromEntries(countColumns.map(([name, column]) => [name, number(row[column])])) as Counts;
 
 /** The columns of every table, by the names of `migrations`. What is never searched for is kept as JSON in `detail`. */
 export const tables: { [T in TableName]: Table<Rows[T]> } = {
@@ -299,6 +306,29 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       ...{ account: text(row.account), id: text(row.id), run: runOf(row.id), kind: text(row.kind) as Notification["kind"] },
       ...{ event: text(row.event), createdAt: number(row.created_at), body: bytes(row.body) },
     }),
+  },
+  usage: {
+    name: "usage",
+    columns: {
+      account: "text",
+      id: "text",
+      ...Object.fromEntries(countColumns.map(([, column]): [string, ColumnType] => [column, "bigint"])),
+    },
+    key: ["account", "id"],
+    write: (row) => ({
+      account: row.account,
+      id: row.id,
+      ...Object.fromEntries(countColumns.map(([name, column]) => [column, row[name]])),
+    }),
+    read: (row) => ({ account: text(row.account), id: text(row.id), ...countsIn(row) }),
+  },
+  dayCounts: {
+    name: "day_counts",
+    columns: { account: "text", day: "bigint", requests: "bigint" },
+    key: ["account"],
+    contested: true,
+    write: ({ account, day, requests }) => ({ account, day, requests }),
+    read: (row) => ({ account: text(row.account), day: number(row.day), requests: number(row.requests) }),
   },
   marks: {
     name: "marks",

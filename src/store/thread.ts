@@ -51,7 +51,14 @@ function readsThrough(ask: (query: keyof Queries, args: readonly unknown[]) => P
   return {
     ...{ account: call("account"), accountByToken: call("accountByToken"), accounts: call("accounts"), message: call("message") },
     ...{ standing: call("standing"), unfinished: call("unfinished"), deadLetter: call("deadLetter"), deadLetters: call("deadLetters") },
-    ...{ log: call("log"), runLog: call("runLog"), nextExpiryAt: call("nextExpiryAt"), setUp: call("setUp"), allSetUp: call("allSetUp") },
+    ...{
+      log: call("log"),
+      runLog: call("runLog"),
+      nextExpiryAt: call("nextExpiryAt"),
+      usage: call("usage"),
+      setUp: call("setUp"),
+      allSetUp: call("allSetUp"),
+    },
     sourceBySecret: call("sourceBySecret"),
     countSetUp: call("countSetUp"),
     steps: call("steps"),

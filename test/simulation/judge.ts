@@ -15,6 +15,7 @@ import type { NodeHands } from "./node.ts";
 import { lettersOf, retriedOf } from "./origins.ts";
 import { Runs } from "./runs.ts";
 import { Schedules } from "./schedules.ts";
+import { UsageRecount } from "./usage.ts";
 import type { Change, Changes, Storage } from "./storage.ts";
 import type { World } from "./world.ts";
 
@@ -31,6 +32,7 @@ export class Judge {
   readonly #schedules = new Schedules();
   readonly requests = new Requests();
   readonly runs = new Runs();
+  readonly #usage = new UsageRecount();
   readonly #retention: Retention;
   /** Messages that wait for a hand, by lane. */
   readonly #held = new Map<string, Set<string>>();
@@ -90,6 +92,7 @@ export class Judge {
     this.requests.judge(of, { demand, tables, happens });
     this.#schedules.judge(of, { now, demand, tables, happens, retried: retriedOf(of) });
     this.runs.judge(of, { demand, tables, now, retention: this.#retention, happens });
+    this.#usage.judge(of, { lives, now, demand, tables, happens });
     checkRemovals(of, { lives, demand, tables, now, retention: this.#retention });
   }
 
@@ -97,7 +100,8 @@ export class Judge {
   acknowledged(results: readonly PublishResult[]): void {
     for (const result of results) {
       // A group may have no endpoints.
-      const all = "each" in result ? result.each : "refused" in result && result.refused === "not-found" ? [] : [result];
+      const isRefused = "refused" in result && ["not-found", "quota-exceeded"].includes(result.refused);
+      const all = "each" in result ? result.each : isRefused ? [] : [result];
       for (const one of all) {
         this.demand("messageId" in one && this.lives.has(one.messageId), `what was acknowledged exists: ${JSON.stringify(result)}`);
       }
@@ -371,7 +375,7 @@ export class Judge {
 
   /** When everything is past its time: nothing is left. */
   checkEmpty(): void {
-    const { accounts: _accounts, ...tables } = this.#storage.tables;
+    const { accounts: _accounts, dayCounts: _dayCounts, ...tables } = this.#storage.tables;
     for (const [name, rows] of Object.entries(tables)) {
       this.demand(rows.size === 0, `history ends: ${rows.size} ${name} are left, first ${[...rows.keys()][0]?.replace("\n", " ")}`);
     }

@@ -158,9 +158,30 @@ const flowMutants: Record<string, Commands> = {
   })),
 };
 
+/** Faults of what is counted, and of the requests of a day. */
+const usageMutants: Record<string, Commands> = {
+  "an end is not counted": bent("settle", () => ({ count: () => undefined })),
+  "a message is counted twice": bent("publish", (_, draft) => ({
+    count: (account, counts) => {
+      draft.count(account, counts);
+      if (counts.messages) draft.count(account, counts);
+    },
+  })),
+  "what one account uses is counted for the other": bent("publish", (_, draft) => ({
+    count: (account, counts) => draft.count(account === "acme" ? "umbrella" : "acme", counts),
+  })),
+  "dead letters that go are still counted": bent("retryDeadLetters", (_, draft) => ({
+    count: (account, counts) => draft.count(account, { ...counts, deadLetters: 0 }),
+  })),
+  "buckets are never removed": bent("expire", () => ({ drop: (table) => table !== "usage" })),
+  "the requests of a day are forgotten": bent("publish", () => ({ put: { dayCounts: () => undefined } })),
+  "a request counts twice": bent("publish", () => ({ put: { dayCounts: (row) => ({ ...row, requests: row.requests + 1 }) } })),
+};
+
 /** Faults that were planted on purpose, by what is wrong with them. The simulation must find every one. */
 export const mutants: Record<string, Commands> = {
   ...flowMutants,
+  ...usageMutants,
   ...runMutants,
   "a settle ignores whose lease it is": bent("settle", (outcome, draft, moment) => unfenced([outcome])(outcome, draft, moment)),
   "a renew ignores whose lease it is": bent("renew", ({ held }, draft, moment) => unfenced(held)(null, draft, moment)),

@@ -69,9 +69,11 @@ class Simulation {
   #steps = 0;
   #calm = false;
   #isClockWrong = false;
+  readonly #isLimited: boolean;
 
   constructor(seed: number, storage: Storage, shareOfRuns: number) {
     this.#shareOfRuns = shareOfRuns;
+    this.#isLimited = seed % 3 === 0;
     const chance = new Chance(seed);
     const world = new World(chance);
     const retention = { log: chance.of([1, 3]) * hour, deadLetters: chance.of([1, 2, 6]) * hour };
@@ -184,6 +186,7 @@ class Simulation {
     const { claims } = this.#judge;
     const { log, deadLetters } = this.#broker.retention;
     await this.#runFor(2 * Math.max(log, deadLetters) + 2 * hour);
+    await this.#runFor(40 * 24 * hour);
     this.#judge.checkEmpty();
     this.#judge.demand(this.#judge.claims === claims, `an idle broker does nothing: ${this.#judge.claims - claims} claims`);
     const pending = this.#world.pending();
@@ -201,9 +204,13 @@ class Simulation {
 
   async #createAccounts(): Promise<void> {
     const store = this.#broker.storage.open(this.#source("setup"));
-    const calls = this.#known.map(({ account: id }) => ({
+    const calls = this.#known.map(({ account: id }, at) => ({
       name: "createAccount" as const,
-      input: { id, name: id, password: "", token: id, tokenHash: id, signingKeys: { current: `${id}-1`, next: `${id}-2` } },
+      input: {
+        ...{ id, name: id, password: "", token: id, tokenHash: id, signingKeys: { current: `${id}-1`, next: `${id}-2` } },
+        // What one account may not do any more must not be missed by the other.
+        ...(at === 1 && this.#isLimited ? { limits: { requestsPerDay: 20, requestsPerDayHard: 40 } } : {}),
+      },
     }));
     await store.runBatch(calls, noHands);
     // The judge begins here.
@@ -312,7 +319,7 @@ class Simulation {
     const letters = randomLetters({ chance: this.#chance, hosts, now: this.#world.now });
     const results = await node.ask((store) => store.execute("publish", { account: known.account, letters }));
     this.#judge.acknowledged(results);
-    const all = results.flatMap((result) => ("each" in result ? result.each : result));
+    const all = results.flatMap((result) => ("each" in result ? [...result.each] : [result]));
     for (const one of all) if ("messageId" in one) known.messageIds.push(one.messageId);
   }
 

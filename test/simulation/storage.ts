@@ -30,7 +30,7 @@ const noChanges = (): Changes => ({
   ...{ accounts: [], envelopes: [], messages: [], deduplications: [] },
   ...{ deadLetters: [], lines: [], log: [], flows: [], slots: [] },
   ...{ groups: [], schedules: [], sources: [], rejections: [], marks: [] },
-  ...{ runs: [], activeRuns: [], steps: [], waiters: [], notifications: [] },
+  ...{ runs: [], activeRuns: [], steps: [], waiters: [], notifications: [], usage: [], dayCounts: [] },
 });
 
 /** The memory store. `decisions`: others than the real ones, for mutants. */
@@ -85,7 +85,15 @@ export async function sqliteStorage(): Promise<Storage> {
     ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
     ...{ deadLetters: new Map(), lines: new Map(), log: new Map(), flows: new Map(), slots: new Map() },
     ...{ groups: new Map(), schedules: new Map(), sources: new Map(), rejections: new Map(), marks: new Map() },
-    ...{ runs: new Map(), activeRuns: new Map(), steps: new Map(), waiters: new Map(), notifications: new Map() },
+    ...{
+      runs: new Map(),
+      activeRuns: new Map(),
+      steps: new Map(),
+      waiters: new Map(),
+      notifications: new Map(),
+      usage: new Map(),
+      dayCounts: new Map(),
+    },
   };
 
   /** Notes the keys of whatever is written. */

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { spans } from "../../src/core/limits.ts";
+import { bucketSizes } from "../../src/core/usage.ts";
 import { latest, World } from "./world.ts";
 import type { OpenStore } from "./world.ts";
 
@@ -116,7 +117,8 @@ export function describeRetention(open: OpenStore): void {
       const retention = { log: 2_000_000, deadLetters: 3_000_000 };
       const nextAt = () => world.store.read.nextExpiryAt("acc", retention);
       expect(await nextAt()).toBeNull();
-      const start = world.clock.now;
+      const { span } = bucketSizes["3h"];
+      const start = (world.clock.now = Math.ceil(world.clock.now / span) * span);
       await world.die({ deduplication: "opened again" });
       await world.settle(await world.sent({ deduplication: "kept" }));
       const removed: { at: number; removed: number }[] = [];
@@ -130,6 +132,8 @@ export function describeRetention(open: OpenStore): void {
         { at: spans.deduplication + 1, removed: 1 },
         { at: retention.log + 1, removed: 2 },
         { at: retention.deadLetters + 1, removed: 1 },
+        // What was used is known for longer: one bucket of each size, each for its time.
+        ...Object.values(bucketSizes).map(({ kept, spare }) => ({ at: kept + spare + 1, removed: 1 })),
       ]);
     });
   });

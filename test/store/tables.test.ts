@@ -104,6 +104,11 @@ const full: { [T in TableName]: Rows[T] } = {
     ...{ url: "https://one.example/", headers: [["A", "b"]], given: [], timeout: "1d", timeoutUrl: "https://one.example/" },
     ...{ timeoutHeaders: [], timeoutGiven: [], step: { stepId: 2 }, child: null },
   },
+  usage: {
+    ...{ account: "acc", id: "3h/1800000000000/nod_a", messages: 1, workflowMessages: 2, workflowRuns: 3, delivered: 4, failed: 5 },
+    ...{ cancelled: 6, workflowDelivered: 7, workflowFailed: 8, workflowCancelled: 9, bytesIn: 2 ** 45, bytesOut: 11, deadLetters: -12 },
+  },
+  dayCounts: { account: "acc", day: 1_800_000_000_000, requests: 5 },
   notifications: {
     ...{ account: "acc", id: "run_1/ntf_1", run: "run_1", kind: "webhook", event: "e", createdAt: 2 ** 45, body: bytes("event") },
   },

@@ -1,0 +1,155 @@
+import type { Draft } from "./command.ts";
+import type { AccountId, LogState, Millis, NodeId } from "./message.ts";
+
+// What an account has used, in numbers that are only ever added up. Decisions say what is to be added; nobody reads the
+// numbers to do so. Each transaction adds what it counted to one row of each size of bucket, and each node has rows of its
+// own, so that no node waits for another one. What was used in a time is the sum of the rows of that time.
+
+/** What is counted. Bytes are those of bodies. */
+export type Counts = {
+  /** Outside workflows: each message that was taken in or made, callbacks among them, and each time that one was to be sent again. */
+  messages: number;
+  /** The same of messages that a workflow run waits for. */
+  workflowMessages: number;
+  /** Runs that were started, resumed or restarted. */
+  workflowRuns: number;
+  delivered: number;
+  failed: number;
+  cancelled: number;
+  workflowDelivered: number;
+  workflowFailed: number;
+  workflowCancelled: number;
+  /** Of what was published, by clients or by the endpoints of workflows. */
+  bytesIn: number;
+  /** Of what was sent, once for each attempt. */
+  bytesOut: number;
+  /** Dead letters that came, less those that went. */
+  deadLetters: number;
+};
+
+export type CountName = keyof Counts;
+
+export const noCounts: Readonly<Counts> = {
+  ...{ messages: 0, workflowMessages: 0, workflowRuns: 0, delivered: 0, failed: 0, cancelled: 0 },
+  ...{ workflowDelivered: 0, workflowFailed: 0, workflowCancelled: 0, bytesIn: 0, bytesOut: 0, deadLetters: 0 },
+};
+
+export const countNames = Object.keys(noCounts).filter((name): name is CountName => name in noCounts);
+
+/** A bucket of an account: what one node counted in one stretch of time. `id`: `<size>/<when it begins>/<node>`. */
+export type Usage = Counts & { account: AccountId; id: string };
+
+// What counts as what (protocol 8): each publish, retry and callback is one message. Of a workflow each step is one message,
+// and so are the plan of a branch and the answer of a third party, which makes a call two, and a branch one more.
+
+const message: Partial<Counts> = { messages: 1 };
+const workflowMessage: Partial<Counts> = { workflowMessages: 1 };
+const workflowRun: Partial<Counts> = { workflowRuns: 1 };
+
+/** For lines of the log by their last state, outside workflows and of a run. */
+const ofState: { readonly [S in LogState]?: readonly [Partial<Counts>, Partial<Counts>] } = {
+  RETRY: [message, workflowMessage],
+  DELIVERED: [{ delivered: 1 }, { workflowDelivered: 1 }],
+  FAILED: [{ failed: 1 }, { workflowFailed: 1 }],
+  CANCELLED: [{ cancelled: 1 }, { workflowCancelled: 1 }],
+};
+
+/** `run`: the run that waits for a message, if any. A failure callback is sent when nobody waits any more. */
+type Counted = { account: AccountId; run: string | null };
+
+/** Counts a message that was taken in or made. */
+export const countMessage = (draft: Draft, { account, run }: Counted): void =>
+  draft.count(account, run === null ? message : workflowMessage);
+
+/** Counts what a line of the log says. */
+export function countStates(draft: Draft, { account, run }: Counted, states: readonly LogState[]): void {
+  const [last] = states.slice(-1);
+  const counts = last && ofState[last];
+  if (counts) draft.count(account, counts[run === null ? 0 : 1]);
+}
+
+export const countRun = (draft: Draft, account: AccountId): void => draft.count(account, workflowRun);
+
+/** Counts bytes of bodies. */
+export function countBytes(draft: Draft, account: AccountId, name: "bytesIn" | "bytesOut", bytes: number): void {
+  if (bytes > 0) draft.count(account, name === "bytesIn" ? { bytesIn: bytes } : { bytesOut: bytes });
+}
+
+/** Counts dead letters that come, or go where it is negative. */
+export function countDeadLetters(draft: Draft, account: AccountId, by: number): void {
+  if (by !== 0) draft.count(account, { deadLetters: by });
+}
+
+const minute: Millis = 60_000;
+const hour = 60 * minute;
+const day = 24 * hour;
+
+/**
+ * The sizes of buckets: how long one is, how long it is kept, and how much longer it may stay until there are enough of them
+ * to be worth the way. They are kept for as long as the periods of statistics that are made of them, and for the whole month.
+ */
+export const bucketSizes = {
+  "1m": { span: minute, kept: 6 * hour, spare: 6 * hour },
+  "12m": { span: 12 * minute, kept: 8 * day, spare: day },
+  "3h": { span: 3 * hour, kept: 33 * day, spare: 3 * day },
+} as const;
+
+export type BucketSize = keyof typeof bucketSizes;
+
+const sizeNames = ["1m", "12m", "3h"] as const satisfies BucketSize[];
+
+const padded = (time: Millis): string => String(Math.max(0, time)).padStart(13, "0");
+
+/** All that is in a size from a time on, of all nodes: ids between these two. */
+export const bucketsFrom = (size: BucketSize, from: Millis): { after: string; before: string } => ({
+  after: `${size}/${padded(from)}`,
+  before: `${size}0`,
+});
+
+/** When a bucket begins. */
+export const startOf = ({ id }: Pick<Usage, "id">): Millis => Number(id.slice(id.indexOf("/") + 1, id.lastIndexOf("/")));
+
+const sizeOf = ({ id }: Pick<Usage, "id">): BucketSize => id.slice(0, id.indexOf("/")) as BucketSize;
+
+/** The rows that a node adds its counts to. The balance of dead letters is kept in the largest buckets alone. */
+export function* bucketsOf(account: AccountId, counts: Counts, { now, node }: { now: Millis; node: NodeId }): Generator<Usage> {
+  for (const size of sizeNames) {
+    const { span } = bucketSizes[size];
+    const deadLetters = size === "3h" ? counts.deadLetters : 0;
+    const row: Usage = { ...counts, deadLetters, account, id: `${size}/${padded(Math.floor(now / span) * span)}/${nameOfNode(node)}` };
+    if (countNames.some((name) => row[name] !== 0)) yield row;
+  }
+}
+
+/** A slash in it would look like the end of the time. */
+const nameOfNode = (node: NodeId): string => node.replaceAll("/", "_");
+
+/** Within a size, whatever is a bucket: the first one is not. */
+const first = (size: BucketSize): string => `${size}/${padded(1)}`;
+
+/** Buckets that are past their time: for each size the ids between these two. */
+export const pastBuckets = (now: Millis): { after: string; before: string }[] =>
+  sizeNames.map((size) => ({ after: first(size), before: `${size}/${padded(now - bucketSizes[size].kept)}` }));
+
+export const isPastBucket = (bucket: Pick<Usage, "id">, now: Millis): boolean => startOf(bucket) < now - bucketSizes[sizeOf(bucket)].kept;
+
+/** Where the oldest bucket of each size is found, and when it is worth the way to remove it. */
+export const oldestBuckets = sizeNames.map((size) => ({ after: first(size), before: `${size}0` }));
+export const worthRemovingAt = (bucket: Pick<Usage, "id">): Millis =>
+  startOf(bucket) + bucketSizes[sizeOf(bucket)].kept + bucketSizes[sizeOf(bucket)].spare;
+
+/** What buckets that are gone knew of dead letters. It stands before all buckets, and only `expire` changes it. */
+export const carriedId = `3h/${padded(0)}/carried`;
+
+/** Removes buckets that are past their time. The balance of their dead letters is kept. The caller has asked for the row of `carriedId`. */
+export function removeBuckets(draft: Draft, account: AccountId, buckets: readonly Usage[]): void {
+  let balance = 0;
+  for (const { id, deadLetters } of buckets) {
+    draft.drop("usage", account, id);
+    balance += deadLetters;
+  }
+  if (balance === 0) return;
+  const carried = draft.get("usage", account, carriedId) ?? { ...noCounts, account, id: carriedId };
+  if (carried.deadLetters + balance === 0) draft.drop("usage", account, carriedId);
+  else draft.put("usage", { ...carried, deadLetters: carried.deadLetters + balance });
+}

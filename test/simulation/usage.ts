@@ -1,0 +1,141 @@
+import type { Letter, LogState } from "../../src/core/message.ts";
+import type { PublishResult } from "../../src/core/publish.ts";
+import type { Counts, Usage } from "../../src/core/usage.ts";
+import type { Case, Demand } from "./batch.ts";
+import type { Life } from "./life.ts";
+import type { Tables } from "./storage.ts";
+
+const minute = 60_000;
+const hour = 60 * minute;
+const day = 24 * hour;
+const sizes = { "1m": [minute, 6 * hour], "12m": [12 * minute, 8 * day], "3h": [3 * hour, 33 * day] } as const;
+
+type Around = { lives: ReadonlyMap<string, Life>; now: number; demand: Demand; tables: Tables; happens(what: string): unknown };
+
+const names: Partial<Record<LogState, readonly [keyof Counts, keyof Counts]>> = {
+  RETRY: ["messages", "workflowMessages"],
+  DELIVERED: ["delivered", "workflowDelivered"],
+  FAILED: ["failed", "workflowFailed"],
+  CANCELLED: ["cancelled", "workflowCancelled"],
+};
+
+/** Counts anew what each batch did, from the rows that it left and what was asked, and compares with what the buckets say. */
+export class UsageRecount {
+  /** By account and day. */
+  readonly #requests = new Map<string, number>();
+  /** By account: in the buckets, and in the queue. */
+  readonly #deadLetters = new Map<string, number>();
+
+  judge(of: Case, around: Around): void {
+    const expected = this.#recount(of, around);
+    const found = this.#added(of, around);
+    for (const key of new Set([...expected.keys(), ...found.keys()])) {
+      const [one, other] = [expected.get(key) ?? 0, found.get(key) ?? 0];
+      around.demand(one === other, `what is counted is what happened: ${other} instead of ${one} for ${key}`);
+    }
+    this.#judgeDeadLetters(of, around);
+    this.#judgeRequests(of, around);
+  }
+
+  /** What has happened, by account and name. */
+  #recount({ calls, result, changes }: Case, { lives, tables }: Around): Map<string, number> {
+    const sums = new Map<string, number>();
+    const add = (account: string, name: keyof Counts, by = 1): void => {
+      if (by !== 0) sums.set(`${account} ${name}`, (sums.get(`${account} ${name}`) ?? 0) + by);
+    };
+    const ofRun = (id: string): 0 | 1 => ([undefined, "failure"].includes(lives.get(id)?.envelope.run?.kind) ? 0 : 1);
+    for (const { before, after } of changes.envelopes)
+      if (after && !before) add(after.account, ofRun(after.id) === 1 ? "workflowMessages" : "messages");
+    for (const { before, after } of changes.log)
+      if (after && !before) for (const state of after.states) if (names[state]) add(after.account, names[state][ofRun(after.messageId)]);
+    for (const { before, after } of changes.runs) if (after && !before) add(after.account, "workflowRuns");
+    for (const { message } of result.deliveries)
+      add(message.account, "bytesOut", tables.messages.get(`${message.account}\n${message.id}`)?.size ?? 0);
+    for (const { account, letter, result: one } of publishedIn(calls, result.replies))
+      if (!("refused" in one)) add(account, "bytesIn", letter.body.byteLength);
+    return sums;
+  }
+
+  /** What was added to the buckets of now; those of each size agree, and none of another time has changed. */
+  #added({ changes }: Case, { now, demand, happens }: Around): Map<string, number> {
+    const bySize = Object.keys(sizes).map(() => new Map<string, number>());
+    for (const { before, after } of changes.usage) {
+      const { id } = (after ?? before) as Usage;
+      const [size = "", start] = id.split("/");
+      const [span, kept] = sizes[size as keyof typeof sizes];
+      if (Number(start) === 0) continue;
+      if (!after) {
+        demand(Number(start) + kept < now, `buckets stay for their time: ${id}`);
+        happens("bucket gone");
+        continue;
+      }
+      demand(Number(start) === Math.floor(now / span) * span, `what happens is counted when it happens: ${id}`);
+      const sums = bySize[Object.keys(sizes).indexOf(size)];
+      const { account: _account, id: _id, deadLetters: _deadLetters, ...counts } = after;
+      for (const [name, value] of Object.entries(counts)) {
+        const by = value - (before?.[name as keyof Counts] ?? 0);
+        const key = `${after.account} ${name}`;
+        if (by !== 0) sums?.set(key, (sums.get(key) ?? 0) + by);
+      }
+    }
+    const [first = new Map<string, number>(), ...others] = bySize;
+    for (const other of others)
+      demand(JSON.stringify([...first].sort()) === JSON.stringify([...other].sort()), `buckets of all sizes say the same at ${now}`);
+    return first;
+  }
+
+  #judgeDeadLetters({ changes }: Case, { demand }: Around): void {
+    const add = (key: string, by: number): void => void this.#deadLetters.set(key, (this.#deadLetters.get(key) ?? 0) + by);
+    for (const { before, after } of changes.usage)
+      add(`${(after ?? before)?.account} buckets`, (after?.deadLetters ?? 0) - (before?.deadLetters ?? 0));
+    for (const { before, after } of changes.deadLetters) add(`${(after ?? before)?.account} queue`, (after ? 1 : 0) - (before ? 1 : 0));
+    for (const account of new Set([...this.#deadLetters.keys()].map((key) => key.split(" ")[0]))) {
+      const [counted, there] = [this.#deadLetters.get(`${account} buckets`) ?? 0, this.#deadLetters.get(`${account} queue`) ?? 0];
+      demand(counted === there, `dead letters are counted: ${counted} of ${there} of ${account}`);
+    }
+  }
+
+  /** No more requests than an account may make in a day, and none refused before. */
+  #judgeRequests({ calls, result, changes }: Case, { now, demand, tables, happens }: Around): void {
+    const today = Math.floor(now / day) * day;
+    const begun = new Set(changes.runs.flatMap(({ before, after }) => (after && !before ? after.runId : [])));
+    const all = publishedIn(calls, result.replies);
+    for (const { account, letter, result: one } of all) {
+      const key = `${account} ${today}`;
+      this.#requests.set(key, (this.#requests.get(key) ?? 0) + requestsIn(letter, one, begun));
+    }
+    for (const { account, letter, result: one } of all) {
+      const most = tables.accounts.get(account)?.limits?.requestsPerDayHard;
+      const used = this.#requests.get(`${account} ${today}`) ?? 0;
+      demand(most === undefined || used <= most, `no more requests than there may be: ${used} of ${most}`);
+      if (most !== undefined && used > 0) demand(tables.dayCounts.get(account)?.requests === used, `requests are counted: ${used}`);
+      if (!("refused" in one) || one.refused !== "quota-exceeded") continue;
+      happens("beyond the requests of a day");
+      const asked = tables.groups.get(`${account}\n${letter.group}`)?.endpoints.length ?? 1;
+      demand(used + asked > (most ?? Infinity), `what is left of a day is given: ${used} of ${most}`);
+    }
+  }
+}
+
+type PublishedOne = { account: string; letter: Letter; result: PublishResult };
+
+function publishedIn(calls: Case["calls"], replies: Case["result"]["replies"]): PublishedOne[] {
+  return calls.flatMap(({ name, input }, at) => {
+    const reply = replies[at];
+    if (name !== "publish" || !reply || !("answer" in reply)) return [];
+    const { account, letters } = input as { account: string; letters: Letter[] };
+    const results = reply.answer as PublishResult[];
+    return letters.flatMap((letter, index): PublishedOne[] => {
+      const one = results[index];
+      return one ? [{ account, letter, result: one }] : [];
+    });
+  });
+}
+
+/** Messages that came of it and are no part of a run that goes on. */
+function requestsIn({ post }: Letter, result: PublishResult, begun: ReadonlySet<string>): number {
+  if ("refused" in result) return 0;
+  if ("each" in result) return result.each.filter(({ deduplicated }) => !deduplicated).length;
+  if (!post) return result.deduplicated ? 0 : 1;
+  return post.kind === "start" && post.invoker === null && begun.has(result.run?.runId ?? "") ? 1 : 0;
+}
