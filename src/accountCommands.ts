@@ -91,6 +91,8 @@ const aboutLimits: Partial<Record<LimitName, string>> = {
   groups: "URL groups",
   endpoints: "endpoints of a URL group",
   sources: "sources",
+  requestsPerDay: "requests in a day, beyond which there is a warning",
+  requestsPerDayHard: "requests in a day, beyond which they are refused",
   deadLetterRetention: "how long dead letters are kept",
 };
 

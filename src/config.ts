@@ -18,6 +18,8 @@ const duration = (least: number) =>
     return z.NEVER;
   });
 
+const price = z.coerce.number({ error: "must be a number" }).min(0, "must be at least 0").max(1_000_000, "must be at most 1000000");
+
 const list = z.string().transform((text) =>
   text
     .split(",")
@@ -76,6 +78,9 @@ export const settingRows = {
     value: "<networks>",
     help: "public networks that deliveries come from, for those who ask at /v2/svc/ipv4",
   },
+  messagePrice: { takes: price, default: "0", value: "<dollars>", help: "what statistics tell that 100,000 messages cost" },
+  workflowPrice: { takes: price, default: "0", value: "<dollars>", help: "the same of messages of workflows" },
+  bandwidthPrice: { takes: price, default: "0", value: "<dollars>", help: "the same of a gigabyte of bodies, in or out" },
   publicUrl: {
     takes: z
       .string()

@@ -110,6 +110,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened: { st
     mostQueues: settings.maxQueues,
     region: settings.region,
     sendsFrom: settings.sendsFrom.map((network) => (network.includes("/") ? network : `${network}/32`)),
+    prices: { messages: settings.messagePrice, workflowMessages: settings.workflowPrice, gigabyte: settings.bandwidthPrice },
     trustProxy,
     publicUrl: settings.publicUrl,
     log: requestLog(log),

@@ -1,9 +1,10 @@
 import { STATUS_CODES } from "node:http";
 import type { ErrorCode } from "../core/errors.ts";
 import { Refusal, errorCodes } from "../core/errors.ts";
+import { allowanceHeaders } from "./quotaHeaders.ts";
 
 /** What a failed request is answered with. `fault`: for the log, when it is ours. */
-export type Problem = { status: number; error: string; fault: string | null };
+export type Problem = { status: number; error: string; fault: string | null; headers?: Readonly<Record<string, string>> };
 
 /** The body of a refusal. Paths of accounts have a shape of their own. */
 export const problemBody = (path: string, { status, error }: Problem): Record<string, string> =>
@@ -14,7 +15,10 @@ export const isOfAccounts = (path: string): boolean => /^\/v2\/(svc|qstash)(\/|$
 
 /** Turns whatever was thrown into an answer. Only a `Refusal` and the HTTP server's own refusals tell the caller why. */
 export function problemOf(thrown: unknown, mostBytes: number): Problem {
-  if (thrown instanceof Refusal) return { status: errorCodes[thrown.code].status, error: thrown.message, fault: null };
+  if (thrown instanceof Refusal) {
+    const { code, message, allowance } = thrown;
+    return { status: errorCodes[code].status, error: message, fault: null, ...(allowance && { headers: allowanceHeaders(allowance) }) };
+  }
   const code = textOf(thrown, "code");
   if (code === "FST_ERR_CTP_BODY_TOO_LARGE") {
     return {

@@ -3,6 +3,7 @@ import type { ErrorCode } from "../core/errors.ts";
 import { Refusal } from "../core/errors.ts";
 import type { Account, Bytes, Millis, Source } from "../core/message.ts";
 import type { Retention } from "../core/retention.ts";
+import type { Prices } from "../core/statistics.ts";
 import type { Store } from "../store/store.ts";
 import type { Proof } from "./auth.ts";
 import { readJson } from "./json.ts";
@@ -20,6 +21,8 @@ export type Parts = {
   /** Where this server is, and which networks its deliveries come from, for those who ask. */
   region?: string;
   sendsFrom?: readonly string[];
+  /** By which statistics tell what was used in dollars. Not given: nothing costs anything. */
+  prices?: Prices;
   /** Figures for the health report. */
   health(): Record<string, unknown>;
   /** False once the server has begun to stop. */

@@ -223,19 +223,12 @@ function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply):
   const code = target.path.startsWith("/v2/wait/") ? "step-refused" : "invalid";
   if (path === "/malformed") throw new Refusal(code, "path: the percent-encoding is malformed, or not of UTF-8");
   const allowed = [...new Set(routes.filter((row) => patternOf(row).test(routedPath(target.path, row.method))).map((row) => row.method))];
-  if (allowed.length === 0) throw new Refusal("not-found", nothingAt(path));
+  if (allowed.length === 0) throw new Refusal("not-found", nothingThere);
   reply.header("Allow", allowed.join(", "));
   throw new Refusal("method-not-allowed", `method: ${method} is not possible here; ${allowed.join(" or ")} is`);
 }
 
-/** What the interface has besides, and this version has not. */
-const laterPaths: readonly (readonly [first: RegExp, what: string])[] = [[/^\/v2\/(svc|qstash)\/stats\b/, "statistics of accounts are"]];
-
-function nothingAt(path: string): string {
-  const [, what] = laterPaths.find(([first]) => first.test(path)) ?? [];
-  if (what) return `path: ${what} not available in this version`;
-  return "path: there is nothing at this path; GET /v2/health answers if this is the right server";
-}
+const nothingThere = "path: there is nothing at this path; GET /v2/health answers if this is the right server";
 
 const patternOf = ({ path }: Route): RegExp => new RegExp(`^${routerPath(path).replaceAll(/:\w+/g, "[^/]+")}/?$`);
 
@@ -280,11 +273,11 @@ const namesForHeader = (names: readonly string[]): string =>
     .join(", ");
 
 function sendProblem(request: FastifyRequest, reply: FastifyReply, problem: Problem): void {
-  const { status, fault } = problem;
+  const { status, fault, headers: own = {} } = problem;
   const { path } = splitTarget(request.originalUrl);
   request.fault = fault;
   const scheme = isOfAccounts(path) ? 'Basic realm="waypost", charset="UTF-8"' : "Bearer";
-  const headers = status === 401 ? { "WWW-Authenticate": scheme } : status === 503 ? { "Retry-After": "1" } : {};
+  const headers = status === 401 ? { "WWW-Authenticate": scheme } : status === 503 ? { "Retry-After": "1" } : own;
   void reply.code(status).headers(headers).send(problemBody(path, problem));
 }
 

@@ -22,9 +22,9 @@ import type {
   RunKey,
   Source,
 } from "./message.ts";
-import type { DayCount } from "./quota.ts";
+import type { DayCount } from "./counts.ts";
 import type { ActiveRun, Notification, Run, Step, Waiter } from "./run.ts";
-import type { Counts, Usage } from "./usage.ts";
+import type { Counts, Usage } from "./counts.ts";
 
 /** Everything that is kept, by table. A row is never changed in place: `put` takes a new one. */
 export type Rows = {

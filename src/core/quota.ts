@@ -7,9 +7,6 @@ import { howToRaise, limitsOf, plans } from "./plans.ts";
 // run, firings of a schedule) is no request, and is never refused by this. Only accounts that are limited have a row, which
 // every node locks, so that the count is exact.
 
-/** How many requests of an account were taken in on a day, which begins at `day`. */
-export type DayCount = { account: AccountId; day: Millis; requests: number };
-
 /** What an account may still ask for today. `soft`: beyond it there is a warning, beyond `hard` a refusal. */
 export type Quota = { day: Millis; used: number; soft: number; hard: number };
 

@@ -1,43 +1,11 @@
 import type { Draft } from "./command.ts";
+import type { Counts, Usage } from "./counts.ts";
+import { countNames, noCounts } from "./counts.ts";
 import type { AccountId, LogState, Millis, NodeId } from "./message.ts";
 
 // What an account has used, in numbers that are only ever added up. Decisions say what is to be added; nobody reads the
 // numbers to do so. Each transaction adds what it counted to one row of each size of bucket, and each node has rows of its
 // own, so that no node waits for another one. What was used in a time is the sum of the rows of that time.
-
-/** What is counted. Bytes are those of bodies. */
-export type Counts = {
-  /** Outside workflows: each message that was taken in or made, callbacks among them, and each time that one was to be sent again. */
-  messages: number;
-  /** The same of messages that a workflow run waits for. */
-  workflowMessages: number;
-  /** Runs that were started, resumed or restarted. */
-  workflowRuns: number;
-  delivered: number;
-  failed: number;
-  cancelled: number;
-  workflowDelivered: number;
-  workflowFailed: number;
-  workflowCancelled: number;
-  /** Of what was published, by clients or by the endpoints of workflows. */
-  bytesIn: number;
-  /** Of what was sent, once for each attempt. */
-  bytesOut: number;
-  /** Dead letters that came, less those that went. */
-  deadLetters: number;
-};
-
-export type CountName = keyof Counts;
-
-export const noCounts: Readonly<Counts> = {
-  ...{ messages: 0, workflowMessages: 0, workflowRuns: 0, delivered: 0, failed: 0, cancelled: 0 },
-  ...{ workflowDelivered: 0, workflowFailed: 0, workflowCancelled: 0, bytesIn: 0, bytesOut: 0, deadLetters: 0 },
-};
-
-export const countNames = Object.keys(noCounts).filter((name): name is CountName => name in noCounts);
-
-/** A bucket of an account: what one node counted in one stretch of time. `id`: `<size>/<when it begins>/<node>`. */
-export type Usage = Counts & { account: AccountId; id: string };
 
 // What counts as what (protocol 8): each publish, retry and callback is one message. Of a workflow each step is one message,
 // and so are the plan of a branch and the answer of a third party, which makes a call two, and a branch one more.
@@ -112,14 +80,13 @@ export const startOf = ({ id }: Pick<Usage, "id">): Millis => Number(id.slice(id
 const sizeOf = ({ id }: Pick<Usage, "id">): BucketSize => id.slice(0, id.indexOf("/")) as BucketSize;
 
 /** The rows that a node adds its counts to. The balance of dead letters is kept in the largest buckets alone. */
-export function* bucketsOf(account: AccountId, counts: Counts, { now, node }: { now: Millis; node: NodeId }): Generator<Usage> {
-  for (const size of sizeNames) {
+export const bucketsOf = (account: AccountId, counts: Counts, { now, node }: { now: Millis; node: NodeId }): Usage[] =>
+  sizeNames.flatMap((size) => {
     const { span } = bucketSizes[size];
-    const deadLetters = size === "3h" ? counts.deadLetters : 0;
-    const row: Usage = { ...counts, deadLetters, account, id: `${size}/${padded(Math.floor(now / span) * span)}/${nameOfNode(node)}` };
-    if (countNames.some((name) => row[name] !== 0)) yield row;
-  }
-}
+    const id = `${size}/${padded(Math.floor(now / span) * span)}/${nameOfNode(node)}`;
+    const row: Usage = { ...counts, deadLetters: size === "3h" ? counts.deadLetters : 0, account, id };
+    return countNames.some((name) => row[name] !== 0) ? row : [];
+  });
 
 /** A slash in it would look like the end of the time. */
 const nameOfNode = (node: NodeId): string => node.replaceAll("/", "_");

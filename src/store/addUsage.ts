@@ -1,5 +1,5 @@
-import type { Usage } from "../core/usage.ts";
-import { countNames } from "../core/usage.ts";
+import type { Usage } from "../core/counts.ts";
+import { countNames } from "../core/counts.ts";
 import type { Connection, Dialect } from "./database.ts";
 import { columnOfCount, tables } from "./tables.ts";
 

@@ -1,7 +1,7 @@
 import type { Key, LineHead, Rows, TableName } from "../core/command.ts";
 import type { Hands } from "../core/hands.ts";
 import { firstIdAt } from "../core/ids.ts";
-import type { AccountId, LogRow, MessageId, Millis, Schedule } from "../core/message.ts";
+import type { AccountId, LogRow, MessageId, Millis, NodeId, Schedule } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import type { SentStep, Step } from "../core/run.ts";
 import { decideBatch, resultOf } from "./batch.ts";
@@ -29,7 +29,7 @@ export async function runSqlBatch(database: Database, source: Source, calls: rea
         const loader = database.recent?.before(loaderOf(connection)) ?? loaderOf(connection);
         const { set, replies } = await decideBatch(calls, { loader, hands, source, now });
         const result = resultOf(set, replies);
-        await Promise.all([writeChanges(connection, set), addUsage(connection, set.tally.rows({ now, node: source.node }))]);
+        await writeAll(connection, set, { now, node: source.node });
         if (result.dueAt !== null) await database.notify?.(connection, result.dueAt);
         return { set, result: await composed(loader, result) };
       });
@@ -40,6 +40,15 @@ export async function runSqlBatch(database: Database, source: Source, calls: rea
       await database.pause?.(race);
     }
   }
+}
+
+/** In one go as well. Where both fail, what failed first tells why: the rest is refused because of it. */
+async function writeAll(connection: Connection, set: WorkingSet, at: { now: Millis; node: NodeId }): Promise<void> {
+  const writing = writeChanges(connection, set);
+  const adding = addUsage(connection, set.tally.rows(at));
+  adding.catch(() => undefined);
+  await writing;
+  await adding;
 }
 
 /** All tables at once: a connection keeps the order, and need not wait for one answer before the next statement. */

@@ -15,8 +15,8 @@ import type {
 } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import type { Notification, Run, Step, Waiter } from "../core/run.ts";
-import type { CountName, Counts } from "../core/usage.ts";
-import { countNames } from "../core/usage.ts";
+import type { CountName, Counts } from "../core/counts.ts";
+import { countNames } from "../core/counts.ts";
 
 export type ColumnType = "text" | "bigint" | "integer" | "bytea";
 export type Value = string | number | Uint8Array | null;

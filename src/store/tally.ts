@@ -1,6 +1,7 @@
 import type { AccountId, Millis, NodeId } from "../core/message.ts";
-import type { CountName, Counts, Usage } from "../core/usage.ts";
-import { bucketsOf, noCounts } from "../core/usage.ts";
+import type { CountName, Counts, Usage } from "../core/counts.ts";
+import { noCounts } from "../core/counts.ts";
+import { bucketsOf } from "../core/usage.ts";
 
 /** What the commands of a batch have counted, added up by account: each command as a whole, or not at all. */
 export class Tally {
@@ -32,6 +33,6 @@ export class Tally {
   /** What is to be added to which rows, in the order of their keys. */
   rows(at: { now: Millis; node: NodeId }): Usage[] {
     const accounts = [...this.#sums].sort(([one], [other]) => (one < other ? -1 : 1));
-    return accounts.flatMap(([account, counts]) => [...bucketsOf(account, counts, at)]);
+    return accounts.flatMap(([account, counts]) => bucketsOf(account, counts, at));
   }
 }

@@ -6,6 +6,7 @@ import { createApi } from "../../src/api/server.ts";
 import { idMaker } from "../../src/core/ids.ts";
 import type { Account, Delivery, Millis, Outcome } from "../../src/core/message.ts";
 import { noBytes } from "../../src/core/message.ts";
+import type { Prices } from "../../src/core/statistics.ts";
 import { memoryStore } from "../../src/store/memory.ts";
 import type { Store } from "../../src/store/store.ts";
 
@@ -42,6 +43,7 @@ export async function house(
     intakeBytes?: number;
     mostQueues?: number;
     sendsFrom?: string[];
+    prices?: Prices;
     wrap?(store: Store): Store;
   } = {},
 ): Promise<House> {
@@ -76,6 +78,7 @@ export async function house(
     ...(options.intakeBytes === undefined ? {} : { intakeBytes: options.intakeBytes }),
     ...(options.mostQueues === undefined ? {} : { mostQueues: options.mostQueues }),
     ...(options.sendsFrom === undefined ? {} : { sendsFrom: options.sendsFrom }),
+    ...(options.prices === undefined ? {} : { prices: options.prices }),
     log: (_status, line) => void lines.push(line()),
     ready: () => !stopping,
     health: () => ({ pending: deliveries.length }),

@@ -319,8 +319,8 @@ class Simulation {
     const letters = randomLetters({ chance: this.#chance, hosts, now: this.#world.now });
     const results = await node.ask((store) => store.execute("publish", { account: known.account, letters }));
     this.#judge.acknowledged(results);
-    const all = results.flatMap((result) => ("each" in result ? [...result.each] : [result]));
-    for (const one of all) if ("messageId" in one) known.messageIds.push(one.messageId);
+    for (const result of results)
+      for (const one of "each" in result ? result.each : [result]) if ("messageId" in one) known.messageIds.push(one.messageId);
   }
 
   #setUp(node: SimulatedNode, known: Known): Promise<unknown> {

@@ -12,6 +12,7 @@ import { describeRetention } from "./contractRetention.ts";
 import { describeRuns } from "./contractRuns.ts";
 import { describeSending } from "./contractSending.ts";
 import { describeSources } from "./contractSources.ts";
+import { describeUsage } from "./contractUsage.ts";
 import type { OpenStore } from "./world.ts";
 
 /** What every store must do: the one contract behind `Store`. */
@@ -30,5 +31,6 @@ export function describeStore(name: string, open: OpenStore): void {
     describeSources(open);
     describeRuns(open);
     describeFailedRuns(open);
+    describeUsage(open);
   });
 }

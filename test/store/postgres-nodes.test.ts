@@ -77,6 +77,27 @@ test("nodes that publish with one deduplication id at once make one message", as
   expect((await a.store.read.unfinished({ account: "acc", filter: {}, cursor: null, count: 100 })).messageIds).toHaveLength(60);
 });
 
+test("nodes that count at once, and that share the requests of a day, lose nothing and give no more", async () => {
+  const { worlds } = await nodes(3);
+  await worlds[0].account("free");
+  await worlds[0].store.execute("changeAccount", { account: "acc", change: { limits: { requestsPerDay: 40, requestsPerDayHard: 50 } } });
+  const publishes = Array.from({ length: 60 }, (_, index) => {
+    const world = worlds[index % worlds.length] ?? worlds[0];
+    return Promise.all([world.publish([letterTo({ delay: 1_000 })]), world.publish([letterTo({ delay: 1_000 })], "free")]);
+  });
+  const results = (await Promise.all(publishes)).map(([[limited]]) => limited);
+  expect(results.filter((one) => one && "messageId" in one)).toHaveLength(50);
+  expect(results.filter((one) => one && "refused" in one && one.refused === "quota-exceeded")).toHaveLength(10);
+  for (const [account, count] of [
+    ["acc", 50],
+    ["free", 60],
+  ] as const) {
+    const rows = await worlds[1].store.read.usage(account, "3h", 0);
+    expect(rows).toHaveLength(3);
+    expect(rows.reduce((sum, { messages }) => sum + messages, 0)).toBe(count);
+  }
+});
+
 test("nodes that rotate keys at once make a chain in which no pair is lost", async () => {
   const { worlds } = await nodes();
   const pairs = [];

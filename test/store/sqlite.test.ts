@@ -69,6 +69,30 @@ test("what was written last is not remembered any longer than it is true", async
   expect(await cancel(kept)).toEqual({ cancelled: 0 });
 });
 
+test("what was counted stays when a server starts again, and dead letters from before there were counts are known", async () => {
+  const clock = new TestClock();
+  const path = join(freshFolder(), "store.db");
+  const first = await World.open(async () => sqliteStore(path, sourceOf(clock, "nod_a")));
+  await first.account();
+  await first.die();
+  await first.store.close();
+  const database = new DatabaseSync(path);
+  database.exec("drop table usage; drop table day_counts; delete from schema_version where version >= 4");
+  database.close();
+  for (const node of ["nod_b", "nod_c"]) {
+    const world = new World(await sqliteStore(path, sourceOf(clock, node, node.length + node.charCodeAt(4))), clock, node);
+    await world.die();
+    await world.store.close();
+  }
+  const last = closedAfterwards(await sqliteStore(path, sourceOf(clock, "nod_d")));
+  const rows = await last.read.usage("acc", "3h", 0);
+  expect(rows.map(({ id, messages, deadLetters }) => [id.split("/")[2], messages, deadLetters])).toEqual([
+    ["carried", 0, 1],
+    ["nod_b", 1, 1],
+    ["nod_c", 1, 1],
+  ]);
+});
+
 test("a batch that cannot be stored leaves nothing, and spoils only the command at fault", async () => {
   const path = join(freshFolder(), "store.db");
   const world = await openWorld(path);

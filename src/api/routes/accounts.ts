@@ -19,7 +19,7 @@ const secret = { status: 200, headers: { "Cache-Control": "no-store" } };
 const done: Answer = { status: 200, body: '"OK"', headers: { "Content-Type": "application/json; charset=utf-8" } };
 
 /** One account never sees another one: whatever is not its own is not there. */
-function own(account: Account, id: string): Account {
+export function own(account: Account, id: string): Account {
   if (account.id === id) return account;
   throw new Refusal("not-found", `id: there is no account ${JSON.stringify(id.slice(0, 200))}`);
 }

@@ -9,6 +9,7 @@ import { readJson } from "../json.ts";
 import { contentOf } from "../letter.ts";
 import type { Purpose } from "../posting.ts";
 import { brandOtherwise, checkFanOut, givenBy, groupAt, postingFrom } from "../posting.ts";
+import { quotaHeaders } from "../quotaHeaders.ts";
 import { checkedObject } from "../readObject.ts";
 import type { Incoming, Parts } from "../route.ts";
 import { takeQueue } from "../room.ts";
@@ -55,13 +56,13 @@ export const batch = route({
       schema: z.array(z.union([published, publishedToEach, refused])),
     },
   },
-  refusals: ["not-found", "limit-exceeded", "step-refused"],
+  refusals: ["not-found", "limit-exceeded", "quota-exceeded", "step-refused"],
   handle: async ({ account, incoming, parts }) => {
     const { store } = parts;
     const { read, ignored } = await readItems(incoming, { account, parts, purpose: "messages" });
     const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
     const results = letters.length === 0 ? [] : await store.execute("publish", { account: account.id, letters });
-    return { status: 200, body: answersTo(read, results), ignored };
+    return { status: 200, body: answersTo(read, results), ignored, headers: quotaHeaders(results) };
   },
 });
 
@@ -101,7 +102,7 @@ const headersIn = (item: unknown): object =>
 function refusalOf(answers: readonly unknown[], at: number): Refusal {
   const refusal = answers[at];
   if (!(refusal instanceof Refusal)) throw new Error("batch: nothing was refused");
-  return new Refusal(refusal.code, `message ${at + 1} of ${answers.length}: ${refusal.message}`);
+  return new Refusal(refusal.code, `message ${at + 1} of ${answers.length}: ${refusal.message}`, refusal.allowance);
 }
 
 /** The URL groups of an account, each asked for once. Throws `Refusal` when all together would make too much of one request. */
@@ -179,7 +180,7 @@ function answersTo(read: readonly (Letter | Refusal)[], results: readonly Publis
   const answers = read.map((one) => {
     if (one instanceof Refusal) return one;
     const result = results[next++];
-    return result && "refused" in result ? new Refusal(result.refused, result.message) : publishedJson(result, one);
+    return result && "refused" in result ? new Refusal(result.refused, result.message, result.quota) : publishedJson(result, one);
   });
   const [first] = answers;
   if (first instanceof Refusal && answers.every((answer) => answer instanceof Refusal)) throw refusalOf(answers, 0);

@@ -18,6 +18,7 @@ import { runs } from "./runs.ts";
 import { runStatus } from "./runStatus.ts";
 import { schedules } from "./schedules.ts";
 import { sources } from "./sources.ts";
+import { statistics } from "./statistics.ts";
 import { trigger } from "./trigger.ts";
 import { waits } from "./waits.ts";
 import { workflowDlq } from "./workflowDlq.ts";
@@ -45,5 +46,6 @@ export const routes: readonly Route[] = [
   ...sources,
   ...intake,
   ...accounts,
+  ...statistics,
   ...healthReports,
 ];

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import type { PublishResult } from "../../core/publish.ts";
 import { readPosting } from "../posting.ts";
+import { quotaHeaders } from "../quotaHeaders.ts";
 import { route } from "../route.ts";
 import { settingsOfTriggers } from "../workflowTrigger.ts";
 import { batchBody, readItems } from "./batch.ts";
@@ -29,12 +30,12 @@ const triggerOne = route({
   runSettings: settingsOfTriggers,
   body: publishing.body,
   answers: { 200: { about: "The run, which exists from now on.", schema: triggered } },
-  refusals: ["limit-exceeded"],
+  refusals: ["limit-exceeded", "quota-exceeded"],
   handle: async ({ account, incoming, parts: { store } }) => {
     const destination = incoming.target.path.slice("/v2/trigger/".length);
     const { letter, ignored } = await readPosting(incoming, { destination, account: account.id, store, for: "triggers" });
     const [result] = await store.execute("publish", { account: account.id, letters: [letter] });
-    return { status: 200, body: triggeredJson(result), ignored };
+    return { status: 200, body: triggeredJson(result), ignored, headers: result ? quotaHeaders([result]) : {} };
   },
 });
 
@@ -46,12 +47,12 @@ const triggerMany = route({
   about: "Starts a run for each item of the list, or none at all when one of them is refused.",
   body: batchBody,
   answers: { 201: { about: "The runs, in the order of the list.", schema: z.array(triggered) } },
-  refusals: ["limit-exceeded"],
+  refusals: ["limit-exceeded", "quota-exceeded"],
   handle: async ({ account, incoming, parts }) => {
     const { read, ignored } = await readItems(incoming, { account, parts, purpose: "triggers" });
     const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
     const results = letters.length === 0 ? [] : await parts.store.execute("publish", { account: account.id, letters });
-    return { status: 201, body: results.map(triggeredJson), ignored };
+    return { status: 201, body: results.map(triggeredJson), ignored, headers: quotaHeaders(results) };
   },
 });
 
@@ -60,7 +61,7 @@ export const trigger = [triggerOne, triggerMany];
 
 /** The answer for a run. Throws `Refusal` when it was refused. */
 function triggeredJson(result: PublishResult | undefined): z.output<typeof triggered> {
-  if (result && "refused" in result) throw new Refusal(result.refused, result.message);
+  if (result && "refused" in result) throw new Refusal(result.refused, result.message, result.quota);
   if (!result || "each" in result || !result.run) throw new Error("trigger: no run was started");
   const { run, deduplicated } = result;
   return { workflowRunId: run.runId, workflowCreatedAt: run.createdAt, ...(deduplicated ? { deduplicated: true as const } : {}) };
