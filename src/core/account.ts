@@ -1,5 +1,7 @@
+import { refreshAllowance } from "./allowance.ts";
 import type { Decision } from "./command.ts";
 import { Refusal } from "./errors.ts";
+import { accountFlow } from "./flow.ts";
 import type { Account, AccountId, SigningKeys } from "./message.ts";
 import { acting, existing, planNames, planOf } from "./plans.ts";
 
@@ -22,12 +24,13 @@ export type AccountChange = Partial<
 
 /** Changes what is given, and leaves the rest as it is. Throws `Refusal` when there is no such account. */
 export const changeAccount: Decision<{ account: AccountId; change: AccountChange }, Account> = {
-  needs: ({ account }) => ({ accounts: [[account]] }),
+  needs: ({ account }) => ({ accounts: [[account]], flows: [[account, accountFlow]] }),
   decide: ({ account: id, change }, draft, moment) => {
     const account = existing(draft.get("accounts", id));
     const isUpgrade = change.plan !== undefined && planNames.indexOf(change.plan) > planNames.indexOf(planOf(account));
     const changed: Account = { ...account, ...change, ...(isUpgrade ? { upgradedAt: moment.now } : {}) };
     draft.put("accounts", changed);
+    refreshAllowance(draft, moment, id);
     return changed;
   },
 };

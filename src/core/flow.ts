@@ -4,11 +4,14 @@ import type { AccountId, Flow, FlowControl, MessageState, Millis } from "./messa
 
 // Queues and flow control keys are one thing, a flow: something with limits, counters and a line of messages before it.
 // A queue counts messages until they are finished; a key counts deliveries under way, and those begun in a window of time.
+// An account whose deliveries at once are limited has a flow as well: see `core/allowance.ts`.
 
 /** The flow of a queue, and the name of its line. */
 export const queueFlow = (name: string): string => `queue:${name}`;
 /** The flow of a flow control key, and the name of its line. */
 export const keyFlow = (name: string): string => `key:${name}`;
+/** The flow of an account whose deliveries at once are limited, and the name of its line. */
+export const accountFlow = "account:";
 export const isQueue = (id: string): boolean => id.startsWith("queue:");
 /** The name that people gave it. */
 export const flowName = (id: string): string => id.slice(id.indexOf(":") + 1);
@@ -28,10 +31,15 @@ export const flowOf = (draft: Draft, moment: Moment, account: AccountId, id: str
   draft.get("flows", account, id) ?? newFlow(account, id, moment.now);
 
 /** The flows that these messages pass, or have passed. */
-export const flowKeysOf = (states: Iterable<Pick<MessageState, "account" | "queue" | "flowKey">>): Key[] =>
-  [...states].flatMap(({ account, queue, flowKey }) => {
-    const ids = [queue === null ? null : queueFlow(queue), flowKey === null ? null : keyFlow(flowKey)];
-    return ids.flatMap((id): Key[] => (id === null ? [] : [[account, id]]));
+export const flowKeysOf = (
+  states: Iterable<Pick<MessageState, "account" | "queue" | "flowKey"> & Partial<Pick<MessageState, "line" | "counted">>>,
+): Key[] =>
+  [...states].flatMap(({ account, queue, flowKey, line, counted }) => {
+    const keys: Key[] = [];
+    if (queue !== null) keys.push([account, queueFlow(queue)]);
+    if (flowKey !== null) keys.push([account, keyFlow(flowKey)]);
+    if (counted || line === accountFlow) keys.push([account, accountFlow]);
+    return keys;
   });
 
 /** The window of a key at `now`. It begins anew when its period has passed; a clock that was put back does not prolong it. */
@@ -46,6 +54,9 @@ export function roomOf(flow: Flow, now: Millis): number {
   return Math.max(0, Math.min(slotsFree(flow), ofRate));
 }
 
+/** How many more may leave its line, besides those that did and stand in the line of the account. */
+export const roomBehind = (flow: Flow, now: Millis): number => Math.max(0, roomOf(flow, now) - (flow.onward ?? 0));
+
 const slotsFree = ({ parallelism, running }: Flow): number => (parallelism === null ? Infinity : parallelism - running);
 
 /** Writes a flow, with the time at which a claim must look at it: its line when it is open again, or its end. */
@@ -58,8 +69,10 @@ export function putFlow(draft: Draft, moment: Moment, flow: Flow): void {
 function nextLook(flow: Flow, now: Millis): Millis | null {
   const idle = isQueue(flow.id) ? spans.idleQueue : spans.idleKey;
   if (flow.waiting === 0) return isIdle(flow) ? Math.max(now + idle, flow.lastDueAt + idle, windowEnd(flow)) : null;
-  if (roomOf(flow, now) > 0) return now;
-  const onlyRateHoldsBack = !flow.paused && slotsFree(flow) > 0 && flow.rate !== 0;
+  if (roomBehind(flow, now) > 0) return now;
+  // Those that went on to the line of the account are this flow's next: when one of them moves, it is looked at again.
+  const ahead = flow.onward ?? 0;
+  const onlyRateHoldsBack = !flow.paused && slotsFree(flow) > ahead && flow.rate !== null && flow.rate > ahead;
   return onlyRateHoldsBack ? windowOf(flow, now).windowStart + flow.period : null;
 }
 
@@ -67,8 +80,8 @@ function nextLook(flow: Flow, now: Millis): Millis | null {
 const windowEnd = ({ rate, windowStart, period }: Flow): Millis => (rate === null ? 0 : windowStart + period);
 
 /** A queue or a key that nobody has used for long is forgotten, as its next message makes the same again. What people set by hand stays. */
-export const isIdle = ({ running, waiting, paused, pinned }: Flow): boolean =>
-  running === 0 && waiting === 0 && !paused && !pinned.parallelism && !pinned.rate;
+export const isIdle = ({ running, waiting, onward = 0, paused, pinned }: Flow): boolean =>
+  running === 0 && waiting === 0 && onward === 0 && !paused && !pinned.parallelism && !pinned.rate;
 
 /** The limits of the message that came last hold for all, except where they are pinned. */
 export function withLimits(flow: Flow, { parallelism, rate, period }: Omit<FlowControl, "key">, now: Millis): Flow {

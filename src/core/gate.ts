@@ -1,12 +1,16 @@
+import { allowanceFor } from "./allowance.ts";
 import type { Draft, Key, Moment } from "./command.ts";
-import { begun, flowKeysOf, flowName, flowOf, isQueue, keyFlow, putFlow, queueFlow, roomOf } from "./flow.ts";
+import { accountFlow, begun, flowKeysOf, flowName, flowOf, isQueue, keyFlow, putFlow, queueFlow, roomBehind, roomOf } from "./flow.ts";
 import { spans } from "./limits.ts";
 import type { AccountId, Flow, FlowControl, MessageId, MessageState, Millis } from "./message.ts";
+import { mostUnderWay } from "./plans.ts";
 
-// Before it is sent, a message passes three gates, in this order, and waits in line before the first one that is closed:
-// a slot of its queue, the limits of its flow control key, a hand for its host. The slot of the queue is kept until the
-// message and its callbacks are finished. The key counts a message while it is being sent; who waits for a hand does not
-// use up a place that others could have.
+// Before it is sent, a message passes four gates, in this order, and waits in line before the first one that is closed:
+// a slot of its queue, the limits of its flow control key, what its account may have under way, a hand for its host. The
+// slot of the queue is kept until the message and its callbacks are finished. Key and account count a message while it is
+// being sent; who waits for a hand does not use up a place that others could have.
+// No more of a key stand in the line of the account than could begin: else the account would meet those that cannot, and
+// send them back, while others wait that could.
 
 /** The line of those that wait for a hand for a host. */
 export const hostLine = (host: string): string => `host:${host}`;
@@ -26,13 +30,17 @@ export function advance(draft: Draft, moment: Moment, met: MessageState): { stat
     const key = flowOf(draft, moment, state.account, keyFlow(state.flowKey));
     if (!mayPass(key, state, moment)) return { state, stoppedAt: key.id };
   }
+  const allowance = allowanceFor(draft, moment, state.account);
+  if (allowance && !mayPass(allowance, state, moment)) return { state, stoppedAt: allowance.id };
   return { state, stoppedAt: hasHand(draft, state) ? null : hostLine(state.host) };
 }
 
 /** Nobody overtakes those in line, except who has stood in it, or has come from a line behind it. */
 function mayPass(flow: Flow, { line }: MessageState, { now }: Moment): boolean {
+  // In the line of the account it stands for a place of its key.
+  if (line === accountFlow) return roomOf(flow, now) > 0;
   const hasStood = line === flow.id || (line !== null && !isFlowLine(line));
-  return roomOf(flow, now) > 0 && (flow.waiting === 0 || hasStood);
+  return roomBehind(flow, now) > 0 && (flow.waiting === 0 || hasStood);
 }
 
 function hasHand(draft: Draft, { account, host, line }: MessageState): boolean {
@@ -42,13 +50,20 @@ function hasHand(draft: Draft, { account, host, line }: MessageState): boolean {
 /** The same question before everything is loaded: false only when it is sure that it has to wait. */
 export function mightPass(draft: Draft, state: MessageState): boolean {
   const { account, queue, slot, flowKey, line } = state;
-  const flows = [queue === null || slot !== null ? null : queueFlow(queue), flowKey === null ? null : keyFlow(flowKey)];
+  const owner = draft.get("accounts", account);
+  const flows = [
+    ...[queue === null || slot !== null ? null : queueFlow(queue), flowKey === null ? null : keyFlow(flowKey)],
+    owner && mostUnderWay(owner) !== null ? accountFlow : null,
+  ];
   const isClosed = flows.some((id) => {
     const flow = id === null ? undefined : draft.get("flows", account, id);
-    return flow && (flow.paused || (flow.parallelism !== null && flow.running >= flow.parallelism) || (flow.waiting > 0 && line === null));
+    return flow && isSurelyClosed(flow, line);
   });
   return !isClosed && hasHand(draft, state);
 }
+
+const isSurelyClosed = ({ paused, parallelism, running, waiting }: Flow, line: string | null): boolean =>
+  paused || (parallelism !== null && running >= parallelism) || (waiting > 0 && line === null);
 
 function takeSlot(draft: Draft, moment: Moment, state: MessageState, queue: Flow): MessageState {
   const hasStood = state.line === queue.id;
@@ -57,17 +72,23 @@ function takeSlot(draft: Draft, moment: Moment, state: MessageState, queue: Flow
   return { ...state, slot: state.id, line: hasStood ? null : state.line };
 }
 
-/** Counts a delivery that begins now, where a key limits it. The message leaves the line in which it stood. */
-export function countStart(draft: Draft, moment: Moment, state: MessageState): void {
+/**
+ * Counts a delivery that begins now, where a key or its account limits it. The message leaves the line in which it stood.
+ * Answers whether its account counts it.
+ */
+export function countStart(draft: Draft, moment: Moment, state: MessageState): boolean {
   leaveLine(draft, moment, state);
-  if (state.flowKey === null) return;
-  putFlow(draft, moment, begun(flowOf(draft, moment, state.account, keyFlow(state.flowKey)), moment.now));
+  if (state.flowKey !== null) putFlow(draft, moment, begun(flowOf(draft, moment, state.account, keyFlow(state.flowKey)), moment.now));
+  const allowance = allowanceFor(draft, moment, state.account);
+  if (allowance) putFlow(draft, moment, begun(allowance, moment.now));
+  return allowance !== null;
 }
 
 /** Counts a delivery that has ended, or was given up. `nextAt`: when the message is to be sent again, if it is. */
 export function countEnd(draft: Draft, moment: Moment, state: MessageState, nextAt: Millis = 0): void {
-  if (state.flowKey === null || state.leasedBy === null) return;
-  lower(draft, moment, state.account, keyFlow(state.flowKey), { counter: "running", nextAt });
+  if (state.leasedBy === null) return;
+  if (state.flowKey !== null) lower(draft, moment, state.account, keyFlow(state.flowKey), { counter: "running", nextAt });
+  if (state.counted) lower(draft, moment, state.account, accountFlow, { counter: "running", nextAt });
 }
 
 /** Takes a due message out of sight of the claims, until the gate before which this line stands is open. */
@@ -75,18 +96,25 @@ export function standInLine(draft: Draft, moment: Moment, state: MessageState, l
   const { account, host } = state;
   if (state.line !== line) {
     leaveLine(draft, moment, state);
-    if (isFlowLine(line)) {
-      const flow = flowOf(draft, moment, account, line);
-      putFlow(draft, moment, { ...flow, waiting: flow.waiting + 1 });
-    }
+    if (isFlowLine(line)) enterLine(draft, moment, state, line);
   }
   draft.put("messages", { ...state, state: "held", dueAt: null, leasedBy: null, line });
   if (!isFlowLine(line) && !draft.get("lines", account, host)) draft.put("lines", { account, host, dueAt: moment.now + spans.lineCheck });
 }
 
+function enterLine(draft: Draft, moment: Moment, { account, flowKey }: MessageState, line: string): void {
+  const flow = (line === accountFlow ? allowanceFor(draft, moment, account) : null) ?? flowOf(draft, moment, account, line);
+  putFlow(draft, moment, { ...flow, waiting: flow.waiting + 1 });
+  if (line !== accountFlow || flowKey === null) return;
+  const key = flowOf(draft, moment, account, keyFlow(flowKey));
+  putFlow(draft, moment, { ...key, onward: (key.onward ?? 0) + 1 });
+}
+
 /** Counts a message that stands in its line no more. */
-function leaveLine(draft: Draft, moment: Moment, { account, line }: MessageState): void {
-  if (line !== null && isFlowLine(line)) lower(draft, moment, account, line, { counter: "waiting" });
+function leaveLine(draft: Draft, moment: Moment, { account, line, flowKey }: MessageState): void {
+  if (line === null || !isFlowLine(line)) return;
+  lower(draft, moment, account, line, { counter: "waiting" });
+  if (line === accountFlow && flowKey !== null) lower(draft, moment, account, keyFlow(flowKey), { counter: "onward" });
 }
 
 /** A message that is delivered, has failed or is cancelled gives back whatever it held. Its callbacks have been made before. */
@@ -108,12 +136,13 @@ export function shareSlot(draft: Draft, account: AccountId, slot: MessageId): bo
   return held !== undefined;
 }
 
-type Lower = { counter: "running" | "waiting"; nextAt?: Millis };
+type Lower = { counter: "running" | "waiting" | "onward"; nextAt?: Millis };
 
 function lower(draft: Draft, moment: Moment, account: AccountId, id: string, { counter, nextAt = 0 }: Lower): void {
   const flow = flowOf(draft, moment, account, id);
-  if (flow[counter] === 0) draft.fault(`the counter "${counter}" of ${id} in account ${account} was too low`);
-  putFlow(draft, moment, { ...flow, [counter]: Math.max(0, flow[counter] - 1), lastDueAt: Math.max(flow.lastDueAt, nextAt) });
+  const count = flow[counter] ?? 0;
+  if (count === 0) draft.fault(`the counter "${counter}" of ${id} in account ${account} was too low`);
+  putFlow(draft, moment, { ...flow, [counter]: Math.max(0, count - 1), lastDueAt: Math.max(flow.lastDueAt, nextAt) });
 }
 
 /** What must be seen of flows and slots when these messages move: first what they name, then what that leads to. */
@@ -130,5 +159,5 @@ export function needsOfGates(draft: Draft, states: readonly MessageState[]) {
 export const flowsOfLetters = (account: AccountId, letters: readonly { queue: string | null; flowControl: FlowControl | null }[]): Key[] =>
   flowKeysOf(letters.map(({ queue, flowControl }) => ({ account, queue, flowKey: flowControl?.key ?? null })));
 
-/** Whether a line is that of a queue or a key, and not that of a host. */
-export const isFlowLine = (line: string): boolean => isQueue(line) || line.startsWith("key:");
+/** Whether a line is that of a queue, a key or the account, and not that of a host. */
+export const isFlowLine = (line: string): boolean => isQueue(line) || line.startsWith("key:") || line === accountFlow;

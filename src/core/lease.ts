@@ -87,11 +87,14 @@ export const linesTo = (account: AccountId, urls: readonly string[]): Key[] =>
 /** Leases a message to this node and hands it to the dispatcher. The caller has taken a hand for it. */
 export function lease(draft: Draft, moment: Moment, of: { account: Account; envelope: Envelope; state: MessageState }): void {
   const { account, envelope, state } = of;
-  countStart(draft, moment, state);
-  draft.put("messages", { ...state, state: "active", dueAt: moment.now + spans.lease, leasedBy: moment.node, line: null });
+  const counted = countStart(draft, moment, state);
+  const leased: MessageState = { ...state, state: "active", dueAt: moment.now + spans.lease, leasedBy: moment.node, line: null };
+  draft.put("messages", counted ? { ...leased, counted } : state.counted ? uncounted(leased) : leased);
   countBytes(draft, state.account, "bytesOut", state.size);
   draft.deliver({ message: envelope, attempt: state.attempts, signingKey: account.signingKeys.current });
 }
+
+const uncounted = ({ counted: _counted, ...state }: MessageState): MessageState => state;
 
 /** Writes a line of the log, with nothing in it but what is given, and counts what it says. */
 export function log(

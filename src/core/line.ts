@@ -1,5 +1,6 @@
+import { refreshAllowance } from "./allowance.ts";
 import type { Draft, LineHead, Moment, Needs } from "./command.ts";
-import { isIdle, putFlow, roomOf } from "./flow.ts";
+import { accountFlow, isIdle, putFlow, roomBehind } from "./flow.ts";
 import { advance, depart, hostLine, needsOfGates, standInLine } from "./gate.ts";
 import { lease, log } from "./lease.ts";
 import { spans } from "./limits.ts";
@@ -30,6 +31,7 @@ export function serveLine(draft: Draft, moment: Moment, line: Line): void {
  * Whatever opens a flow makes it due, for a claim to serve its line; an outcome, which does so most often, serves it at once.
  */
 export function serveFlow(draft: Draft, moment: Moment, { account, id }: Flow): void {
+  if (id === accountFlow) refreshAllowance(draft, moment, account);
   const before = draft.get("flows", account, id);
   const first = firstNotServed(draft, moment, account, id);
   const flow = draft.get("flows", account, id);
@@ -57,7 +59,7 @@ function restFlow(draft: Draft, moment: Moment, { account, id }: Flow): void {
 /** The first ones of the lines of due flows, as many as these let through, and in all as many as there can be hands for. */
 export const headsOf = (flows: readonly Flow[], most: number): LineHead[] =>
   flows.flatMap((flow) => {
-    const limit = Math.min(Math.ceil(most / flows.length), roomOf(flow, flow.dueAt ?? 0));
+    const limit = Math.min(Math.ceil(most / flows.length), roomBehind(flow, flow.dueAt ?? 0));
     return flow.waiting > 0 && limit > 0 ? [{ account: flow.account, line: flow.id, limit }] : [];
   });
 

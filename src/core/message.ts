@@ -163,6 +163,8 @@ export type MessageState = {
   slot: MessageId | null;
   /** The line it stands in while it is held: see `core/line.ts`. */
   line: string | null;
+  /** Whether its lease counts towards what its account may have under way. */
+  counted?: true;
   /** The run that it belongs to, and goes with. */
   run: RunKey | null;
   /** What it can be searched by: see `core/mark.ts`. */
@@ -174,7 +176,7 @@ export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean =>
 
 /**
  * What a queue or a flow control key lets through, and what it has let through. See `core/flow.ts`. `id` is `queue:<name>`
- * or `key:<name>`, which is also the name of its line. A limit that is null does not hold.
+ * or `key:<name>`, which is also the name of its line; or `account:`. A limit that is null does not hold.
  */
 export type Flow = {
   account: AccountId;
@@ -189,6 +191,8 @@ export type Flow = {
   running: number;
   /** Messages that stand in its line. */
   waiting: number;
+  /** Of a key: those of its messages that stand in the line of the account. */
+  onward?: number;
   rate: number | null;
   period: Millis;
   windowStart: Millis;

@@ -58,6 +58,17 @@ export function limitsOf(account: Terms): AccountLimits {
   return held;
 }
 
+/** One of them, for where many are asked about. */
+export function limitOf({ plan = "selfHosted", limits }: Terms, name: LimitName): number {
+  return Math.min(limits?.[name] ?? plans[plan][name], selfHosted[name]);
+}
+
+/** How many deliveries an account may have under way. Null: as many as the server can bear. */
+export function mostUnderWay(account: Terms): number | null {
+  const most = limitOf(account, "globalParallelism");
+  return most < selfHosted.globalParallelism ? most : null;
+}
+
 /** Limits that stand in the record of an account, and that nothing is refused by. */
 export const toldOnly: ReadonlySet<LimitName> = new Set([
   ...(["globalParallelism", "deadLetters", "logEntries", "requestsPerSecond"] as const),

@@ -1,5 +1,6 @@
-import { flowName, isQueue, keyFlow, queueFlow, windowOf } from "./flow.ts";
+import { accountFlow, flowName, isQueue, keyFlow, queueFlow, windowOf } from "./flow.ts";
 import { hostLine } from "./gate.ts";
+import { flagOfLimit } from "./plans.ts";
 import type { Flow, LogRow, MessageId, MessageState, Millis, NodeId } from "./message.ts";
 
 /** Messages before it in its line are counted as far as this. */
@@ -16,6 +17,8 @@ export type Standing = {
   last: Pick<LogRow, "time" | "status" | "error"> | null;
   queue: Flow | null;
   key: Flow | null;
+  /** What its account may have under way, if it waits for that. */
+  allowance?: Flow | null;
   /** How many stand before it in its line; one more than `mostCounted` when there are more. */
   before: number;
   places: readonly Place[];
@@ -25,7 +28,19 @@ export type Standing = {
 export type Place = { messageId: MessageId; holders: readonly MessageState[] };
 
 export const reasonNames = [
-  ...(["not-due", "retry", "due", "queue", "queue-paused", "key-parallelism", "key-rate", "key-paused", "turn", "host"] as const),
+  ...([
+    "not-due",
+    "retry",
+    "due",
+    "queue",
+    "queue-paused",
+    "key-parallelism",
+    "key-rate",
+    "key-paused",
+    "account",
+    "turn",
+    "host",
+  ] as const),
   ...(["sending", "lease-over"] as const),
 ] as const;
 
@@ -60,7 +75,7 @@ export function reasonsOf(standing: Standing, now: Millis): Reason[] {
   if (state.line === (state.queue !== null && queueFlow(state.queue)))
     return [...inQueue(standing), ...laterPauses(standing, [standing.key])];
   if (state.line === (state.flowKey !== null && keyFlow(state.flowKey))) return behindKey(standing, now);
-  return [atHost(standing)];
+  return [state.line === accountFlow ? inAccount(standing) : atHost(standing)];
 }
 
 function sending({ state, last, createdAt }: Standing, now: Millis): Reason {
@@ -129,9 +144,11 @@ function behindOf({ messageId, holders }: Place): Behind[] {
 function doing({ state, dueAt, attempts, lost, leasedBy, line }: MessageState): string {
   if (state === "active") return `being sent by node ${leasedBy ?? "?"}`;
   if (state === "cancelling") return `cancelled, and its request by node ${leasedBy ?? "?"} has not ended`;
-  if (state === "held") return `in the line of ${(line ?? "?").replace(":", " ")}`;
+  if (state === "held") return `in the line of ${lineName({ line })}`;
   return `${attempts - lost > 0 ? "in retry until" : "due at"} ${iso(dueAt ?? 0)}`;
 }
+
+const lineName = ({ line }: Pick<MessageState, "line">): string => (line === accountFlow ? "the account" : (line ?? "?").replace(":", " "));
 
 /** A key may be closed in more than one way. */
 function behindKey(standing: Standing, now: Millis): Reason[] {
@@ -153,11 +170,16 @@ function behindKey(standing: Standing, now: Millis): Reason[] {
   return reasons.length === 0 ? [turnOf(standing)] : reasons.map((reason) => inLine(reason, standing));
 }
 
+function inAccount(standing: Standing): Reason {
+  const { running = 0, parallelism = null } = standing.allowance ?? {};
+  if (parallelism === null || running < parallelism) return turnOf(standing);
+  const raise = `"waypost account limits ${standing.state.account} --${flagOfLimit("globalParallelism")} ..." raises the limit`;
+  const text = `account: ${running} of ${parallelism} deliveries under way (${raise})`;
+  return inLine({ reason: "account", text, used: running, limit: parallelism }, standing);
+}
+
 const turnOf = (standing: Standing): Reason =>
-  inLine(
-    { reason: "turn", text: `${(standing.state.line ?? "?").replace(":", " ")} is open; the next node that looks takes it on` },
-    standing,
-  );
+  inLine({ reason: "turn", text: `${lineName(standing.state)} is open; the next node that looks takes it on` }, standing);
 
 function atHost(standing: Standing): Reason {
   const { host, line } = standing.state;

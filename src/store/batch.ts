@@ -1,3 +1,4 @@
+import { needsOfAccounts } from "../core/allowance.ts";
 import type { Decision, DueNeed, LineHead, Moment, Needs } from "../core/command.ts";
 import { commands } from "../core/commands.ts";
 import type { Commands } from "../core/commands.ts";
@@ -5,7 +6,7 @@ import { Refusal } from "../core/errors.ts";
 import { laneOf } from "../core/hands.ts";
 import type { Hands } from "../core/hands.ts";
 import { needsOfHeads } from "../core/line.ts";
-import type { Millis } from "../core/message.ts";
+import type { AccountId, Millis } from "../core/message.ts";
 import { WorkingSet } from "./draft.ts";
 import type { Loader } from "./loader.ts";
 import type { BatchResult, Call, Reply, Source } from "./store.ts";
@@ -27,15 +28,15 @@ export async function decideBatch(
   // The table of commands is typed by name; a call on its way is plain data again.
   const asking = calls.map((call): Asking => ({ ...call, decision: decisions[call.name], reply: null }));
   const set = new WorkingSet(hands);
-  await set.load(
-    loader,
-    needsOf(asking, ({ decision, input }) => decision.needs(input)),
-    now,
-  );
+  const accounts = new Set<AccountId>();
+  const first = needsOf(asking, ({ decision, input }) => decision.needs(input));
+  await set.load(loader, first, now);
+  note(accounts, first);
   const curious = asking.filter(({ decision }) => decision.further);
   for (let round = 1; curious.length > 0; round++) {
     const asked = needsOf(curious, ({ decision, input }) => decision.further?.(input, set) ?? {});
-    const loaded = await set.load(loader, withHeads(set, asked), now);
+    const loaded = await set.load(loader, withAllowances(set, withHeads(set, asked), accounts), now);
+    note(accounts, asked);
     if (!loaded) break;
     if (round === maxRounds) throw new Error(`a decision still had needs after ${maxRounds} rounds`);
   }
@@ -71,6 +72,16 @@ function failureOf(error: unknown): Reply {
     return { refused: { code, message, ...(allowance && { allowance }) } };
   }
   return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) };
+}
+
+/** Whose rows are here. */
+function note(accounts: Set<AccountId>, needs: Needs): void {
+  for (const [account] of needs.accounts ?? none) accounts.add(account);
+}
+
+function withAllowances(set: WorkingSet, asked: Needs, accounts: ReadonlySet<AccountId>): Needs {
+  const flows = needsOfAccounts(set, accounts);
+  return flows.length === 0 ? asked : merge([asked, { flows }]);
 }
 
 /** Found out for all calls together: a hundred outcomes of one key name the same hundred that stand in its line. */

@@ -104,12 +104,30 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     columns: {
       ...{ account: "text", id: "text", state: "text", due_at: "bigint", attempts: "integer" },
       ...{ lost: "integer", leased_by: "text", host: "text", size: "integer", tells: "integer" },
-      ...{ queue: "text", flow_key: "text", slot: "text", line: "text", marks: "text", run: "text" },
+      ...{ queue: "text", flow_key: "text", slot: "text", line: "text", marks: "text", run: "text", counted: "integer" },
     },
     key: ["account", "id"],
-    write: ({ account, id, state, dueAt, attempts, lost, leasedBy, host, size, tells, queue, flowKey, slot, line, marks, run }) => ({
+    write: ({
+      account,
+      id,
+      state,
+      dueAt,
+      attempts,
+      lost,
+      leasedBy,
+      host,
+      size,
+      tells,
+      queue,
+      flowKey,
+      slot,
+      line,
+      marks,
+      run,
+      counted,
+    }) => ({
       ...{ account, id, state, due_at: dueAt, attempts, lost, leased_by: leasedBy, host, size, tells: tells ? 1 : 0 },
-      ...{ queue, flow_key: flowKey, slot, line, marks: marks.length > 0 ? marks.join(" ") : null, run },
+      ...{ queue, flow_key: flowKey, slot, line, marks: marks.length > 0 ? marks.join(" ") : null, run, counted: counted ? 1 : null },
     }),
     read: (row) => ({
       ...{ account: text(row.account), id: text(row.id), state: text(row.state) as MessageState["state"], host: text(row.host) },
@@ -118,6 +136,7 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       ...{ queue: orNull(row.queue, text), flowKey: orNull(row.flow_key, text) },
       ...{ slot: orNull(row.slot, text), line: orNull(row.line, text), marks: row.marks ? text(row.marks).split(" ") : [] },
       run: orNull(row.run, text),
+      ...(row.counted === null ? {} : { counted: true }),
     }),
   },
   deduplications: {

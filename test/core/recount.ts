@@ -10,9 +10,13 @@ export function disagreements({ tables }: Memory): string[] {
   const compare = (what: string, counted: unknown, found: unknown): void => {
     if (counted !== found) wrong.push(`${what}: ${String(counted)} instead of ${String(found)}`);
   };
-  for (const { account, id, running, waiting } of flows) {
+  for (const { account, id, running, waiting, onward = 0 } of flows) {
     const ours = messages.filter((message) => message.account === account);
-    const active = ours.filter(({ leasedBy, flowKey }) => leasedBy !== null && `key:${flowKey ?? ""}` === id);
+    const active = ours.filter(
+      ({ leasedBy, flowKey, counted }) => leasedBy !== null && (id === "account:" ? counted : `key:${flowKey ?? ""}` === id),
+    );
+    const gone = ours.filter(({ line, flowKey }) => line === "account:" && `key:${flowKey ?? ""}` === id);
+    compare(`onward of ${id}`, onward, gone.length);
     const held = slots.filter((slot) => slot.account === account && `queue:${slot.queue}` === id);
     compare(`running of ${id}`, running, id.startsWith("queue:") ? held.length : active.length);
     compare(`waiting of ${id}`, waiting, ours.filter(({ line }) => line === id).length);

@@ -13,6 +13,17 @@ const key = { ...newFlow("acme", "key:k", noon), parallelism: 2, running: 2, wai
 const standing: Standing = { state: held, retries: 3, createdAt: noon, last: null, queue: null, key, before: 4, places: [] };
 const textsOf = (over: Partial<Standing>, now = noon): string[] => reasonsOf({ ...standing, ...over }, now).map(({ text }) => text);
 
+test("a message that waits for its account says how many are under way, of how many, and how to raise it", () => {
+  const allowance = { ...newFlow("acme", "account:", noon), parallelism: 2, running: 2, waiting: 5 };
+  const line = { state: { ...held, line: "account:" }, key: null };
+  expect(textsOf({ ...line, allowance })).toEqual([
+    'account: 2 of 2 deliveries under way ("waypost account limits acme --global-parallelism ..." raises the limit); 4 before it in line',
+  ]);
+  expect(textsOf({ ...line, allowance: { ...allowance, running: 1 } })).toEqual([
+    "the account is open; the next node that looks takes it on; 4 before it in line",
+  ]);
+});
+
 describe("reasonsOf", () => {
   test("counts those before it only so far", () => {
     expect(reasonsOf({ ...standing, before: mostCounted }, noon)).toMatchObject([{ position: 1000 }]);

@@ -16,6 +16,8 @@ class Book {
   running = 0;
   /** Who stands in its line. */
   readonly waiting = new Set<string>();
+  /** Who of its messages stands in the line of the account. */
+  readonly onward = new Set<string>();
   windowStart = 0;
   used = 0;
   mostRate = 0;
@@ -73,11 +75,15 @@ export class Flows {
 
     function touch(state: MessageState, by: 1 | -1): void {
       if (state.leasedBy !== null && state.flowKey !== null) count(nameOf(state, `key:${state.flowKey}`), by);
+      if (state.leasedBy !== null && state.counted) count(nameOf(state, accountLine), by);
     }
     for (const { before, after } of changes.messages) {
       if (isInLine(before)) this.#book(nameOf(before, before.line)).waiting.delete(before.id);
       if (isInLine(after)) this.#book(nameOf(after, after.line)).waiting.add(after.id);
       for (const row of [before, after]) if (isInLine(row)) touched.add(nameOf(row, row.line));
+      if (isOnward(before)) this.#book(nameOf(before, `key:${before.flowKey}`)).onward.delete(before.id);
+      if (isOnward(after)) this.#book(nameOf(after, `key:${after.flowKey}`)).onward.add(after.id);
+      for (const row of [before, after]) if (isOnward(row)) touched.add(nameOf(row, `key:${row.flowKey}`));
     }
   }
 
@@ -87,7 +93,8 @@ export class Flows {
     const row = tables.flows.get(name);
     const { before } =
       of.changes.flows.find(({ before, after }) => [before, after].some((row) => row && nameOf(row, row.id) === name)) ?? {};
-    const { running, waiting } = row ?? { running: 0, waiting: 0 };
+    const { running, waiting, onward = 0 } = row ?? { running: 0, waiting: 0 };
+    demand(onward === book.onward.size, `who went on is counted: ${quoted(name)} says ${onward}, there are ${book.onward.size}`);
     demand(running === book.running, `running is counted: ${quoted(name)} says ${running}, there are ${book.running}`);
     demand(waiting === book.waiting.size, `waiting is counted: ${quoted(name)} says ${waiting}, there are ${book.waiting.size}`);
     const limits = limitsOf(name, { before: before ?? row, after: row, born, of });
@@ -149,7 +156,13 @@ export class Flows {
       book.lastAccepted = envelope.createdAt;
     }
     for (const { before, after } of changes.messages) {
-      if (!isLease(before, after) || after.flowKey === null) continue;
+      if (!isLease(before, after) || !after.counted) continue;
+      const first = firstStaying(nameOf(after, accountLine));
+      const mayPass = first === undefined || before?.line?.startsWith("host:") || (before?.line && after.id < first);
+      demand(Boolean(mayPass), `nobody overtakes: ${after.id} was sent before ${first} of the account`);
+    }
+    for (const { before, after } of changes.messages) {
+      if (!isLease(before, after) || after.flowKey === null || before?.line === accountLine) continue;
       const line = `key:${after.flowKey}`;
       const first = firstStaying(nameOf(after, line));
       const mayPass = first === undefined || before?.line?.startsWith("host:") || (before?.line === line && after.id < first);
@@ -164,6 +177,11 @@ export class Flows {
 
 type One = { of: Case; court: Court; born: readonly Envelope[]; runningBefore: number };
 type Window = { of: Case; court: Court; before: Flow | undefined; after: Flow | undefined; limits: Limits };
+
+/** The line of those that wait until their account has less under way. */
+const accountLine = "account:";
+
+const isOnward = (state: MessageState | undefined): state is MessageState => state?.line === accountLine && state.flowKey !== null;
 
 const nameOf = ({ account }: { account: string }, id: string): string => `${account}\n${id}`;
 const quoted = (name: string): string => JSON.stringify(name);
@@ -182,7 +200,7 @@ function checkNames(state: MessageState, { lives, demand, tables }: Court): void
   const { id, line, slot } = state;
   demand(state.queue === envelope.queue && state.flowKey === (envelope.flowControl?.key ?? null), `gates are those of the letter: ${id}`);
   demand((state.state === "held") === (line !== null), `who is held stands in a line: ${id}`);
-  const lines = [`queue:${state.queue}`, `key:${state.flowKey}`, `host:${state.host}`];
+  const lines = [`queue:${state.queue}`, `key:${state.flowKey}`, `host:${state.host}`, accountLine];
   demand(line === null || lines.includes(line), `who waits stands before a gate of its own: ${id} in ${line}`);
   demand(line !== lines[0] || slot === null, `who waits for a slot has none: ${id}`);
   demand(state.queue === null || (slot === null) === !tables.slots.has(`${state.account}\n${id}`), `a slot belongs to its message: ${id}`);
@@ -223,18 +241,19 @@ const changesPause = new Set(["pauseFlow", "resumeFlow", "upsertQueue"]);
 function checkLook(flow: Flow, { demand, now }: Court): void {
   const { id, waiting, paused, parallelism, running, rate, windowStart, windowUsed, period, dueAt } = flow;
   if (waiting === 0) {
-    const isKept = running > 0 || paused || flow.pinned.parallelism || flow.pinned.rate;
+    const isKept = running + (flow.onward ?? 0) > 0 || paused || flow.pinned.parallelism || flow.pinned.rate;
     return demand(isKept || dueAt !== null, `what nobody uses is forgotten some time: ${id}`);
   }
-  const hasPlace = !paused && (parallelism === null || running < parallelism) && rate !== 0;
-  const isWindowFull = rate !== null && windowUsed >= rate && now < windowStart + period;
+  const ahead = flow.onward ?? 0;
+  const hasPlace = !paused && (parallelism === null || running + ahead < parallelism) && (rate === null || rate > ahead);
+  const isWindowFull = rate !== null && windowUsed + ahead >= rate && now < windowStart + period;
   const opensAt = !hasPlace ? Infinity : isWindowFull ? windowStart + period : now;
   demand((dueAt ?? Infinity) <= opensAt + spans.flowCheck, `nobody waits for ever: ${id} opens at ${opensAt} and is looked at ${dueAt}`);
 }
 
 /** What a run must have seen to be worth its name. */
 function noteHappenings({ id, waiting, paused, parallelism, running, rate, windowUsed }: Flow, { happens }: Court): void {
-  const kind = id.startsWith("queue:") ? "queue" : "key";
+  const kind = id.startsWith("queue:") ? "queue" : id === accountLine ? "account" : "key";
   if (running > 1) happens(`${kind} with several at once`);
   if (waiting === 0) return;
   if (paused) happens(`${kind} paused with a line`);

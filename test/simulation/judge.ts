@@ -6,6 +6,7 @@ import type { Retention } from "../../src/core/retention.ts";
 import type { Call } from "../../src/store/store.ts";
 import type { Batch, Case, Demand } from "./batch.ts";
 import { isLease, isLost } from "./batch.ts";
+import { Allowances } from "./allowances.ts";
 import { Flows } from "./flows.ts";
 import { Keys } from "./keys.ts";
 import { Life } from "./life.ts";
@@ -29,6 +30,7 @@ export class Judge {
   readonly #storage: Storage;
   readonly #keys = new Keys();
   readonly #flows = new Flows();
+  readonly #allowances = new Allowances();
   readonly #schedules = new Schedules();
   readonly requests = new Requests();
   readonly runs = new Runs();
@@ -89,6 +91,7 @@ export class Judge {
     this.#keys.judge(of, { lives, now, demand });
     const happens = (what: string): unknown => this.happened.add(what);
     this.#flows.judge(of, { lives, now, demand, tables, happens });
+    this.#allowances.judge(of, { demand, tables });
     this.requests.judge(of, { demand, tables, happens });
     this.#schedules.judge(of, { now, demand, tables, happens, retried: retriedOf(of) });
     this.runs.judge(of, { demand, tables, now, retention: this.#retention, happens });
@@ -352,10 +355,11 @@ export class Judge {
     const { flows, slots, messages } = this.#storage.tables;
     const flow = flows.get(`${account}\n${line}`);
     if (!flow) return line === null || line.startsWith("host:");
-    const { paused, rate, period, running, windowStart, windowUsed } = flow;
+    const { paused, rate, period, running, onward = 0, windowStart, windowUsed } = flow;
     const isWindowFull = rate !== null && windowUsed >= rate && this.#world.now < windowStart + period;
     if (paused || isWindowFull) return true;
-    if (line?.startsWith("key:")) return running > 0;
+    if (line?.startsWith("key:")) return running + onward > 0;
+    if (line === "account:") return running > 0;
     const taken = new Set(
       [...slots.values()].flatMap((slot) => (slot.account === account && `queue:${slot.queue}` === line ? slot.id : [])),
     );

@@ -4,6 +4,7 @@ import { depart } from "../../src/core/gate.ts";
 import type { Flow, Letter, MessageState } from "../../src/core/message.ts";
 import type { Bend } from "./bent.ts";
 import { asked, bent } from "./bent.ts";
+import { allowanceMutants } from "./allowanceMutants.ts";
 import { runMutants } from "./runMutants.ts";
 
 const never = { messages: () => undefined };
@@ -183,6 +184,7 @@ export const mutants: Record<string, Commands> = {
   ...flowMutants,
   ...usageMutants,
   ...runMutants,
+  ...allowanceMutants,
   "a settle ignores whose lease it is": bent("settle", (outcome, draft, moment) => unfenced([outcome])(outcome, draft, moment)),
   "a renew ignores whose lease it is": bent("renew", ({ held }, draft, moment) => unfenced(held)(null, draft, moment)),
   "a report that came twice counts twice": bent("settle", () => ({ drop: (table) => table !== "messages" })),

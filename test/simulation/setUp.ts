@@ -30,6 +30,8 @@ export function randomSetUp(chance: Chance, { account }: Known, of: { letter: Le
     () => ({ name: "pinFlow", input: { account, key, rate: chance.between(1, 3), period: chance.of([700, 5_000]) } }),
     () => ({ name: "unpinFlow", input: { account, key, parallelism: chance.happens(0.5), rate: chance.happens(0.5) } }),
     () => ({ name: "resetRate", input: { account, key } }),
+    () => ({ name: "changeAccount", input: { account, change: { limits: { globalParallelism: chance.between(1, 4) } } } }),
+    () => ({ name: "changeAccount", input: { account, change: { limits: chance.happens(0.5) ? {} : { globalParallelism: 1 } } } }),
     () => ({ name: "addEndpoints", input: { account, name: group, endpoints: [endpoint(), endpoint()] } }),
     () => ({ name: "addEndpoints", input: { account, name: group, endpoints: [endpoint()] } }),
     () => ({ name: "removeEndpoints", input: { account, name: group, endpoints: [endpoint()] } }),
@@ -65,6 +67,7 @@ export const release = (account: AccountId): Call[] => [
     name: "resumeFlow",
     input: { account, id },
   })),
+  { name: "changeAccount", input: { account, change: { limits: { globalParallelism: 5 } } } },
   // One message after another, each with its retries and callbacks, could take weeks.
   ...queues.map((name): Call => ({ name: "upsertQueue", input: { account, name, parallelism: 50 } })),
   // Pinned, so that no late callback with a long period holds it all up again.

@@ -1,4 +1,5 @@
 import { describe } from "vitest";
+import { describeAllowance } from "./contractAllowance.ts";
 import { describeBatches } from "./contractBatches.ts";
 import { describeBytes } from "./contractBytes.ts";
 import { describeDue } from "./contractDue.ts";
@@ -23,6 +24,7 @@ export function describeStore(name: string, open: OpenStore): void {
     describeEnds(open);
     describeLines(open);
     describeFlows(open);
+    describeAllowance(open);
     describeDue(open);
     describeBatches(open);
     describeBytes(open);

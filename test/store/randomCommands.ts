@@ -130,7 +130,7 @@ export class RandomCommands {
     return [
       ...messages,
       { table: "lines", account, id: "one.example" },
-      { table: "flows", account, id: this.#of(["queue:q1", "queue:q2", "key:k1", "key:k2"]) },
+      { table: "flows", account, id: this.#of(["queue:q1", "queue:q2", "key:k1", "key:k2", "account:"]) },
       { table: "schedules", account, id: this.#of(["s1", "s2"]) },
     ];
   }
@@ -151,6 +151,7 @@ export class RandomCommands {
       },
       { name: "unpinFlow", input: { account, key, parallelism: this.#rarely(), rate: true } },
       { name: "resetRate", input: { account, key } },
+      { name: "changeAccount", input: { account, change: { limits: this.#of([{}, { globalParallelism: 1 + this.#below(3) }]) } } },
       ...this.#twice({ name: "addEndpoints" as const, input: { account, name: this.#of(groups), endpoints: this.#endpoints() } }),
       { name: "removeEndpoints", input: { account, name: this.#of(groups), endpoints: this.#endpoints() } },
       { name: "setGroupHeaders", input: { account, name: this.#of(groups), headers: [["Svc-Retries", "1"]] } },

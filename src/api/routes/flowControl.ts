@@ -1,10 +1,11 @@
 import { z } from "zod";
 import { parseDuration } from "../../core/duration.ts";
 import { Refusal } from "../../core/errors.ts";
-import { flowName, keyFlow, newFlow, queueFlow } from "../../core/flow.ts";
+import { accountFlow, flowName, keyFlow, newFlow, queueFlow } from "../../core/flow.ts";
 import { flowAt } from "../../core/flowControl.ts";
 import { limits, spans } from "../../core/limits.ts";
 import type { AccountId, Flow, Millis } from "../../core/message.ts";
+import { mostUnderWay } from "../../core/plans.ts";
 import type { Store } from "../../store/store.ts";
 import { choice, one, positive } from "../parameters.ts";
 import type { Answer, Parts } from "../route.ts";
@@ -209,16 +210,21 @@ const global = route({
       schema: z.object({
         parallelismMax: z
           .int()
-          .describe("Always 0: an account has no limit of its own. The limits of destinations are those of the server."),
+          .describe("So many the account may have under way; others wait until one has ended. 0: as many as the server has hands for."),
         parallelismCount: z.int().describe("So many are under way. Less than there are where very many messages are due within seconds."),
       }),
     },
   },
   refusals: [],
-  handle: async ({ account, parts }) => ({
-    status: 200,
-    body: { parallelismMax: 0, parallelismCount: await parts.store.read.underWay(account.id, parts.now()) },
-  }),
+  handle: async ({ account, parts: { store, now } }) => {
+    const most = mostUnderWay(account);
+    const [leased, flow] = await Promise.all([
+      store.read.underWay(account.id, now()),
+      most === null ? null : store.read.setUp("flows", account.id, accountFlow),
+    ]);
+    // The flow counts those whose node is gone as well; it does not count those that had begun before there was a limit.
+    return { status: 200, body: { parallelismMax: most ?? 0, parallelismCount: Math.max(leased, flow?.running ?? 0) } };
+  },
 });
 
 export const flowControl = [list, get, pause, resume, pin, unpin, resetRate, reset, global];
