@@ -4,7 +4,7 @@ import { readOnlyTokenOf } from "./api/token.ts";
 import type { AccountChange } from "./core/account.ts";
 import { parseDuration } from "./core/duration.ts";
 import type { Account } from "./core/message.ts";
-import { flagOfLimit, limitNames, limitsOf, planNames, planOf, toldOnly } from "./core/plans.ts";
+import { flagOfLimit, limitNames, limitsOf, planNames, planOf } from "./core/plans.ts";
 import type { AccountLimits, LimitName, PlanName } from "./core/terms.ts";
 import { environmentLines, newAccount } from "./credentials.ts";
 import type { Desk } from "./desk.ts";
@@ -73,12 +73,13 @@ function withLimits(command: Command): Command {
   command.option("--plan <name>", planNames.join(", "));
   for (const name of limitNames) {
     const value = isTime(name) ? "<duration>" : "<n>";
-    if (!toldOnly.has(name)) command.option(`--${flagOfLimit(name)} ${value}`, aboutLimits[name]);
+    command.option(`--${flagOfLimit(name)} ${value}`, aboutLimits[name]);
   }
   return command;
 }
 
-const isTime = (name: LimitName): boolean => name === "delay" || name === "timeout" || name === "deadLetterRetention";
+const isTime = (name: LimitName): boolean =>
+  name === "delay" || name === "timeout" || name === "deadLetterRetention" || name === "logRetention";
 
 const aboutLimits: Partial<Record<LimitName, string>> = {
   messageBytes: "bytes of a message",
@@ -94,6 +95,11 @@ const aboutLimits: Partial<Record<LimitName, string>> = {
   requestsPerDay: "requests in a day, beyond which there is a warning",
   requestsPerDayHard: "requests in a day, beyond which they are refused",
   deadLetterRetention: "how long dead letters are kept",
+  logRetention: "how long logs of messages and of runs are kept",
+  globalParallelism: "deliveries under way at once; others wait",
+  deadLetters: "dead letters; the oldest leave first",
+  logEntries: "lines of the log; the oldest leave first",
+  requestsPerSecond: "requests in a second, those that publish not counted",
 };
 
 /** The plan and the limits that were given, with those that the account has of its own already. */
@@ -131,15 +137,17 @@ async function find(desk: Desk, named: string): Promise<Account> {
 
 const lineOf = (account: Account): string => `${account.id}  ${account.state ?? "active"}  ${planOf(account)}  ${account.name}`;
 
+const droppedOf = ({ log, deadLetters }: NonNullable<Account["dropped"]>): string => `${deadLetters} dead letters, ${log} lines of the log`;
+
 /** An account for people; its password and its main token are what `waypost credentials` prints. */
 function textOf(account: Account): string {
   const held = limitsOf(account);
-  const limits = limitNames.filter((name) => !toldOnly.has(name));
   const shown = (name: LimitName): string => (isTime(name) ? `${held[name] / 1000}s` : String(held[name]));
   const whose = (name: LimitName): string => (account.limits?.[name] === undefined ? "" : "  (its own)");
   return [
     ...[`id: ${account.id}`, `name: ${account.name}`, `state: ${account.state ?? "active"}`, `plan: ${planOf(account)}`],
     ...[`made: ${new Date(account.createdAt).toISOString()}`, `read-only token: ${readOnlyTokenOf(account)}`],
-    ...limits.map((name) => `${flagOfLimit(name)}: ${shown(name)}${whose(name)}`),
+    ...(account.dropped ? [`left because there were too many: ${droppedOf(account.dropped)}`] : []),
+    ...limitNames.map((name) => `${flagOfLimit(name)}: ${shown(name)}${whose(name)}`),
   ].join("\n");
 }

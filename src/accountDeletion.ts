@@ -1,6 +1,7 @@
 import { Refusal } from "./core/errors.ts";
 import { flowName, keyFlow, queueFlow } from "./core/flow.ts";
 import type { Account, AccountId, Millis } from "./core/message.ts";
+import { limitOf } from "./core/plans.ts";
 import type { Store } from "./store/store.ts";
 
 /** So many of anything are removed together. */
@@ -18,7 +19,7 @@ export async function deleteAccount(store: Store, id: AccountId, logRetention: M
   await deleteSetUp(store, id);
   await cancelRuns(store, id);
   await cancelMessages(store, id);
-  await deleteDeadLetters(store, id, logRetention);
+  await deleteDeadLetters(store, id, Math.min(logRetention, limitOf(account, "logRetention")));
   await forgetFlows(store, id);
   return store.execute("deleteAccount", { account: id });
 }

@@ -15,6 +15,7 @@ import { createDeliver } from "./engine/deliver.ts";
 import type { DispatcherLog } from "./engine/dispatcher.ts";
 import { Dispatcher } from "./engine/dispatcher.ts";
 import { createEgress } from "./engine/egress.ts";
+import { trimmingDuty } from "./engine/trimming.ts";
 import { retentionDuty, Timers } from "./engine/timers.ts";
 import type { Store } from "./store/store.ts";
 import { threadStore } from "./store/thread.ts";
@@ -100,7 +101,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened: { st
   const hands = { total: settings.hands, perHost: settings.handsPerHost };
   const dispatcher = new Dispatcher({ store, deliver: out.deliver, clock, hands, log: { attempt: attemptLog(log), trouble } });
   const retention = { log: settings.logRetention, deadLetters: settings.dlqRetention };
-  const timers = new Timers({ duties: [retentionDuty({ store, clock, retention })], clock, trouble });
+  const timers = new Timers({ duties: [retentionDuty({ store, clock, retention }), trimmingDuty({ store, clock })], clock, trouble });
   let stopping = false;
   const trustProxy = settings.trustProxy.length > 0 ? settings.trustProxy : false;
   const api = createApi({

@@ -195,11 +195,12 @@ const answersOf = ({ answers }: Route): Json =>
   );
 
 /** What a row says, and what any request can meet. Codes with the same status are told together. */
-function refusalsOf({ access, refusals, body }: Route): Json {
+function refusalsOf({ access, operation, refusals, body }: Route): Json {
   const always: ErrorCode[] = [
     "invalid",
     ...(access === "token" || access === "account" ? (["unauthorized"] as const) : []),
     ...(body ? (["too-large"] as const) : []),
+    ...((access === "token" || access === "account") && operation === undefined ? (["too-many-requests"] as const) : []),
   ];
   const all = [...new Set([...always, ...refusals, "headers-too-large" as const, "stopping" as const])];
   const sorted = all.sort((a, b) => errorCodes[a].status - errorCodes[b].status);

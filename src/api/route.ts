@@ -76,6 +76,11 @@ type Facts = {
   answers: Readonly<Record<number, { about: string; schema: z.ZodType }>>;
   /** Whether it changes anything, where that is not what its method says: a GET that does, a POST that does not. */
   changes?: boolean;
+  /**
+   * Work itself, which the requests of a second do not count. `step`: steps of workflow runs come in by it; what has begun
+   * goes on when an account is passive, so the command says what it may not do.
+   */
+  operation?: "publish" | "step";
   /** How it may be refused, besides as any request may. */
   refusals: readonly ErrorCode[];
 };

@@ -5,6 +5,8 @@ import type { Duplex } from "node:stream";
 import Fastify from "fastify";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Refusal } from "../core/errors.ts";
+import type { Burst } from "../core/burst.ts";
+import { tooManyRequests } from "../core/burst.ts";
 import { limits } from "../core/limits.ts";
 import type { Source } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
@@ -14,6 +16,7 @@ import { authenticator } from "./auth.ts";
 import type { Problem } from "./refusals.ts";
 import { basicAuthenticator } from "./basic.ts";
 import { checkHook, hookParams } from "./hookUrl.ts";
+import { Bursts, headersOf } from "./bursts.ts";
 import { Intake, bytesAtOnce } from "./intake.ts";
 import { sourceWith } from "./intakeUrl.ts";
 import { isOfAccounts, problemBody, problemOf, problemOfBytes } from "./refusals.ts";
@@ -122,6 +125,7 @@ function takeEveryBody(api: FastifyInstance): void {
 function admit(api: FastifyInstance, parts: ApiParts): void {
   const authenticate = authenticator(parts);
   const authenticateHolder = basicAuthenticator(parts.store);
+  const bursts = new Bursts();
   let closing = false;
   for (const name of ["target", "split", "proof", "source", "fault"] as const) api.decorateRequest<unknown>(name, null);
   const intake = new Intake(parts.intakeBytes);
@@ -143,7 +147,9 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
       if (by && "secretHash" in by) request.source = by;
       else if (by) {
         request.proof = by;
-        if (request.routeOptions.config.changes) checkRight(by);
+        const { changes, operation } = request.routeOptions.config;
+        if (changes) checkRight(by, operation);
+        if (operation === undefined) takeBurst(bursts.ask(by.account, parts.now()), by, reply);
       }
       takeRoom(intake, request, reply);
       proceed();
@@ -171,10 +177,17 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
   });
 }
 
-/** Throws `Refusal` for whoever may only read. */
-function checkRight({ account, right }: Proof): void {
-  if (right === "all") return mustBeActive(account);
+/** Throws `Refusal` for whoever may only read. Steps of what has begun are taken from a passive account as well. */
+function checkRight({ account, right }: Proof, operation: Route["operation"]): void {
+  if (right === "all") return operation === "step" ? undefined : mustBeActive(account);
   throw new Refusal("forbidden", "token: it is for reading only; this request changes something, and needs the other token of the account");
+}
+
+/** Throws `Refusal` when the account has asked too often in this second. */
+function takeBurst(burst: Burst | null, { account }: Proof, reply: FastifyReply): void {
+  if (!burst) return;
+  reply.headers(headersOf(burst));
+  if (!burst.taken) throw tooManyRequests(account, burst);
 }
 
 function takeRoom(intake: Intake, { headers }: FastifyRequest, { raw }: FastifyReply): void {
@@ -214,6 +227,7 @@ declare module "fastify" {
   interface FastifyContextConfig {
     access?: Route["access"];
     changes?: boolean;
+    operation?: Route["operation"];
   }
 }
 
@@ -237,7 +251,7 @@ function addRoute(api: FastifyInstance, row: Route, parts: ApiParts): void {
     method: row.method,
     url: routerPath(row.path),
     bodyLimit: row.body?.mostBytes ?? 1024 * 1024,
-    config: { access: row.access, changes: changesAnything(row) },
+    config: { access: row.access, changes: changesAnything(row), operation: row.operation },
     handler: async (request, reply) => {
       const { status, body, ignored = [], headers = {} } = await row.answer(incomingOf(request, parts), parts);
       if (ignored.length > 0) reply.header("Waypost-Ignored", namesForHeader(ignored));
@@ -273,11 +287,12 @@ const namesForHeader = (names: readonly string[]): string =>
     .join(", ");
 
 function sendProblem(request: FastifyRequest, reply: FastifyReply, problem: Problem): void {
-  const { status, fault, headers: own = {} } = problem;
+  const { status, fault, headers: own } = problem;
   const { path } = splitTarget(request.originalUrl);
   request.fault = fault;
   const scheme = isOfAccounts(path) ? 'Basic realm="waypost", charset="UTF-8"' : "Bearer";
-  const headers = status === 401 ? { "WWW-Authenticate": scheme } : status === 503 ? { "Retry-After": "1" } : own;
+  const again = status === 503 || (status === 429 && !own) ? { "Retry-After": "1" } : (own ?? {});
+  const headers = status === 401 ? { "WWW-Authenticate": scheme } : again;
   void reply.code(status).headers(headers).send(problemBody(path, problem));
 }
 

@@ -8,7 +8,7 @@ import { pauseFlow, pinFlow, resetRate, resumeFlow, unpinFlow } from "./flowCont
 import { addEndpoints, deleteGroup, removeEndpoints, setGroupHeaders } from "./group.ts";
 import { publish } from "./publish.ts";
 import { deleteQueue, upsertQueue } from "./queue.ts";
-import { expire } from "./retention.ts";
+import { expire, trim } from "./retention.ts";
 import { changeSource, createSource, deleteSource, keepRejection, noteAcceptance } from "./source.ts";
 import { cancelRuns, finishRun } from "./endRun.ts";
 import { repeatFailureCallback, resumeRun } from "./resume.ts";
@@ -35,7 +35,7 @@ export const commands = {
   deleteSource,
   keepRejection,
   noteAcceptance,
-  expire,
+  ...{ expire, trim },
   ...{ addEndpoints, removeEndpoints, setGroupHeaders, deleteGroup },
   ...{ upsertQueue, deleteQueue },
   ...{ pauseFlow, resumeFlow, pinFlow, unpinFlow, resetRate },

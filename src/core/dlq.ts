@@ -41,10 +41,11 @@ type Selected = { account: AccountId; dlqIds: readonly string[]; logRetention: M
 export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Retried[]> = {
   needs: ({ account, dlqIds }) => ({ accounts: [[account]], outlines: { deadLetters: keysOf(account, dlqIds) } }),
   further: ({ account, dlqIds, overrides }, draft) => {
-    const messageIds = dlqIds.flatMap((id) => draft.outline("deadLetters", account, id)?.messageId ?? []);
+    const letters = lettersIn(draft, { account, dlqIds });
+    const messageIds = letters.map(({ messageId }) => messageId);
     const envelopes = messageIds.flatMap((id) => draft.get("envelopes", account, id) ?? []);
     return {
-      envelopes: keysOf(account, messageIds),
+      ...{ envelopes: keysOf(account, messageIds), log: linesOfLog(letters) },
       // Another key may be given that none of them had.
       flows: flowsOfLetters(account, [...envelopes, { queue: null, flowControl: overrides.flowControl ?? null }]),
       lines: linesTo(
@@ -81,6 +82,7 @@ function letterOf(envelope: Envelope): Letter {
 /** Removes dead letters. Those that are missing are not counted. The log keeps what it knows, for its own time. */
 export const deleteDeadLetters: Decision<Selected, { deleted: number }> = {
   needs: ({ account, dlqIds }) => ({ outlines: { deadLetters: keysOf(account, dlqIds) } }),
+  further: (selected, draft) => ({ log: linesOfLog(lettersIn(draft, selected)) }),
   decide: ({ account, dlqIds, logRetention }, draft, moment) => {
     let deleted = 0;
     for (const id of dlqIds) {
@@ -93,9 +95,21 @@ export const deleteDeadLetters: Decision<Selected, { deleted: number }> = {
   },
 };
 
-/** Takes an entry out. Its envelope goes with it when the log before `logBefore`, and so the last mention of it, is gone. */
+/**
+ * Takes an entry out. Its envelope goes with it when the line of the log that tells of it, and so the last mention, is
+ * gone; of the first entries, when the log before `logBefore` is. The caller has asked for the line (`linesOfLog`).
+ */
 export function removeDeadLetter(draft: Draft, letter: Outline<DeadLetter>, logBefore: Millis): void {
-  draft.drop("deadLetters", letter.account, letter.id);
-  countDeadLetters(draft, letter.account, -1);
-  if (birthOf(letter.id) < logBefore) dropEnvelope(draft, letter);
+  const { account, id, logId } = letter;
+  draft.drop("deadLetters", account, id);
+  countDeadLetters(draft, account, -1);
+  const isLogGone = logId === undefined ? birthOf(id) < logBefore : !draft.get("log", account, logId);
+  if (isLogGone) dropEnvelope(draft, letter);
 }
+
+/** The lines of the log that tell of these entries. */
+export const linesOfLog = (letters: readonly Outline<DeadLetter>[]): Key[] =>
+  letters.flatMap(({ account, logId }): Key[] => (logId === undefined ? [] : [[account, logId]]));
+
+const lettersIn = (draft: Draft, { account, dlqIds }: Pick<Selected, "account" | "dlqIds">): Outline<DeadLetter>[] =>
+  dlqIds.flatMap((id) => draft.outline("deadLetters", account, id) ?? []);

@@ -13,6 +13,7 @@ export const errorCodes = {
   "step-refused": { status: 412, meaning: "a step that a workflow run can never take; its client gives up the run" },
   "too-large": { status: 413, meaning: "the body is larger than the limit" },
   "quota-exceeded": { status: 429, meaning: "the requests of the day are used up" },
+  "too-many-requests": { status: 429, meaning: "more requests in a second than the account may make" },
   "headers-too-large": { status: 431, meaning: "the request line and headers are larger than the limit" },
   unavailable: { status: 503, meaning: "the storage cannot be reached" },
   busy: { status: 503, meaning: "the server has all it can hold under way; ask again" },

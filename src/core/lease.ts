@@ -96,17 +96,18 @@ export function lease(draft: Draft, moment: Moment, of: { account: Account; enve
 
 const uncounted = ({ counted: _counted, ...state }: MessageState): MessageState => state;
 
-/** Writes a line of the log, with nothing in it but what is given, and counts what it says. */
+/** Writes a line of the log, with nothing in it but what is given, and counts what it says. Answers its id. */
 export function log(
   draft: Draft,
   moment: Moment,
   of: Pick<MessageState, "account" | "id" | "marks" | "run">,
   what: Pick<LogRow, "states"> & Partial<LogRow>,
-): void {
+): string {
+  const id = moment.newId("log");
   countStates(draft, of, what.states);
   draft.put("log", {
     account: of.account,
-    id: moment.newId("log"),
+    id,
     messageId: of.id,
     time: moment.now,
     error: null,
@@ -118,6 +119,7 @@ export function log(
     marks: of.marks,
     ...what,
   });
+  return id;
 }
 
 /** The attempt that is under way. */

@@ -293,6 +293,8 @@ export type DeadLetter = {
   account: AccountId;
   id: string;
   messageId: MessageId;
+  /** The line of the log that tells of the failure. The first ones were kept without. */
+  logId?: string;
   status: number | null;
   headers: HeaderList;
   body: Bytes;

@@ -19,7 +19,7 @@ import type {
   SendSettings,
 } from "./message.ts";
 import { together } from "./needs.ts";
-import { acting, howToRaise, limitsOf } from "./plans.ts";
+import { existing, howToRaise, limitsOf, mustBeActive } from "./plans.ts";
 import type { Quota, QuotaTold } from "./quota.ts";
 import { beyondQuota, fits, keepQuota, needsOfQuota, quotaOf, toldOf } from "./quota.ts";
 import type { StartLetter } from "./startRun.ts";
@@ -70,7 +70,9 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[] 
     return ofRuns.length === 0 ? needs : together([needs, ...ofRuns.map((letter) => needsOfPost(draft, account, letter))]);
   },
   decide: ({ account: id, letters }, draft, moment) => {
-    const account = acting(draft.get("accounts", id));
+    const account = existing(draft.get("accounts", id));
+    // What has begun goes on: see `goesOn`.
+    if (account.state === "passive" && !letters.every((letter) => goesOn(draft, id, letter))) mustBeActive(account);
     const isWhole = letters.some(isOfRun);
     const quota = quotaOf(draft, moment, account);
     const results = letters.map((letter, at) => {
@@ -161,6 +163,12 @@ export function bytesBrokenBy(account: Account, body: Uint8Array): Refused | nul
 
 /** Posted by the endpoint of a run, whose client would try again and again. */
 const isOfGoingRun = ({ post }: Letter): boolean => post !== undefined && (post.kind !== "start" || post.invoker !== null);
+
+/** Whether a letter goes on with a run that has begun, which a passive account may do. A step of one that has ended is refused anyway. */
+const goesOn = (draft: Draft, account: AccountId, letter: Letter): boolean =>
+  isOfGoingRun(letter) || (letter.post?.kind === "start" && letter.post.origin === "again" && isGoing(draft, account, letter.post.runId));
+
+const isGoing = (draft: Draft, account: AccountId, runId: string): boolean => draft.get("activeRuns", account, runId) !== undefined;
 
 /** The limit that a letter's settings break, if any; those of its callbacks too. */
 export function sendingLimitBrokenBy(

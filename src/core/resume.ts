@@ -1,6 +1,6 @@
 import { brandNames } from "./brand.ts";
 import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
-import { removeDeadLetter } from "./dlq.ts";
+import { linesOfLog, removeDeadLetter } from "./dlq.ts";
 import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
 import type { Going } from "./history.ts";
@@ -58,12 +58,14 @@ type ResumeInput = {
 export const resumeRun: Decision<ResumeInput, Resumed> = {
   needs: ({ account, dlqId }) => ({ accounts: [[account]], outlines: { deadLetters: [[account, dlqId]] } }),
   further: ({ account, dlqId, overrides }, draft) => {
-    const key = draft.outline("deadLetters", account, dlqId)?.run?.key;
+    const letter = draft.outline("deadLetters", account, dlqId);
+    const key = letter?.run?.key;
     const run = key === undefined ? undefined : draft.get("runs", account, key);
     if (key === undefined) return {};
     const flowControl = run && flowControlOf(run, overrides);
     const initial = initialOf(draft.stepsOf(account, key));
     return {
+      log: letter ? linesOfLog([letter]) : [],
       ...{ runs: [[account, key]], stepsOf: [{ account, run: key }] },
       outlines: { envelopes: initial ? [[account, initial.messageId] as const] : [] },
       ...{ activeRuns: overrides.runId === undefined ? [] : [[account, overrides.runId]] },

@@ -1,5 +1,5 @@
-import type { Decision, Draft } from "./command.ts";
-import { removeDeadLetter } from "./dlq.ts";
+import type { Decision, Draft, Needs } from "./command.ts";
+import { linesOfLog, removeDeadLetter } from "./dlq.ts";
 import { birthOf } from "./ids.ts";
 import { dropEnvelope } from "./mark.ts";
 import type { AccountId, LogRow, Millis } from "./message.ts";
@@ -11,9 +11,9 @@ import { carriedId, isPastBucket, pastBuckets, removeBuckets } from "./usage.ts"
 /** How long history is kept. */
 export type Retention = { log: Millis; deadLetters: Millis };
 
-/** How long history of an account is kept: dead letters no longer than its own limit. */
+/** How long history of an account is kept: neither logs nor dead letters longer than its own limits. */
 export const retentionFor = (account: Terms, { log, deadLetters }: Retention): Retention => ({
-  log,
+  log: Math.min(log, limitsOf(account).logRetention),
   deadLetters: Math.min(deadLetters, limitsOf(account).deadLetterRetention),
 });
 
@@ -38,17 +38,11 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
       },
     ],
   }),
-  further: ({ account }, draft) => {
-    const { log } = draft.expired(account);
-    return { outlines: { deadLetters: log.flatMap(({ account, dlqId }) => (dlqId === null ? [] : [[account, dlqId] as const])) } };
-  },
+  further: ({ account }, draft) => needsOfRemoval(draft.expired(account)),
   decide: ({ account, retention, now, limit }, draft, moment) => {
     const { log, deadLetters, deduplications, runs, steps, usage } = pastOnes(draft.expired(account), retention, Math.min(now, moment.now));
     for (const letter of deadLetters) removeDeadLetter(draft, letter, moment.now - retention.log);
-    for (const row of log) {
-      draft.drop("log", row.account, row.id);
-      if (hasEnded(row) && !isDeadLetter(draft, row)) dropEnvelope(draft, row);
-    }
+    for (const row of log) removeLine(draft, row);
     for (const { account, key } of deduplications) draft.drop("deduplications", account, key);
     removeBuckets(draft, account, usage);
     const gone = removeRuns(draft, runs, steps, limit) + usage.length;
@@ -56,6 +50,60 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
     return { removed, more: [log, deadLetters, deduplications, runs, steps, usage].some((rows) => rows.length >= limit) };
   },
 };
+
+const needsOfRemoval = ({ log, deadLetters }: Pick<ReturnType<Draft["expired"]>, "log" | "deadLetters">): Needs => ({
+  outlines: { deadLetters: log.flatMap(({ account, dlqId }) => (dlqId === null ? [] : [[account, dlqId] as const])) },
+  log: linesOfLog(deadLetters),
+});
+
+function removeLine(draft: Draft, row: LogRow): void {
+  draft.drop("log", row.account, row.id);
+  if (hasEnded(row) && !isDeadLetter(draft, row)) dropEnvelope(draft, row);
+}
+
+/** The newest entry of each list that is too many, and with it all that are older. Null: none is. */
+type TooMany = { log: string | null; deadLetters: string | null };
+
+/**
+ * Lets the oldest lines of the log, and the oldest dead letters, of an account go, of which it has more than it may: those
+ * up to the given ones, a bounded number. Its account counts them.
+ */
+export const trim: Decision<{ account: AccountId; tooMany: TooMany; limit: number }, Expired> = {
+  needs: ({ account, tooMany: { log, deadLetters }, limit }) => ({
+    accounts: [[account]],
+    expired: [
+      {
+        ...{ account, limit, logBefore: afterBirth(log), deadLettersBefore: afterBirth(deadLetters) },
+        ...{ deduplicationsBefore: 0, runsBefore: 0, failedRunsBefore: 0, usage: [] },
+      },
+    ],
+  }),
+  further: (input, draft) => needsOfRemoval(tooManyOf(draft, input)),
+  decide: (input, draft) => {
+    const { log, deadLetters } = tooManyOf(draft, input);
+    for (const letter of deadLetters) removeDeadLetter(draft, letter, 0);
+    for (const row of log) removeLine(draft, row);
+    const account = draft.get("accounts", input.account);
+    const removed = log.length + deadLetters.length;
+    if (account && removed > 0) {
+      const { dropped = { log: 0, deadLetters: 0 } } = account;
+      const counted = { log: dropped.log + log.length, deadLetters: dropped.deadLetters + deadLetters.length };
+      draft.put("accounts", { ...account, dropped: counted });
+    }
+    return { removed, more: [log, deadLetters].some((rows) => rows.length >= input.limit) };
+  },
+};
+
+/** Several may be born in the same millisecond: which of them go is told by their ids. */
+const afterBirth = (id: string | null): Millis => (id === null ? 0 : birthOf(id) + 1);
+
+function tooManyOf(draft: Draft, { account, tooMany }: { account: AccountId; tooMany: TooMany }) {
+  const { log, deadLetters } = draft.expired(account);
+  return {
+    log: log.filter(({ id }) => id <= (tooMany.log ?? "")),
+    deadLetters: deadLetters.filter(({ id }) => id <= (tooMany.deadLetters ?? "")),
+  };
+}
 
 /** A run that has failed stays for as long as it can be resumed. */
 const runsBefore = (now: Millis, { log, deadLetters }: Retention): { runsBefore: Millis; failedRunsBefore: Millis } => ({

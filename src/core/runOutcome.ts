@@ -120,8 +120,10 @@ function takeAnswer(draft: Draft, moment: Moment, { account, envelope, state, ou
 function failRun(draft: Draft, moment: Moment, { account, envelope, state, outcome, going }: GoingFailure): void {
   const { run } = going;
   const { failureCallback } = run.settings;
+  const id = moment.newId("dlq");
+  const logId = log(draft, moment, state, { states: ["ERROR", "FAILED"], dlqId: id, ...answerOf(outcome) });
   const letter: DeadLetter = {
-    ...{ account: account.id, id: moment.newId("dlq"), messageId: state.id },
+    ...{ account: account.id, id, messageId: state.id, logId },
     ...{ status: outcome.status, headers: outcome.headers, body: outcome.body, error: outcome.error },
     retried: retriedOf(state),
     failureCallback: failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
@@ -133,7 +135,6 @@ function failRun(draft: Draft, moment: Moment, { account, envelope, state, outco
   };
   draft.drop("messages", state.account, state.id);
   keepDeadLetter(draft, letter);
-  log(draft, moment, state, { states: ["ERROR", "FAILED"], dlqId: letter.id, ...answerOf(outcome) });
   const others = draft.ofRun("messages", account.id, run.id).filter(({ id }) => id !== state.id);
   const failure: RunFailure = {
     ...{ messageId: state.id, dlqId: letter.id, error: outcome.error ?? "", ...saidIn(outcome.body) },

@@ -145,20 +145,19 @@ function draw(draft: Draft, moment: Moment, { account, state, outcome }: Case): 
 export function failForGood(draft: Draft, moment: Moment, failure: Failure): void {
   const { account, envelope, state, outcome } = failure;
   if (isOfRun(envelope)) return failOfRun(draft, moment, { ...failure, envelope });
+  const id = moment.newId("dlq");
+  // The dead letter of a run shows what became of its failure callback.
+  const dlqId = envelope.run ? null : id;
+  const logId = log(draft, moment, state, { states: ["ERROR", "FAILED"], dlqId, ...answerOf(outcome) });
   const letter: DeadLetter = {
-    account: account.id,
-    id: moment.newId("dlq"),
-    messageId: state.id,
+    ...{ account: account.id, id, messageId: state.id, logId },
     ...{ status: outcome.status, headers: outcome.headers, body: outcome.body, error: outcome.error },
     retried: state.attempts - state.lost,
     failureCallback: envelope.failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
     marks: [...state.marks, markOf.url(envelope.url), ...(envelope.callerIp === null ? [] : [markOf.callerIp(envelope.callerIp)])],
   };
   draft.drop("messages", state.account, state.id);
-  // The dead letter of a run shows what became of its failure callback.
-  const dlqId = envelope.run ? null : letter.id;
   if (dlqId !== null) keepDeadLetter(draft, letter);
-  log(draft, moment, state, { states: ["ERROR", "FAILED"], dlqId, ...answerOf(outcome) });
   releaseDeduplication(draft, envelope);
   reportCallback(draft, envelope, { ...infoOf(outcome), state: "CALLBACK_FAIL" });
   callBack(draft, moment, failure);

@@ -1,4 +1,4 @@
-/** What an account may have and ask for. Times in milliseconds. Some are told only: see `toldOnly`. */
+/** What an account may have and ask for. Times in milliseconds. */
 export type AccountLimits = {
   messageBytes: number;
   retries: number;
@@ -13,6 +13,8 @@ export type AccountLimits = {
   endpoints: number;
   sources: number;
   deadLetterRetention: number;
+  /** Of the logs of messages and of runs that have ended. */
+  logRetention: number;
   globalParallelism: number;
   deadLetters: number;
   logEntries: number;
@@ -41,6 +43,8 @@ export type Terms = {
   state?: AccountState;
   /** When it was deleted. What is left of it is for its log. */
   deletedAt?: number;
+  /** How many left because the account had more than it may have: lines of its log, dead letters. */
+  dropped?: { log: number; deadLetters: number };
   /** Dollars in a month; 0: as many as there are. Kept for those who look after it. */
   budget?: number;
   hasProductionPack?: boolean;

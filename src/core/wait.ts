@@ -6,7 +6,7 @@ import { linesTo } from "./lease.ts";
 import { limits } from "./limits.ts";
 import type { Account, AccountId, Bytes, MessageId, Millis } from "./message.ts";
 import { together } from "./needs.ts";
-import { acting, howToRaise, limitsOf } from "./plans.ts";
+import { existing, howToRaise, limitsOf } from "./plans.ts";
 import type { Notification, Waiter } from "./run.ts";
 import { headOf, mustBeStep, stepKey, waiterKey } from "./run.ts";
 
@@ -36,7 +36,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     };
   },
   decide: ({ account: id, runId, waiter: post }, draft, moment) => {
-    const account = acting(draft.get("accounts", id));
+    const account = existing(draft.get("accounts", id));
     const going = mustGoOn(draft, id, runId);
     checkHistory(going);
     checkWait(account, post);
@@ -128,7 +128,7 @@ export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boole
     return together([ofRun, needsOfWaking(draft, draft.ofRun("waiters", account, active.run))]);
   },
   decide: (input, draft, moment) => {
-    const account = acting(draft.get("accounts", input.account));
+    const account = existing(draft.get("accounts", input.account));
     const waiters =
       "runId" in input ? waitersInRun(draft, input) : input.waiterIds.flatMap((id) => draft.get("waiters", account.id, id) ?? []);
     const wanted = waiters.filter(({ event, kind }) => event === input.event && kind === ("kind" in input ? input.kind : "event"));

@@ -8,6 +8,8 @@ import type { Clock } from "./clock.ts";
 export type Duty = {
   name: string;
   nextAt(): Promise<Millis>;
+  /** Instead of the usual pause between two turns. */
+  pause?: Millis;
   run(): Promise<void>;
   /** Says when `nextAt` may have become an earlier time. */
   onNews(listener: () => void): Unsubscribe;
@@ -57,7 +59,7 @@ export class Timers {
         await this.#clock.sleep(at, news.signal);
         if (news.signal.aborted) continue;
         await duty.run();
-        earliest = this.#clock.now() + shortestPause;
+        earliest = this.#clock.now() + (duty.pause ?? shortestPause);
       } catch (error) {
         this.#trouble(`${duty.name} failed; trying again in a minute`, error);
         await this.#clock.sleep(this.#clock.now() + afterTrouble, this.#end.signal);

@@ -201,6 +201,7 @@ function shelfOf(memory: Memory): Shelf {
         .filter((row) => row.slot === slot)
         .slice(0, limit),
     accountByToken: async (hash) => [...accounts.values()].find(({ tokenHash }) => tokenHash === hash) ?? null,
+    idBehind: async (table, account, newer) => stretch(memory, table, { account, descending: true, limit: newer + 1 })[newer]?.id ?? null,
     count: async (table, range) => stretch(memory, table, range).length,
     earliestRunEnd: async (account, { failed }) => {
       const ends = those(memory.tables.runs, (run) => run.account === account && (run.state === "RUN_FAILED") === failed);

@@ -59,6 +59,11 @@ export interface Queries extends RunQueries {
   allSetUp<T extends SetUpName>(table: T, range: Range): Promise<readonly Rows[T][]>;
   /** How many of them there are, counted up to `most`; of those whose ids begin so only. */
   countSetUp(table: SetUpName, account: AccountId, most: number, beginning?: string): Promise<number>;
+  /**
+   * The newest row of an account besides `most` newer ones, null when there is none; and then how many there are. It goes
+   * through as many entries of an index.
+   */
+  tooMany(table: "log" | "deadLetters", account: AccountId, most: number): Promise<{ id: string | null; count: number }>;
   sourceBySecret(secretHash: string): Promise<Source | null>;
   /** The oldest unfinished messages of a queue, those that wait for their time included. */
   messagesOfQueue(of: QueueNeed): Promise<readonly MessageId[]>;
@@ -107,6 +112,10 @@ export function queriesOf(shelf: Shelf): Queries {
     },
     countSetUp: (table, account, most, beginning = "") =>
       shelf.count(table, { account, limit: most, after: beginning, ...(beginning === "" ? {} : { before: `${beginning}\uffff` }) }),
+    tooMany: async (table, account, most) => {
+      const id = await shelf.idBehind(table, account, most);
+      return { id, count: id === null ? await shelf.count(table, { account, limit: most }) : most };
+    },
     sourceBySecret: (hash) => shelf.sourceBySecret(hash),
     messagesOfQueue: (of) => shelf.messagesOfQueue(of),
     slotsOf: async (account, queue) => (await shelf.slotsOfQueue(account, queue, mostSlots)).map(({ id }) => id),

@@ -31,6 +31,8 @@ export interface Shelf {
   accounts(): Promise<readonly Account[]>;
   /** Rows of a stretch, counted up to its limit. */
   count(table: TableName, range: Range): Promise<number>;
+  /** The id of the newest row of an account besides so many that are newer still. */
+  idBehind(table: "log" | "deadLetters", account: AccountId, newer: number): Promise<string | null>;
   sourceBySecret(secretHash: string): Promise<Source | null>;
   /** The oldest unfinished messages of a queue, those that wait for their time included. */
   messagesOfQueue(of: QueueNeed): Promise<readonly MessageId[]>;

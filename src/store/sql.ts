@@ -269,6 +269,11 @@ export function sqlShelf(connection: Connection): Shelf {
     },
     accountByToken: async (hash) => (await read(tables.accounts, `where token_hash = ?`, [hash]))[0] ?? null,
     accounts: () => read(tables.accounts, `order by id`, []),
+    idBehind: async (name, account, newer) => {
+      const newest = `select id from ${tables[name].name} where account = ? order by id desc limit 1 offset ?`;
+      const [row] = await connection.query(newest, [account, newer]);
+      return row ? String(row.id) : null;
+    },
     count: async (name, range) => {
       const { where, values } = stretch(range, tables[name].key.at(-1) ?? "id");
       const counted = `select count(*) as n from (select 1 as one from ${tables[name].name} ${where} limit ?) as counted`;

@@ -60,7 +60,7 @@ function readsThrough(ask: (query: keyof Queries, args: readonly unknown[]) => P
       allSetUp: call("allSetUp"),
     },
     sourceBySecret: call("sourceBySecret"),
-    countSetUp: call("countSetUp"),
+    ...{ countSetUp: call("countSetUp"), tooMany: call("tooMany") },
     steps: call("steps"),
     ...{ run: call("run"), activeRun: call("activeRun"), runs: call("runs"), history: call("history"), waitersOf: call("waitersOf") },
     ...{ notificationsOf: call("notificationsOf"), messagesOfRun: call("messagesOfRun"), waitersOfEvent: call("waitersOfEvent") },

@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
+import type { DeadLetter } from "../../src/core/message.ts";
 import { Broker, bytes, callbackTo, none, noon } from "./broker.ts";
 
 const hour = 3_600_000;
@@ -80,7 +81,22 @@ describe("a dead letter that is deleted", () => {
     expect(broker.log(id)).toBe("ERROR FAILED");
   });
 
-  test("takes its envelope along once the log of it is past its time", async () => {
+  test("takes its envelope along once the log of it is gone, and not while it is only past its time", async () => {
+    broker.now += logRetention + 1;
+    const kept = { ...broker.memory.tables.deadLetters.get(`acme\n${dlqId}`) };
+    await remove([dlqId]);
+    expect(envelope(id)).toBeDefined();
+    broker.memory.tables.deadLetters.set(`acme\n${dlqId}`, kept as DeadLetter);
+    const retention = { log: logRetention, deadLetters: 1e12 };
+    await broker.run("expire", { account: "acme", retention, now: broker.now, limit: 100 });
+    expect(envelope(id)).toBeDefined();
+    await remove([dlqId]);
+    expect(envelope(id)).toBeUndefined();
+  });
+
+  test("of the first ones, which do not know their line, takes its envelope along once the log is past its time", async () => {
+    const { deadLetters } = broker.memory.tables;
+    for (const [key, { logId: _logId, ...letter }] of deadLetters) deadLetters.set(key, letter);
     broker.now += logRetention + 1;
     await remove([dlqId]);
     expect(envelope(id)).toBeUndefined();

@@ -91,10 +91,11 @@ test("queues and URL groups are held to the limits of the account", async () => 
   );
 });
 
-test("dead letters are kept as long as the account may have them, and no longer than the server keeps them", () => {
-  const retention = { log: 1, deadLetters: 7 * 86_400_000 };
+test("logs and dead letters are kept as long as the account may have them, and no longer than the server keeps them", () => {
+  const retention = { log: 86_400_000, deadLetters: 7 * 86_400_000 };
   expect(retentionFor({}, retention)).toEqual(retention);
-  expect(retentionFor({ plan: "free" }, retention)).toEqual({ log: 1, deadLetters: 3 * 86_400_000 });
+  expect(retentionFor({ plan: "free" }, retention)).toEqual({ log: 86_400_000, deadLetters: 3 * 86_400_000 });
+  expect(retentionFor({ limits: { logRetention: 1_000 } }, retention)).toEqual({ ...retention, log: 1_000 });
   expect(retentionFor({ limits: { deadLetterRetention: 8 * 86_400_000 } }, retention)).toEqual(retention);
 });
 

@@ -40,11 +40,6 @@ export const allowanceMutants: Record<string, Commands> = {
     "claim",
     writingAllowances((row, { running }) => ({ ...row, running: Math.max(running, row.running) })),
   ),
-  "a lease that is given back counts towards its account": bent(
-    "giveBack",
-    writingAllowances((row, { running }) => ({ ...row, running })),
-  ),
   "a lease forgets that its account counts it": bent("claim", () => ({ put: { messages: ({ counted: _counted, ...row }) => row } })),
-  "a higher limit wakes nobody": bent("changeAccount", () => ({ put: { flows: () => undefined } })),
   "a key forgets who went on to the line of the account": bent("claim", () => ({ put: { flows: ({ onward: _onward, ...row }) => row } })),
 };

@@ -12,6 +12,7 @@ import { describeReads } from "./contractReads.ts";
 import { describeRetention } from "./contractRetention.ts";
 import { describeRuns } from "./contractRuns.ts";
 import { describeSending } from "./contractSending.ts";
+import { describeTrim } from "./contractTrim.ts";
 import { describeSources } from "./contractSources.ts";
 import { describeUsage } from "./contractUsage.ts";
 import type { OpenStore } from "./world.ts";
@@ -30,6 +31,7 @@ export function describeStore(name: string, open: OpenStore): void {
     describeBytes(open);
     describeReads(open);
     describeRetention(open);
+    describeTrim(open);
     describeSources(open);
     describeRuns(open);
     describeFailedRuns(open);

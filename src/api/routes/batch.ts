@@ -45,6 +45,7 @@ const refused = z.object({ error: z.string().describe("Why this one was not take
 export const batch = route({
   method: "POST",
   path: "/v2/batch",
+  operation: "step",
   tag: "Publish",
   summary: "Publish many messages",
   about:

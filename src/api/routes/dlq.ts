@@ -2,6 +2,7 @@ import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import type { Account } from "../../core/message.ts";
 import type { Filter } from "../../core/filter.ts";
+import { retentionFor } from "../../core/retention.ts";
 import { dryRun, dryRunAnswer, dryRunParameter } from "../dryRun.ts";
 import { entriesOf, failedRunFilter, onlyOfRuns } from "../failedRuns.ts";
 import { cursorParameter, deadLetterFilters, filterOf, isId, orderParameter } from "../filters.ts";
@@ -174,8 +175,8 @@ function wouldBe(parts: Parts, account: Account, query: Selection, only: Pick<Fi
   );
 }
 
-const removeAll = ({ store, retention }: Parts, { id: account }: Account, dlqIds: readonly string[]): Promise<{ deleted: number }> =>
-  store.execute("deleteDeadLetters", { account, dlqIds, logRetention: retention.log });
+const removeAll = ({ store, retention }: Parts, account: Account, dlqIds: readonly string[]): Promise<{ deleted: number }> =>
+  store.execute("deleteDeadLetters", { account: account.id, dlqIds, logRetention: retentionFor(account, retention).log });
 
 type Retry = { account: Account; incoming: Incoming; dlqIds: readonly string[] };
 
@@ -184,7 +185,7 @@ async function retryAll({ store, retention }: Parts, { account, incoming, dlqIds
   const overrides = overridesOf(settings);
   const responses: z.output<typeof retried>[] = [];
   for (const portion of portionsOf([...new Set(dlqIds)])) {
-    const input = { account: account.id, dlqIds: portion, logRetention: retention.log, overrides };
+    const input = { account: account.id, dlqIds: portion, logRetention: retentionFor(account, retention).log, overrides };
     for (const { messageId } of await store.execute("retryDeadLetters", input)) responses.push({ messageId });
   }
   return { responses, ignored };

@@ -7,6 +7,7 @@ import { publishing, publishOne } from "./publish.ts";
 export const enqueue = route({
   method: "POST",
   path: "/v2/enqueue/{queue}/{destination}",
+  operation: "publish",
   tag: "Publish",
   summary: "Publish a message through a queue",
   about:

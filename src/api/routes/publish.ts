@@ -38,6 +38,7 @@ export const publishing = {
 export const publish = route({
   method: "POST",
   path: "/v2/publish/{destination}",
+  operation: "step",
   tag: "Publish",
   summary: "Publish a message",
   about:

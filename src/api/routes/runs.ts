@@ -2,6 +2,7 @@ import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { limits } from "../../core/limits.ts";
 import type { AccountId, RunKey } from "../../core/message.ts";
+import { mustBeActive } from "../../core/plans.ts";
 import type { RunFilter } from "../../core/runFilter.ts";
 import { dryRun, dryRunAnswer, dryRunParameter } from "../dryRun.ts";
 import type { IdPage } from "../dryRun.ts";
@@ -23,6 +24,7 @@ const entry = z.object({
 const history = route({
   method: "GET",
   path: "/v2/workflows/runs/{workflowRunId}",
+  operation: "step",
   tag: "Workflow runs",
   summary: "Read the history of a run",
   about: `What an endpoint asks for when its history was too large to be sent along. Only of a run that goes on; /v2/workflows/logs tells of all. It may come to ${limits.historyBytes / 1024 / 1024} MiB.`,
@@ -43,6 +45,7 @@ const noSuchRun = (runId: string): Refusal =>
 const end = route({
   method: "DELETE",
   path: "/v2/workflows/runs/{workflowRunId}",
+  operation: "step",
   tag: "Workflow runs",
   summary: "Cancel a run, or finish it",
   about:
@@ -68,6 +71,7 @@ const end = route({
   handle: async ({ account, params, query, incoming: { body }, parts: { store } }) => {
     const runId = checkSegment("workflowRunId", params.workflowRunId);
     if (query.cancel === "false") return { status: 200, body: await store.execute("finishRun", { account: account.id, runId, body }) };
+    mustBeActive(account);
     const answer = await store.execute("cancelRuns", { account: account.id, runIds: [runId] });
     if (answer.cancelled === 0) throw noSuchRun(runId);
     return { status: 200, body: answer };

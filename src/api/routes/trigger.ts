@@ -22,6 +22,7 @@ const triggered = z.object({
 const triggerOne = route({
   method: "POST",
   path: "/v2/trigger/{destination}",
+  operation: "publish",
   tag: "Workflows",
   summary: "Start a workflow run",
   about:
@@ -42,6 +43,7 @@ const triggerOne = route({
 const triggerMany = route({
   method: "POST",
   path: "/v2/batch/trigger",
+  operation: "publish",
   tag: "Workflows",
   summary: "Start many workflow runs",
   about: "Starts a run for each item of the list, or none at all when one of them is refused.",

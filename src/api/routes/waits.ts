@@ -37,6 +37,7 @@ const waiting = z.looseObject({
 const wait = route({
   method: "POST",
   path: "/v2/wait/{eventId}",
+  operation: "step",
   tag: "Events",
   summary: "Let a step of a run wait for an event",
   about: `What endpoints ask for; the run is named by the header Svc-Workflow-RunId. Headers of the form Svc-Forward-… are sent along when it goes on. An event that was kept for the run is taken at once. It waits for ${limits.delay / 86_400_000} days at most, and then goes on without the event.`,
@@ -102,6 +103,7 @@ const event = {
 const notifyAll = route({
   method: "POST",
   path: "/v2/notify/{eventId}",
+  operation: "step",
   tag: "Events",
   summary: "Tell all runs of an event",
   about: `Ends the wait of all that waits for the event now, in any run. When nothing does, nobody learns of it. ${limits.waiters} are told by one request, and ${mebibytes(limits.fanOutBytes)} in all. ${more}`,
@@ -155,6 +157,7 @@ async function idsOf({ store }: Parts, account: AccountId, { event, most }: { ev
 const notifyRun = route({
   method: "POST",
   path: "/v2/notify/{workflowRunId}/{eventId}",
+  operation: "step",
   tag: "Events",
   summary: "Tell one run of an event",
   about: `Ends the wait of all that waits for the event in the run. When nothing does, the event is kept, and the next that waits for it has it at once. A run that has failed and was resumed is told as the run that goes on with it. A run keeps ${limits.notifications} events, and ${mebibytes(limits.notificationBytes)} of them, at most.`,

@@ -7,6 +7,7 @@ import type { Account, AccountId } from "../../core/message.ts";
 import type { RunOverrides } from "../../core/resume.ts";
 import { failedStepOf, reasonOf } from "../../core/runFailure.ts";
 import type { DeadLetterEntry } from "../../store/queries.ts";
+import { retentionFor } from "../../core/retention.ts";
 import { dryRun, dryRunAnswer, dryRunParameter } from "../dryRun.ts";
 import type { IdPage } from "../dryRun.ts";
 import { entriesOf, failedRunFilter, failedRunFilters, isDlqId } from "../failedRuns.ts";
@@ -69,7 +70,7 @@ const remove = route({
   handle: async ({ account, params: { dlqId }, query, parts }) => {
     await failedRun(parts, account.id, dlqId);
     if (query.dryRun === "true") return { status: 200, body: await dryRun(only(dlqId)) };
-    const answer = await removeAll(parts, account.id, [dlqId]);
+    const answer = await removeAll(parts, account, [dlqId]);
     if (answer.deleted === 0) throw missing(dlqId);
     return { status: 200, body: answer };
   },
@@ -95,12 +96,12 @@ const removeMany = route({
     const pageOf = pagesOf(parts, account.id, query);
     if (query.dryRun === "true") return { status: 200, body: await dryRun(pageOf, most) };
     const { ids, cursor } = await pageOf(null, most);
-    return { status: 200, body: { ...(await removeAll(parts, account.id, ids)), ...(cursor === null ? {} : { cursor }) } };
+    return { status: 200, body: { ...(await removeAll(parts, account, ids)), ...(cursor === null ? {} : { cursor }) } };
   },
 });
 
-const removeAll = ({ store, retention }: Parts, account: AccountId, dlqIds: readonly string[]): Promise<{ deleted: number }> =>
-  store.execute("deleteDeadLetters", { account, dlqIds, logRetention: retention.log });
+const removeAll = ({ store, retention }: Parts, account: Account, dlqIds: readonly string[]): Promise<{ deleted: number }> =>
+  store.execute("deleteDeadLetters", { account: account.id, dlqIds, logRetention: retentionFor(account, retention).log });
 
 type Selection = z.output<typeof failedRunFilters> & { cursor?: string | undefined };
 
@@ -233,8 +234,9 @@ async function goOnWithEach(parts: Parts, { page, ...of }: Each & { page: IdPage
   return { workflowRuns, cursor: page.cursor ?? "", skipped };
 }
 
-async function goOn({ store, retention }: Parts, { account: { id: account }, from, overrides, dlqId }: Each & { dlqId: string }) {
-  const { runId, createdAt } = await store.execute("resumeRun", { account, dlqId, from, overrides, logRetention: retention.log });
+async function goOn({ store, retention }: Parts, { account, from, overrides, dlqId }: Each & { dlqId: string }) {
+  const logRetention = retentionFor(account, retention).log;
+  const { runId, createdAt } = await store.execute("resumeRun", { account: account.id, dlqId, from, overrides, logRetention });
   return { workflowRunId: runId, workflowCreatedAt: createdAt };
 }
 

@@ -1,0 +1,70 @@
+import { limitOf, plans } from "../core/plans.ts";
+import type { Account, Millis } from "../core/message.ts";
+import type { Store } from "../store/store.ts";
+import type { Clock } from "./clock.ts";
+import type { Duty } from "./timers.ts";
+
+const second: Millis = 1000;
+/** So soon after something came in, lists may be longer than they may be. */
+const soon = 10 * second;
+/** What was looked through is looked through again after this at the latest, while anything comes in. */
+const longest = 600 * second;
+/** What began before may fail long after the last thing that came in, and tells nobody. */
+const afterwards = 3600 * second;
+/** So many entries a second are expected at most: a list that has room for more is left alone so long. */
+const pace = 1_000;
+const portion = 500;
+
+const lists = [
+  { table: "log", limit: "logEntries" },
+  { table: "deadLetters", limit: "deadLetters" },
+] as const;
+
+/**
+ * Lets the oldest lines of the log, and the oldest dead letters, go where an account has more than it may: within seconds
+ * of what came in, some hundred rows per transaction, and in the time of nobody. Accounts without such limits are not looked at.
+ */
+export function trimmingDuty({ store, clock }: { store: Store; clock: Clock }): Duty {
+  /** When something first came in since the last run. At the beginning nothing is known. */
+  let newSince: Millis | null = -Infinity;
+  let again: Millis | null = null;
+  let limited: readonly Account[] | null = null;
+  const nextLook = new Map<string, Millis>();
+  store.onAccounts(() => {
+    limited = null;
+    nextLook.clear();
+  });
+  return {
+    name: "trimming",
+    pause: soon,
+    nextAt: async () => (newSince === null ? (again ?? Infinity) : newSince + soon),
+    onNews: (listener) =>
+      store.onDue(() => {
+        if (newSince !== null) return;
+        newSince = clock.now();
+        listener();
+      }),
+    run: async () => {
+      again = newSince === null ? null : clock.now() + afterwards;
+      newSince = null;
+      limited ??= (await store.read.accounts()).filter(isLimited);
+      for (const account of limited) await trimOne(store, clock, account, nextLook);
+    },
+  };
+}
+
+const isLimited = (account: Account): boolean => lists.some(({ limit }) => limitOf(account, limit) < plans.selfHosted[limit]);
+
+async function trimOne(store: Store, clock: Clock, account: Account, nextLook: Map<string, Millis>): Promise<void> {
+  const tooMany = { log: null as string | null, deadLetters: null as string | null };
+  for (const { table, limit } of lists) {
+    const name = `${table} ${account.id}`;
+    const most = limitOf(account, limit);
+    if (most >= plans.selfHosted[limit] || clock.now() < (nextLook.get(name) ?? -Infinity)) continue;
+    const { id, count } = await store.read.tooMany(table, account.id, most);
+    tooMany[table] = id;
+    nextLook.set(name, clock.now() + Math.min(longest, ((most - count) / pace) * second));
+  }
+  if (tooMany.log === null && tooMany.deadLetters === null) return;
+  for (let more = true; more;) ({ more } = await store.execute("trim", { account: account.id, tooMany, limit: portion }));
+}

@@ -1,0 +1,55 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { house } from "./house.ts";
+import type { House } from "./house.ts";
+import { endpoint } from "./workflow.ts";
+import { batch, callHeaders, startHeaders, start, step, stepHeaders } from "./workflowPosts.ts";
+
+let home: House;
+beforeEach(async () => {
+  home = await house();
+  await start(home, "wfr_1");
+  home.deliveries.splice(0);
+  await home.store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
+});
+
+const disabled = { status: 403, body: { error: expect.stringContaining("waypost account enable acc_1") } };
+const post = (runId: string) => batch(home, [{ headers: stepHeaders(runId), body: step() }]);
+const waiting = { stepId: 2, stepName: "w", stepType: "Wait", concurrent: 1 };
+
+describe("an account that is disabled", () => {
+  test("has its runs go on to their end: steps, calls to others, waits, events, the result", async () => {
+    expect(await post("wfr_1")).toMatchObject({ status: 200 });
+    expect(home.deliveries.map(({ message }) => message.run?.runId)).toEqual(["wfr_1"]);
+    const wait = { url: endpoint, timeout: "1d", step: waiting };
+    const headers = { "upstash-workflow-runid": "wfr_1" };
+    expect(await home.ask("POST", "/v2/wait/paid", { headers, body: JSON.stringify(wait) })).toMatchObject({ status: 200 });
+    expect(await home.ask("POST", "/v2/notify/paid", { body: "yes" })).toMatchObject({ status: 200, body: [{ workflowRunId: "wfr_1" }] });
+    const done = await home.ask("DELETE", "/v2/workflows/runs/wfr_1?cancel=false", { body: "done" });
+    expect(done).toMatchObject({ status: 200, body: { finished: true } });
+  });
+
+  test("starts no run, and publishes nothing beside steps", async () => {
+    expect(await start(home, "wfr_2")).toMatchObject(disabled);
+    expect(await home.ask("POST", "/v2/publish/https://e.example/", { body: "x" })).toMatchObject(disabled);
+    const items = [
+      { destination: endpoint, headers: stepHeaders("wfr_1"), body: step() },
+      { destination: "https://e.example/", body: "x" },
+    ];
+    expect(await home.ask("POST", "/v2/batch", { body: JSON.stringify(items) })).toMatchObject(disabled);
+    expect(home.deliveries).toEqual([]);
+  });
+
+  test("gets around it neither by a step of a run that is not there, nor by one that starts itself again", async () => {
+    expect((await post("wfr_none")).status).toBe(400);
+    const again = { ...startHeaders("wfr_none"), "upstash-workflow-sdk-version": "1", "svc-workflow-trigger-by-sdk": "true" };
+    const items = [{ destination: endpoint, headers: again, body: "x" }];
+    expect(await home.ask("POST", "/v2/batch", { body: JSON.stringify(items) })).toMatchObject(disabled);
+    const call = [{ destination: "https://third.example/", headers: callHeaders("wfr_none"), body: "x" }];
+    expect((await home.ask("POST", "/v2/batch", { body: JSON.stringify(call) })).status).toBe(400);
+    expect(home.deliveries).toEqual([]);
+  });
+
+  test("cancels nothing itself", async () => {
+    expect(await home.ask("DELETE", "/v2/workflows/runs/wfr_1")).toMatchObject(disabled);
+  });
+});

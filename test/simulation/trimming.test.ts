@@ -1,0 +1,92 @@
+import { beforeEach, expect, test } from "vitest";
+import { idMaker } from "../../src/core/ids.ts";
+import { Timers } from "../../src/engine/timers.ts";
+import { trimmingDuty } from "../../src/engine/trimming.ts";
+import { Memory, memoryStore } from "../../src/store/memory.ts";
+import type { Store } from "../../src/store/store.ts";
+import { letterOf } from "../core/broker.ts";
+import { Chance } from "./chance.ts";
+import { NodeClock, World, settled } from "./world.ts";
+
+// When what is too many goes, in virtual time.
+
+const second = 1000;
+const hour = 3600 * second;
+
+let world: World;
+let memory: Memory;
+let store: Store;
+let timers: Timers;
+/** How often it was asked how many there are. */
+let looks: number;
+
+beforeEach(async () => {
+  world = new World(new Chance(1));
+  memory = new Memory();
+  looks = 0;
+  const random = (): number => world.chance.next();
+  store = memoryStore({ node: "node", now: () => world.now, random, newId: idMaker(random) }, memory);
+  for (const id of ["acme", "other"]) {
+    const secrets = { name: "", password: "", token: id, tokenHash: id, signingKeys: { current: "", next: "" } };
+    await store.execute("createAccount", { id, ...secrets });
+  }
+  const counted: Store = { ...store, read: { ...store.read, tooMany: (...of) => (looks++, store.read.tooMany(...of)) } };
+  const clock = new NodeClock(world, "node");
+  timers = new Timers({ duties: [trimmingDuty({ store: counted, clock })], clock, trouble: (what) => expect.fail(what) });
+  timers.start();
+  await run(60 * second);
+});
+
+async function run(time: number): Promise<void> {
+  const until = world.now + time;
+  await settled();
+  while (await world.step(until));
+  world.now = until;
+}
+
+/** Each makes one line of the log. */
+async function cancelled(account: string, count: number): Promise<void> {
+  for (let at = 0; at < count; at++) {
+    const [result] = await store.execute("publish", { account, letters: [letterOf({ delay: 60 * second })] });
+    if (result && "messageId" in result) await store.execute("cancel", { account, messageIds: [result.messageId] });
+  }
+}
+
+const lines = (account: string): number => [...memory.tables.log.values()].filter((row) => row.account === account).length;
+
+test("lines beyond the limit of an account go within seconds, those of others stay", async () => {
+  await store.execute("changeAccount", { account: "acme", change: { limits: { logEntries: 3 } } });
+  await cancelled("acme", 10);
+  await cancelled("other", 10);
+  await run(25 * second);
+  expect([lines("acme"), lines("other")]).toEqual([3, 10]);
+  expect(memory.tables.accounts.get("acme")?.dropped).toEqual({ log: 7, deadLetters: 0 });
+  expect(memory.tables.accounts.get("other")?.dropped).toBeUndefined();
+});
+
+test("a lower limit takes away what is there when the next thing comes in", async () => {
+  await cancelled("acme", 5);
+  await store.execute("changeAccount", { account: "acme", change: { limits: { logEntries: 2 } } });
+  await cancelled("acme", 1);
+  await run(25 * second);
+  expect(lines("acme")).toBe(2);
+});
+
+test("accounts without such limits are not looked at, and a list with much room is looked through seldom", async () => {
+  await cancelled("acme", 5);
+  await run(60 * second);
+  expect(looks).toBe(0);
+  await store.execute("changeAccount", { account: "acme", change: { limits: { deadLetters: 1_000_000 } } });
+  for (let at = 0; at < 60; at++) {
+    await cancelled("acme", 1);
+    await run(20 * second);
+  }
+  expect(looks).toBeLessThanOrEqual(4);
+});
+
+test("where nothing comes in, it looks once more, and sleeps", async () => {
+  await cancelled("acme", 1);
+  await run(2 * hour);
+  expect(world.pending()).toEqual([]);
+  await timers.stop();
+});
