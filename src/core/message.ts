@@ -150,8 +150,9 @@ export type MessageState = {
   attempts: number;
   /** How many of them ended without a report, because the lease ran out. */
   lost: number;
-  /** Who sends it now. Null: nobody does. */
+  /** Who sends it now. Null: nobody does. `counted`: towards what its account may have under way. */
   leasedBy: NodeId | null;
+  counted?: true;
   host: string;
   /** Bytes of the body: what the message takes up while it is sent. */
   size: number;
@@ -163,8 +164,6 @@ export type MessageState = {
   slot: MessageId | null;
   /** The line it stands in while it is held: see `core/line.ts`. */
   line: string | null;
-  /** Whether its lease counts towards what its account may have under way. */
-  counted?: true;
   /** The run that it belongs to, and goes with. */
   run: RunKey | null;
   /** What it can be searched by: see `core/mark.ts`. */
@@ -189,9 +188,8 @@ export type Flow = {
   parallelism: number | null;
   /** Of a queue: messages that hold a slot. Of a key: deliveries under way. */
   running: number;
-  /** Messages that stand in its line. */
+  /** Messages that stand in its line. `onward`: of a key, those that stand in the line of the account. */
   waiting: number;
-  /** Of a key: those of its messages that stand in the line of the account. */
   onward?: number;
   rate: number | null;
   period: Millis;
