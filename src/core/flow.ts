@@ -10,8 +10,11 @@ import type { AccountId, Flow, FlowControl, MessageState, Millis } from "./messa
 export const queueFlow = (name: string): string => `queue:${name}`;
 /** The flow of a flow control key, and the name of its line. */
 export const keyFlow = (name: string): string => `key:${name}`;
-/** The flow of an account whose deliveries at once are limited, and the name of its line. */
-export const accountFlow = "account:";
+/**
+ * The flow of an account whose deliveries at once are limited, and the name of its line. It comes last in the order of ids,
+ * in which databases lock rows, as it is looked for when queues and keys are known.
+ */
+export const accountFlow = "under-way:";
 export const isQueue = (id: string): boolean => id.startsWith("queue:");
 /** The name that people gave it. */
 export const flowName = (id: string): string => id.slice(id.indexOf(":") + 1);

@@ -1,8 +1,8 @@
-import { allowanceFor } from "./allowance.ts";
+import { allowanceOf } from "./allowance.ts";
 import type { Draft, Key, Moment } from "./command.ts";
 import { accountFlow, begun, flowKeysOf, flowName, flowOf, isQueue, keyFlow, putFlow, queueFlow, roomBehind, roomOf } from "./flow.ts";
 import { spans } from "./limits.ts";
-import type { AccountId, Flow, FlowControl, MessageId, MessageState, Millis } from "./message.ts";
+import type { Account, AccountId, Flow, FlowControl, MessageId, MessageState, Millis } from "./message.ts";
 import { mostUnderWay } from "./plans.ts";
 
 // Before it is sent, a message passes four gates, in this order, and waits in line before the first one that is closed:
@@ -30,7 +30,7 @@ export function advance(draft: Draft, moment: Moment, met: MessageState): { stat
     const key = flowOf(draft, moment, state.account, keyFlow(state.flowKey));
     if (!mayPass(key, state, moment)) return { state, stoppedAt: key.id };
   }
-  const allowance = allowanceFor(draft, moment, state.account);
+  const allowance = allowanceOf(draft, moment, draft.get("accounts", state.account));
   if (allowance && !mayPass(allowance, state, moment)) return { state, stoppedAt: allowance.id };
   return { state, stoppedAt: hasHand(draft, state) ? null : hostLine(state.host) };
 }
@@ -76,10 +76,10 @@ function takeSlot(draft: Draft, moment: Moment, state: MessageState, queue: Flow
  * Counts a delivery that begins now, where a key or its account limits it. The message leaves the line in which it stood.
  * Answers whether its account counts it.
  */
-export function countStart(draft: Draft, moment: Moment, state: MessageState): boolean {
+export function countStart(draft: Draft, moment: Moment, account: Account, state: MessageState): boolean {
   leaveLine(draft, moment, state);
   if (state.flowKey !== null) putFlow(draft, moment, begun(flowOf(draft, moment, state.account, keyFlow(state.flowKey)), moment.now));
-  const allowance = allowanceFor(draft, moment, state.account);
+  const allowance = allowanceOf(draft, moment, account);
   if (allowance) putFlow(draft, moment, begun(allowance, moment.now));
   return allowance !== null;
 }
@@ -103,7 +103,8 @@ export function standInLine(draft: Draft, moment: Moment, state: MessageState, l
 }
 
 function enterLine(draft: Draft, moment: Moment, { account, flowKey }: MessageState, line: string): void {
-  const flow = (line === accountFlow ? allowanceFor(draft, moment, account) : null) ?? flowOf(draft, moment, account, line);
+  const flow =
+    (line === accountFlow ? allowanceOf(draft, moment, draft.get("accounts", account)) : null) ?? flowOf(draft, moment, account, line);
   putFlow(draft, moment, { ...flow, waiting: flow.waiting + 1 });
   if (line !== accountFlow || flowKey === null) return;
   const key = flowOf(draft, moment, account, keyFlow(flowKey));

@@ -87,7 +87,7 @@ export const linesTo = (account: AccountId, urls: readonly string[]): Key[] =>
 /** Leases a message to this node and hands it to the dispatcher. The caller has taken a hand for it. */
 export function lease(draft: Draft, moment: Moment, of: { account: Account; envelope: Envelope; state: MessageState }): void {
   const { account, envelope, state } = of;
-  const counted = countStart(draft, moment, state);
+  const counted = countStart(draft, moment, account, state);
   const leased: MessageState = { ...state, state: "active", dueAt: moment.now + spans.lease, leasedBy: moment.node, line: null };
   draft.put("messages", counted ? { ...leased, counted } : state.counted ? uncounted(leased) : leased);
   countBytes(draft, state.account, "bytesOut", state.size);

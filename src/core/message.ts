@@ -175,7 +175,7 @@ export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean =>
 
 /**
  * What a queue or a flow control key lets through, and what it has let through. See `core/flow.ts`. `id` is `queue:<name>`
- * or `key:<name>`, which is also the name of its line; or `account:`. A limit that is null does not hold.
+ * or `key:<name>`, which is also the name of its line; or `under-way:`. A limit that is null does not hold.
  */
 export type Flow = {
   account: AccountId;

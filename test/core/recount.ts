@@ -13,9 +13,9 @@ export function disagreements({ tables }: Memory): string[] {
   for (const { account, id, running, waiting, onward = 0 } of flows) {
     const ours = messages.filter((message) => message.account === account);
     const active = ours.filter(
-      ({ leasedBy, flowKey, counted }) => leasedBy !== null && (id === "account:" ? counted : `key:${flowKey ?? ""}` === id),
+      ({ leasedBy, flowKey, counted }) => leasedBy !== null && (id === "under-way:" ? counted : `key:${flowKey ?? ""}` === id),
     );
-    const gone = ours.filter(({ line, flowKey }) => line === "account:" && `key:${flowKey ?? ""}` === id);
+    const gone = ours.filter(({ line, flowKey }) => line === "under-way:" && `key:${flowKey ?? ""}` === id);
     compare(`onward of ${id}`, onward, gone.length);
     const held = slots.filter((slot) => slot.account === account && `queue:${slot.queue}` === id);
     compare(`running of ${id}`, running, id.startsWith("queue:") ? held.length : active.length);

@@ -14,8 +14,8 @@ const standing: Standing = { state: held, retries: 3, createdAt: noon, last: nul
 const textsOf = (over: Partial<Standing>, now = noon): string[] => reasonsOf({ ...standing, ...over }, now).map(({ text }) => text);
 
 test("a message that waits for its account says how many are under way, of how many, and how to raise it", () => {
-  const allowance = { ...newFlow("acme", "account:", noon), parallelism: 2, running: 2, waiting: 5 };
-  const line = { state: { ...held, line: "account:" }, key: null };
+  const allowance = { ...newFlow("acme", "under-way:", noon), parallelism: 2, running: 2, waiting: 5 };
+  const line = { state: { ...held, line: "under-way:" }, key: null };
   expect(textsOf({ ...line, allowance })).toEqual([
     'account: 2 of 2 deliveries under way ("waypost account limits acme --global-parallelism ..." raises the limit); 4 before it in line',
   ]);

@@ -10,7 +10,7 @@ const writingAllowances =
   (_: unknown, draft: Draft): Bend => ({
     put: {
       flows: (row) => {
-        const before = row.id === "account:" ? draft.get("flows", row.account, row.id) : undefined;
+        const before = row.id === "under-way:" ? draft.get("flows", row.account, row.id) : undefined;
         return before ? turn(row, before) : row;
       },
     },

@@ -179,7 +179,7 @@ type One = { of: Case; court: Court; born: readonly Envelope[]; runningBefore: n
 type Window = { of: Case; court: Court; before: Flow | undefined; after: Flow | undefined; limits: Limits };
 
 /** The line of those that wait until their account has less under way. */
-const accountLine = "account:";
+const accountLine = "under-way:";
 
 const isOnward = (state: MessageState | undefined): state is MessageState => state?.line === accountLine && state.flowKey !== null;
 

@@ -359,7 +359,7 @@ export class Judge {
     const isWindowFull = rate !== null && windowUsed >= rate && this.#world.now < windowStart + period;
     if (paused || isWindowFull) return true;
     if (line?.startsWith("key:")) return running + onward > 0;
-    if (line === "account:") return running > 0;
+    if (line === "under-way:") return running > 0;
     const taken = new Set(
       [...slots.values()].flatMap((slot) => (slot.account === account && `queue:${slot.queue}` === line ? slot.id : [])),
     );

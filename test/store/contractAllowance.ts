@@ -20,8 +20,8 @@ export function describeAllowance(open: OpenStore): void {
       const begun = world.delivered().map(({ message }) => message.account);
       expect(begun.filter((account) => account === "acc")).toHaveLength(3);
       expect(begun.filter((account) => account === "other")).toHaveLength(5);
-      expect(await world.store.read.setUp("flows", "acc", "account:")).toMatchObject({ running: 3, waiting: 7, parallelism: 3 });
-      expect(await world.store.read.setUp("flows", "other", "account:")).toBeNull();
+      expect(await world.store.read.setUp("flows", "acc", "under-way:")).toMatchObject({ running: 3, waiting: 7, parallelism: 3 });
+      expect(await world.store.read.setUp("flows", "other", "under-way:")).toBeNull();
     });
 
     test("let the next ones go on when they have ended, until none is left, and leave nothing counted", async () => {
@@ -38,7 +38,7 @@ export function describeAllowance(open: OpenStore): void {
       }
       expect(ended).toBe(5);
       expect(world.faults).toEqual([]);
-      expect(await world.store.read.setUp("flows", "acc", "account:")).toMatchObject({ running: 0, waiting: 0 });
+      expect(await world.store.read.setUp("flows", "acc", "under-way:")).toMatchObject({ running: 0, waiting: 0 });
       const key = await world.store.read.setUp("flows", "acc", "key:k");
       expect([key?.running, key?.waiting, key?.onward ?? 0]).toEqual([0, 0, 0]);
     });
@@ -50,7 +50,7 @@ export function describeAllowance(open: OpenStore): void {
       await world.sent();
       const waiting = await world.send();
       const standing = await world.store.read.standing("acc", waiting);
-      expect(standing).toMatchObject({ state: { line: "account:" }, allowance: { running: 1, parallelism: 1 }, before: 0 });
+      expect(standing).toMatchObject({ state: { line: "under-way:" }, allowance: { running: 1, parallelism: 1 }, before: 0 });
     });
 
     test("keep their places when their node is gone, until their leases are over", async () => {
@@ -64,7 +64,7 @@ export function describeAllowance(open: OpenStore): void {
       world.clock.now += 2_000;
       const begun = [...(await world.claim()), ...(await world.claim())];
       expect(begun).toHaveLength(1);
-      expect(await world.store.read.setUp("flows", "acc", "account:")).toMatchObject({ running: 1, waiting: 1 });
+      expect(await world.store.read.setUp("flows", "acc", "under-way:")).toMatchObject({ running: 1, waiting: 1 });
     });
   });
 }

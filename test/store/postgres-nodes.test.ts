@@ -179,6 +179,56 @@ test("lines: each message is sent once and none is forgotten while nodes claim, 
   ]);
 });
 
+test("what an account may have under way holds for all nodes together, with keys and without, and nobody is forgotten", async () => {
+  const { worlds, clock, url } = await nodes(3);
+  await worlds[0].store.execute("changeAccount", { account: "acc", change: { limits: { globalParallelism: 4 } } });
+  const count = 180;
+  const key = (name: string) => ({ flowControl: { key: name, parallelism: 2, rate: null, period: null } });
+  const sent: string[] = [];
+  const published = new Set<string>();
+  let isWorking = true;
+  const watch = async (): Promise<void> => {
+    const actives = `(select count(*) from messages where state = 'active')::int`;
+    const standing = `(select count(*) from messages where line = 'under-way:')::int`;
+    while (isWorking) {
+      const [flow] = await ask(
+        url,
+        `select running, waiting, ${actives} as actives, ${standing} as standing from flows where id = 'under-way:'`,
+      );
+      if (!flow) continue;
+      expect(flow["running"]).toBeLessThanOrEqual(4);
+      expect([flow["running"], flow["waiting"]]).toEqual([flow["actives"], flow["standing"]]);
+    }
+  };
+  const work = async (world: World): Promise<void> => {
+    let mine: Delivery[] = [];
+    for (let round = 0; round < 2_000 && (sent.length < published.size || published.size < count); round++) {
+      const doing: Promise<unknown>[] = [world.store.execute("claim", { limit: 64 }), ...mine.map((delivery) => world.settle(delivery))];
+      if (published.size < count) {
+        const letters = [{}, key("k"), key("l"), { queue: "q" }].map((over, at) =>
+          letterTo({ url: `https://host-${at}.example/`, ...over }),
+        );
+        doing.push(world.publish(letters).then((results) => results.forEach((one) => "messageId" in one && published.add(one.messageId))));
+      }
+      await Promise.all(doing);
+      mine = world.delivered();
+      sent.push(...idsOf(mine));
+      // Who was passed on to another line is looked at again after a moment.
+      clock.now += 5;
+    }
+    await Promise.all(mine.map((delivery) => world.settle(delivery)));
+  };
+  const watching = watch();
+  await Promise.all(worlds.map(work)).finally(() => (isWorking = false));
+  await watching;
+  expect(new Set(sent)).toEqual(published);
+  expect(sent).toHaveLength(published.size);
+  expect(worlds.flatMap(({ faults }) => faults)).toEqual([]);
+  expect(await ask(url, "select sum(running)::int as running, sum(waiting)::int as waiting from flows")).toEqual([
+    { running: 0, waiting: 0 },
+  ]);
+});
+
 test("a key's limit holds for all nodes together, and each of its messages is sent once", async () => {
   const { worlds, clock, url } = await nodes(2);
   const count = 500;
