@@ -2,6 +2,7 @@ import { z } from "zod";
 import { createEgress } from "./engine/egress.ts";
 import { parseDuration } from "./core/duration.ts";
 import { limits } from "./core/limits.ts";
+import { parseRing } from "./store/keyRing.ts";
 
 const integer = (least: number, most: number) =>
   z.coerce
@@ -35,6 +36,14 @@ const networks = list.superRefine((allow, context) => {
   }
 });
 
+const ring = z.string().superRefine((written, context) => {
+  try {
+    if (written !== "") parseRing(written, "the setting");
+  } catch (error) {
+    context.addIssue({ code: "custom", message: error instanceof Error ? error.message : String(error) });
+  }
+});
+
 /** A folder, a URL, an address: text that is used as it is. */
 const text = z.string().min(1, "must not be empty");
 
@@ -52,6 +61,13 @@ export const settingRows = {
     value: "<url>",
     help: "postgres://… keeps everything in PostgreSQL instead of a folder",
   },
+  keys: {
+    takes: ring,
+    default: "",
+    value: "<keys>",
+    help: "what secrets are sealed with, as waypost keys new prints it; several as 2:…,1:…, of which the first seals",
+  },
+  keysFile: { takes: z.string(), default: "", value: "<file>", help: "the same in a file; without it, the file keys in the data folder" },
   egressAllow: {
     takes: networks,
     default: "",

@@ -9,6 +9,8 @@ import type { AccountChange } from "./core/account.ts";
 import { Refusal } from "./core/errors.ts";
 import type { Account, AccountId, Millis } from "./core/message.ts";
 import type { NewAccount } from "./credentials.ts";
+import { keyUse, sealAgain } from "./keys.ts";
+import type { KeySource } from "./store/keyRing.ts";
 import type { Store } from "./store/store.ts";
 
 /** What can be done with accounts by whoever runs the server. */
@@ -17,17 +19,23 @@ export type Desk = {
   create(account: NewAccount): Promise<Account>;
   change(account: AccountId, change: AccountChange): Promise<Account>;
   delete(account: AccountId): Promise<Account>;
+  /** Of each key that secrets are sealed with, how many rows; and how many are in clear. */
+  keyUse(): Promise<readonly (readonly [version: number | "clear", rows: number])[]>;
+  /** Seals again what is not sealed with the first key. Answers how many rows. */
+  sealAgain(): Promise<number>;
 };
 
 /** The server that has the data folder cannot be asked; the text says what to do. */
 export class DeskRefused extends Error {}
 
-/** The desk of a store that this process has opened. `logRetention`: how long it keeps its log. */
-export const deskOf = (store: Store, logRetention: Millis): Desk => ({
+/** The desk of a store that this process has opened. `logRetention`: how long it keeps its log. `keys`: where those of the store are. */
+export const deskOf = (store: Store, { logRetention, keys }: { logRetention: Millis; keys: KeySource }): Desk => ({
   accounts: async () => (await store.read.accounts()).filter(({ deletedAt }) => deletedAt === undefined),
   create: (account) => store.execute("createAccount", account),
   change: (account, change) => store.execute("changeAccount", { account, change }),
   delete: (account) => deleteAccount(store, account, logRetention),
+  keyUse: async () => [...(await keyUse(store.read))],
+  sealAgain: async () => (keys === null ? 0 : sealAgain(store, keys)),
 });
 
 /** A server has its data folder to itself, so it listens there for the command line. Longer paths cannot be listened at. */
@@ -36,7 +44,7 @@ const longestPath = 100;
 const isPossible = (path: string): boolean => process.platform !== "win32" && Buffer.byteLength(path) <= longestPath;
 
 type Question =
-  | { ask: "accounts" }
+  | { ask: "accounts" | "keyUse" | "sealAgain" }
   | { ask: "delete"; account: AccountId }
   | { ask: "create"; account: NewAccount }
   | { ask: "change"; account: AccountId; change: AccountChange };
@@ -76,10 +84,10 @@ async function replyTo(question: Question, desk: Desk): Promise<Reply> {
 }
 
 function answerTo(question: Question, desk: Desk): Promise<unknown> {
-  if (question.ask === "accounts") return desk.accounts();
   if (question.ask === "delete") return desk.delete(question.account);
   if (question.ask === "create") return desk.create(question.account);
-  return desk.change(question.account, question.change);
+  if (question.ask === "change") return desk.change(question.account, question.change);
+  return desk[question.ask]();
 }
 
 /** The desk of the server that has a data folder. Throws `DeskRefused` where it cannot be asked. */
@@ -98,6 +106,8 @@ export function deskAt(folder: string): Desk {
     create: (account) => ask({ ask: "create", account }),
     change: (account, change) => ask({ ask: "change", account, change }),
     delete: (account) => ask({ ask: "delete", account }),
+    keyUse: () => ask({ ask: "keyUse" }),
+    sealAgain: () => ask({ ask: "sealAgain" }),
   };
 }
 

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { rmSync } from "node:fs";
+import { existsSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { once } from "node:events";
 import { Command, CommanderError } from "commander";
@@ -12,6 +12,9 @@ import { developmentAccounts, environmentLines, firstAccount } from "./credentia
 import { DataFolderRefused, FolderTaken, hasStore, storePath, temporaryDataFolder } from "./data-folder.ts";
 import { accountCommands, AccountRefused } from "./accountCommands.ts";
 import { Refusal } from "./core/errors.ts";
+import { keyCommands } from "./keyCommands.ts";
+import { keySourceOf, KeysRefused } from "./keys.ts";
+import type { KeySource } from "./store/keyRing.ts";
 import { idMaker } from "./core/ids.ts";
 import type { Desk } from "./desk.ts";
 import { deskAt, deskOf, DeskRefused } from "./desk.ts";
@@ -66,9 +69,13 @@ withSettings(
   });
 });
 
-withSettings(program.command("credentials").description("print the credentials of every account again, as environment lines"), [
-  ...(["data", "databaseUrl", "host", "port"] as const),
-]).action(async (flags: Flags) => {
+/** The settings that say where the store is. */
+const ofStore = ["data", "databaseUrl", "keys", "keysFile", "host", "port"] as const satisfies SettingName[];
+
+withSettings(
+  program.command("credentials").description("print the credentials of every account again, as environment lines"),
+  ofStore,
+).action(async (flags: Flags) => {
   const settings = readSettings(flags, process.env);
   const accounts = (await accountsOf(settings)).filter(({ deletedAt }) => deletedAt === undefined);
   print(
@@ -104,12 +111,22 @@ program
   });
 
 accountCommands<Flags>(program, {
-  withStore: (command) => withSettings(command, ["data", "databaseUrl", "host", "port"]),
+  withStore: (command) => withSettings(command, ofStore),
   atDesk: (flags, run) => {
     const settings = readSettings(flags, process.env);
     return withDesk(settings, (desk) => run(desk, `http://${settings.host}:${settings.port}`));
   },
   newSecret: () => newSecret(),
+  print,
+});
+
+keyCommands<Flags>(program, {
+  withStore: (command) => withSettings(command, ofStore),
+  atDesk: (flags, run) => withDesk(readSettings(flags, process.env), run),
+  keysAt: (flags) => {
+    const settings = readSettings(flags, process.env);
+    return { source: keySourceOf(settings), isShared: settings.databaseUrl !== "" };
+  },
   print,
 });
 
@@ -204,26 +221,29 @@ async function withDesk<T>(settings: Settings, run: (desk: Desk) => Promise<T>):
   });
   if (!opened) return run(deskAt(data));
   try {
-    return await run(deskOf(opened.store, settings.logRetention));
+    return await run(deskOf(opened.store, { logRetention: settings.logRetention, keys: opened.keys }));
   } finally {
     await opened.close();
   }
 }
 
-async function accountsOf({ data, databaseUrl }: Settings) {
+async function accountsOf(settings: Settings) {
+  const { data, databaseUrl } = settings;
+  const keys = keySourceOf(settings);
   if (databaseUrl !== "") {
     const { openPostgresShelf } = await import("./store/postgres.ts");
-    const { shelf, close } = await openPostgresShelf(databaseUrl);
-    const accounts = await shelf.accounts();
-    await close();
-    return accounts;
+    const { shelf, close } = await openPostgresShelf(databaseUrl, keys);
+    return shelf.accounts().finally(() => void close());
   }
   if (!hasStore(data)) throw new CannotStart(`${data}: there is no store yet; waypost start --data ${data} makes one`);
-  const database = openSqlite(storePath(data), { readOnly: true });
+  const database = openSqlite(storePath(data), { readOnly: true, keys: keysIfAny(keys) });
   return sqlShelf(database.connection)
     .accounts()
     .finally(() => database.close());
 }
+
+/** A store that an older server made has none yet. Nothing is made for somebody who only reads. */
+const keysIfAny = (keys: KeySource): KeySource => (keys && "file" in keys && !existsSync(keys.file) ? null : keys);
 
 function whole(name: string, text: string, most: number): number {
   const value = Number(text);
@@ -244,6 +264,7 @@ try {
     DataFolderRefused,
     DeskRefused,
     AccountRefused,
+    KeysRefused,
     StorageRefused,
     Unavailable,
     Refusal,

@@ -9,6 +9,7 @@ import { deskOf, openDesk } from "./desk.ts";
 import { Refusal } from "./core/errors.ts";
 import type { Account, Delivery, Millis, NodeId, Outcome } from "./core/message.ts";
 import { idMaker } from "./core/ids.ts";
+import { checkKeys, readyKeys } from "./keys.ts";
 import type { Settled } from "./core/settle.ts";
 import { systemClock, systemRandom } from "./engine/clock.ts";
 import { createDeliver } from "./engine/deliver.ts";
@@ -17,6 +18,7 @@ import { Dispatcher } from "./engine/dispatcher.ts";
 import { createEgress } from "./engine/egress.ts";
 import { trimmingDuty } from "./engine/trimming.ts";
 import { retentionDuty, Timers } from "./engine/timers.ts";
+import type { KeySource } from "./store/keyRing.ts";
 import type { Store } from "./store/store.ts";
 import { threadStore } from "./store/thread.ts";
 
@@ -39,27 +41,49 @@ export async function serve(
   }
 }
 
-type Opened = { store: Store; close(): Promise<void> };
+type Opened = { store: Store; keys: KeySource; close(): Promise<void> };
 
 /** The store the settings name. A data folder is this process's alone, so what a dead one had leased is due at once, unless `reclaims` is false. */
-export async function openStore(
-  { databaseUrl, data }: Settings,
+export async function openStore(settings: Settings, how: { node: NodeId; log: Logger; reclaims?: boolean }): Promise<Opened> {
+  const opened = settings.databaseUrl === "" ? await openFolder(settings, how) : await openDatabase(settings, how);
+  try {
+    await checkKeys(opened.store.read, opened.keys);
+    return opened;
+  } catch (error) {
+    await opened.close();
+    throw error;
+  }
+}
+
+async function openDatabase(
+  settings: Settings,
   { node, log, reclaims = true }: { node: NodeId; log: Logger; reclaims?: boolean },
 ): Promise<Opened> {
-  if (databaseUrl !== "") {
-    const { postgresStore } = await import("./store/postgres.ts");
-    const store = await postgresStore({ url: databaseUrl, node, random: systemRandom, clock: systemClock });
-    return { store, close: () => store.close() };
-  }
+  const keys = await readyKeys(settings);
+  const { postgresStore } = await import("./store/postgres.ts");
+  const store = await postgresStore({ url: settings.databaseUrl, node, random: systemRandom, clock: systemClock, keys });
+  if (keys === null && reclaims) log.warn(inClear);
+  return { store, keys, close: () => store.close() };
+}
+
+const inClear =
+  'tokens, passwords and keys are kept in clear in the database; set WAYPOST_KEYS to what "waypost keys new" prints, the same for all nodes, and then "waypost keys reseal"';
+
+async function openFolder(
+  settings: Settings,
+  { node, log, reclaims = true }: { node: NodeId; log: Logger; reclaims?: boolean },
+): Promise<Opened> {
+  const { data } = settings;
   const release = takeDataFolder(data);
   try {
-    const store = await threadStore({ path: storePath(data), node, entry: new URL("./store-thread.ts", import.meta.url), linger });
+    const keys = await readyKeys(settings);
+    const store = await threadStore({ path: storePath(data), node, entry: new URL("./store-thread.ts", import.meta.url), keys, linger });
     const close = async (): Promise<void> => {
       await store.close();
       release();
     };
     if (reclaims) await reclaim(store, { node, log });
-    return { store, close };
+    return { store, keys, close };
   } catch (error) {
     release();
     throw error;
@@ -85,7 +109,7 @@ const never = new AbortController().signal;
 
 type Rest = { log: Logger; firstAccounts: () => readonly NewAccount[]; opened: Opened };
 
-async function serveStore(settings: Settings, { log, firstAccounts, opened: { store, close } }: Rest): Promise<Served> {
+async function serveStore(settings: Settings, { log, firstAccounts, opened: { store, keys, close } }: Rest): Promise<Served> {
   const newId = idMaker(systemRandom);
   const clock = systemClock;
   const present = await store.read.accounts();
@@ -119,7 +143,8 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened: { st
     health: () => ({ unsettled: dispatcher.unsettled }),
   });
   await api.listen({ port: settings.port, host: settings.host });
-  const desk = settings.databaseUrl === "" ? await openDesk(settings.data, deskOf(store, settings.logRetention)) : null;
+  const desk =
+    settings.databaseUrl === "" ? await openDesk(settings.data, deskOf(store, { logRetention: settings.logRetention, keys })) : null;
   dispatcher.start();
   timers.start();
   return {

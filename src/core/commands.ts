@@ -7,6 +7,7 @@ import { deleteDeadLetters, retryDeadLetters } from "./dlq.ts";
 import { pauseFlow, pinFlow, resetRate, resumeFlow, unpinFlow } from "./flowControl.ts";
 import { addEndpoints, deleteGroup, removeEndpoints, setGroupHeaders } from "./group.ts";
 import { publish } from "./publish.ts";
+import { rewrite } from "./rewrite.ts";
 import { deleteQueue, upsertQueue } from "./queue.ts";
 import { expire, trim } from "./retention.ts";
 import { changeSource, createSource, deleteSource, keepRejection, noteAcceptance } from "./source.ts";
@@ -35,7 +36,7 @@ export const commands = {
   deleteSource,
   keepRejection,
   noteAcceptance,
-  ...{ expire, trim },
+  ...{ expire, trim, rewrite },
   ...{ addEndpoints, removeEndpoints, setGroupHeaders, deleteGroup },
   ...{ upsertQueue, deleteQueue },
   ...{ pauseFlow, resumeFlow, pinFlow, unpinFlow, resetRate },

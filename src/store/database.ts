@@ -1,5 +1,6 @@
 import type { Millis } from "../core/message.ts";
 import type { RecentRows } from "./recentRows.ts";
+import type { Seals } from "./keyRing.ts";
 import type { Columns, ColumnType, Value } from "./tables.ts";
 
 /** A database that can run transactions, and knows the errors after which one may simply be run again. */
@@ -20,6 +21,8 @@ export interface Database {
 /** One connection to a database. Statements are prepared once and kept by their text. */
 export interface Connection {
   dialect: Dialect;
+  /** What secrets of rows are sealed with. Not given: they are in clear. */
+  seals?: Seals;
   /** Runs a statement; `?` stand for the values. */
   query(sql: string, values: readonly Value[]): Promise<Columns[]>;
   /** Runs a statement once for every row of values, or once for all of them: see `Dialect.given`. */

@@ -216,6 +216,7 @@ function shelfOf(memory: Memory): Shelf {
         .filter((row) => row.event === event)
         .slice(0, range.limit),
     sourceBySecret: async (hash) => [...memory.tables.sources.values()].find(({ secretHash }) => secretHash === hash) ?? null,
+    sealing: async () => [],
     messagesOfQueue: async ({ account, queue, limit }) =>
       those(messages, (row) => row.account === account && row.queue === queue && isUnfinished(row))
         .map(({ id }) => id)

@@ -4,6 +4,8 @@ import type { Millis } from "../core/message.ts";
 import type { Connection, Database } from "./database.ts";
 import { LostUpdate } from "./database.ts";
 import { groupCommit } from "./group.ts";
+import type { KeySource, Seals } from "./keyRing.ts";
+import { sealsOf } from "./keyRing.ts";
 import { migrate } from "./migrate.ts";
 import { accountChannel, channel, listenForDue } from "./postgresListener.ts";
 import type { PostgresOptions } from "./postgresSession.ts";
@@ -20,9 +22,10 @@ import { Unavailable } from "./store.ts";
  */
 export async function postgresStore(options: PostgresOptions): Promise<Store> {
   const { url, node, clock, random } = options;
-  const database = new PostgresDatabase(options);
+  const seals = sealsOf(options.keys ?? null);
+  const database = new PostgresDatabase(options, seals);
   await database.migrate();
-  const pool = readingPool(url);
+  const pool = readingPool(url, seals);
   const source: Source = { node, now: () => clock.now(), random, newId: idMaker(random) };
   const listener = await listenForDue({ url, node, clock });
   return groupCommit({
@@ -44,8 +47,8 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
 }
 
 /** The plain reads alone, for tools that look into a database and leave it as it is. */
-export async function openPostgresShelf(url: string): Promise<{ shelf: Shelf; close(): Promise<void> }> {
-  const { connection, close } = readingPool(url);
+export async function openPostgresShelf(url: string, keys: KeySource = null): Promise<{ shelf: Shelf; close(): Promise<void> }> {
+  const { connection, close } = readingPool(url, sealsOf(keys));
   return { shelf: sqlShelf(connection), close };
 }
 
@@ -72,12 +75,14 @@ type Session = { client: Client; connection: Connection };
 
 class PostgresDatabase implements Database {
   readonly #options: PostgresOptions;
+  readonly #seals: Seals;
   #session: Session | null = null;
   #begunAt: Millis = 0;
   #lockTimeout = firstLockTimeout;
 
-  constructor(options: PostgresOptions) {
+  constructor(options: PostgresOptions, seals: Seals) {
     this.#options = options;
+    this.#seals = seals;
   }
 
   now(): Millis {
@@ -141,7 +146,7 @@ class PostgresDatabase implements Database {
   async #open(): Promise<Session> {
     if (this.#session) return this.#session;
     const client = await connect(this.#options.url, { kind: "writer" });
-    const session: Session = { client, connection: connectionOf((query) => client.query(query)) };
+    const session: Session = { client, connection: connectionOf((query) => client.query(query), this.#seals) };
     client.once("end", () => this.#drop(session));
     this.#session = session;
     return session;

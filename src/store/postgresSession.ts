@@ -3,6 +3,8 @@ import type { ClientConfig, CustomTypesConfig, QueryConfig } from "pg";
 import type { Millis, NodeId } from "../core/message.ts";
 import type { Connection, Dialect } from "./database.ts";
 import { orUnavailable } from "./group.ts";
+import type { KeySource, Seals } from "./keyRing.ts";
+import { noSeals } from "./keyRing.ts";
 import { Unavailable } from "./store.ts";
 import type { Columns, ColumnType, Value } from "./tables.ts";
 
@@ -13,6 +15,8 @@ export type PostgresOptions = {
   random(): number;
   /** The time of this machine, as its dispatcher knows it, and waiting. */
   clock: { now(): Millis; sleep(until: Millis, wake: AbortSignal): Promise<void> };
+  /** What secrets of rows are sealed with; the same for all nodes. */
+  keys?: KeySource;
   /** What tests take for the time of the database. */
   now?: () => Millis;
 };
@@ -43,7 +47,7 @@ export async function connect(url: string, { kind }: { kind: Kind }): Promise<Cl
 }
 
 /** A few connections for plain reads. A read that met a connection that was lost is put once more. */
-export function readingPool(url: string): { connection: Connection; close(): Promise<void> } {
+export function readingPool(url: string, seals: Seals = noSeals): { connection: Connection; close(): Promise<void> } {
   const pool = new Pool({ ...settings(url, "reader"), max: readers, idleTimeoutMillis: 60 * second });
   pool.on("error", () => undefined);
   const once = (query: QueryConfig): Promise<Answer> => pool.query<Columns>(query).catch(rethrow);
@@ -54,7 +58,7 @@ export function readingPool(url: string): { connection: Connection; close(): Pro
     });
   const { query, each } = connectionOf(twice);
   const connection: Connection = {
-    dialect,
+    ...{ dialect, seals },
     query: (sql, values) => orUnavailable(query(sql, values)),
     each: (sql, types, rows) => orUnavailable(each(sql, types, rows)),
   };
@@ -94,9 +98,9 @@ function bytesOf(text: string): Uint8Array {
 type Answer = { rows: Columns[] };
 
 /** A connection that puts its statements through `run`. Every text is prepared once on each of the driver's connections. */
-export function connectionOf(run: (query: QueryConfig<unknown[]>) => Promise<Answer>): Connection {
+export function connectionOf(run: (query: QueryConfig<unknown[]>) => Promise<Answer>, seals: Seals = noSeals): Connection {
   return {
-    dialect,
+    ...{ dialect, seals },
     query: async (sql, values) => (await run({ ...prepared(sql), values: values.map(storable) }).catch(rethrow)).rows,
     each: async (sql, types, rows) => {
       const found: Columns[] = [];

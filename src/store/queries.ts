@@ -21,7 +21,7 @@ import { runQueriesOf } from "./runQueries.ts";
 import { standingOf } from "./standing.ts";
 import type { Run, Step } from "../core/run.ts";
 import { stepKey } from "../core/run.ts";
-import type { Bodies, ListQuery, QueueNeed, Range, Shelf } from "./shelf.ts";
+import type { Bodies, ListQuery, QueueNeed, Range, SealedName, Sealing, SealingRange, Shelf } from "./shelf.ts";
 import { envelopesOf, fittingPage, keysOf, lastTime, scanLimit } from "./shelf.ts";
 
 /** `failed`: of a run, the run itself and the step whose message failed, as far as they are kept. */
@@ -65,6 +65,8 @@ export interface Queries extends RunQueries {
    */
   tooMany(table: "log" | "deadLetters", account: AccountId, most: number): Promise<{ id: string | null; count: number }>;
   sourceBySecret(secretHash: string): Promise<Source | null>;
+  /** How the secrets of rows are kept, in the order of their keys; of a store in memory, none. */
+  sealing(table: SealedName, range: SealingRange): Promise<readonly Sealing[]>;
   /** The oldest unfinished messages of a queue, those that wait for their time included. */
   messagesOfQueue(of: QueueNeed): Promise<readonly MessageId[]>;
   /** The first thousand messages that hold places in a queue. Some of them may be finished, and their callbacks hold it still. */
@@ -117,6 +119,7 @@ export function queriesOf(shelf: Shelf): Queries {
       return { id, count: id === null ? await shelf.count(table, { account, limit: most }) : most };
     },
     sourceBySecret: (hash) => shelf.sourceBySecret(hash),
+    sealing: (table, range) => shelf.sealing(table, range),
     messagesOfQueue: (of) => shelf.messagesOfQueue(of),
     slotsOf: async (account, queue) => (await shelf.slotsOfQueue(account, queue, mostSlots)).map(({ id }) => id),
     // A lease is longer than the clocks of two nodes are apart.

@@ -17,7 +17,8 @@ export class RecentRows {
 
   /** Learns what a batch has written. To be told when it is stored, and not before. */
   learn(set: WorkingSet): void {
-    for (const { key, now } of set.changes("accounts")) keep(this.#accounts, key[0], now, mostAccounts);
+    // An account is changed only where it still is what was read, so it must have been read.
+    for (const { key } of set.changes("accounts")) this.#accounts.delete(key[0]);
     for (const { key, now } of set.changes("messages")) keep(this.#messages, key[1] ?? "", now, mostMessages);
   }
 

@@ -34,6 +34,8 @@ export interface Shelf {
   /** The id of the newest row of an account besides so many that are newer still. */
   idBehind(table: "log" | "deadLetters", account: AccountId, newer: number): Promise<string | null>;
   sourceBySecret(secretHash: string): Promise<Source | null>;
+  /** How the secrets of rows are kept, in the order of their keys. */
+  sealing(table: SealedName, range: SealingRange): Promise<readonly Sealing[]>;
   /** The oldest unfinished messages of a queue, those that wait for their time included. */
   messagesOfQueue(of: QueueNeed): Promise<readonly MessageId[]>;
   /** Of the first `scan` messages that fall due after `now`, those of the account that are being sent: their lease is their due time. */
@@ -48,6 +50,12 @@ export interface Shelf {
   /** What waits for an event, in any run, in the order of ids. */
   waitersOfEvent(event: string, range: Range): Promise<readonly Waiter[]>;
 }
+
+/** Tables that have secrets in them. */
+export type SealedName = "accounts" | "sources";
+export type SealingRange = { after: readonly [account: AccountId, id: string]; limit: number };
+/** `id`: of an account empty. `seal`: the version of a key; in clear; or there is nothing to seal. */
+export type Sealing = { account: AccountId; id: string; seal: number | "clear" | "nothing" };
 
 export type QueueNeed = { account: AccountId; queue: string; limit: number };
 

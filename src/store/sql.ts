@@ -11,7 +11,8 @@ import { addUsage } from "./addUsage.ts";
 import { composed } from "./compose.ts";
 import type { WorkingSet } from "./draft.ts";
 import type { Loader } from "./loader.ts";
-import type { Bodies, Range, Shelf } from "./shelf.ts";
+import { sealOf } from "./sealedTables.ts";
+import type { Bodies, Range, SealedName, Sealing, SealingRange, Shelf } from "./shelf.ts";
 import { fittingPage } from "./shelf.ts";
 import { columnsOf, keyValues, statementsOf } from "./statements.ts";
 import type { BatchResult, Call, Source } from "./store.ts";
@@ -62,7 +63,7 @@ async function writeTable<T extends TableName>(connection: Connection, name: T, 
   const made: Value[][] = [];
   const changed: Value[][] = [];
   const gone: Value[][] = [];
-  const valuesOf = (row: Rows[T]): Value[] => Object.values(table.write(row));
+  const valuesOf = (row: Rows[T]): Value[] => Object.values(table.write(row, connection.seals));
   for (const { key, before, now } of set.changes(name)) {
     if (now === undefined) gone.push(keyValues(key));
     else if (before === undefined) made.push(valuesOf(now));
@@ -92,7 +93,7 @@ async function rows<T extends TableName>(connection: Connection, name: T, keys: 
   const statements = statementsOf(connection.dialect, name);
   const statement = statements[how.bodies === false ? "outline" : "whole"][how.to];
   const found = await connection.each(statement, statements.keyTypes, keys.map(keyValues));
-  return found.map((row) => table.read(row));
+  return found.map((row) => table.read(row, connection.seals));
 }
 
 /** To take rows away from other nodes, or to look at them. */
@@ -102,7 +103,9 @@ type How = { to: "take" | "look" } & Bodies;
 const reader =
   (connection: Connection) =>
   async <Row>(table: Table<Row>, rest: string, values: Value[], how?: Bodies): Promise<Row[]> =>
-    (await connection.query(`select ${columnsOf(table, how)} from ${table.name} ${rest}`, values)).map((row) => table.read(row));
+    (await connection.query(`select ${columnsOf(table, how)} from ${table.name} ${rest}`, values)).map((row) =>
+      table.read(row, connection.seals),
+    );
 
 const loaders = new WeakMap<Connection, Loader>();
 
@@ -280,6 +283,7 @@ export function sqlShelf(connection: Connection): Shelf {
       const [row] = await connection.query(counted, [...values, range.limit]);
       return Number(row?.n ?? 0);
     },
+    sealing: (name, range) => sealing(connection, name, range),
     sourceBySecret: async (hash) => (await read(tables.sources, `where secret_hash = ?`, [hash]))[0] ?? null,
     messagesOfQueue: async ({ account, queue, limit }) => {
       const found = await connection.query(
@@ -299,6 +303,20 @@ export function sqlShelf(connection: Connection): Shelf {
       return typeof row?.at === "number" ? row.at : null;
     },
   };
+}
+
+/** The account is all of the key of an account, and the first part of that of a source. */
+async function sealing(connection: Connection, name: SealedName, { after, limit }: SealingRange): Promise<Sealing[]> {
+  const id = name === "accounts" ? "''" : "id";
+  const owner = name === "accounts" ? "id" : "account";
+  const order = name === "accounts" ? "id" : "account, id";
+  const behind = name === "accounts" ? "id > ?" : "(account, id) > (?, ?)";
+  const values = name === "accounts" ? after.slice(0, 1) : after;
+  const found = await connection.query(
+    `select ${owner} as account, ${id} as id, detail from ${name} where ${behind} order by ${order} limit ?`,
+    [...values, limit],
+  );
+  return found.map((row) => ({ account: String(row.account), id: String(row.id), seal: sealOf(row) }));
 }
 
 async function sizesIn(connection: Connection, name: "schedules", range: Range): Promise<number[]> {

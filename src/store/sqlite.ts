@@ -3,6 +3,8 @@ import { migrate } from "./migrate.ts";
 import type { Connection, Database, Dialect } from "./database.ts";
 import { LostUpdate } from "./database.ts";
 import { groupCommit } from "./group.ts";
+import type { KeySource, Seals } from "./keyRing.ts";
+import { sealsOf } from "./keyRing.ts";
 import { queriesOf } from "./queries.ts";
 import { RecentRows } from "./recentRows.ts";
 import { nextDueAt, runSqlBatch, sqlShelf } from "./sql.ts";
@@ -24,10 +26,10 @@ const dialect: Dialect = {
 };
 
 /** SQLite on the caller's own thread, in a file or in `:memory:`: for tests and tools. A server uses `threadStore`. */
-export async function sqliteStore(path: string, source: Source): Promise<Store> {
-  const writer = openSqlite(path);
+export async function sqliteStore(path: string, source: Source, keys: KeySource = null): Promise<Store> {
+  const writer = openSqlite(path, { keys });
   await writer.migrate();
-  const reader = path === ":memory:" ? writer : openSqlite(path, { readOnly: true });
+  const reader = path === ":memory:" ? writer : openSqlite(path, { readOnly: true, keys });
   // On one connection a read must not see a transaction that is under way.
   let turn: Promise<unknown> = Promise.resolve();
   const inTurn = <T>(run: () => Promise<T>): Promise<T> => {
@@ -58,7 +60,8 @@ export type SqliteDatabase = Database & { recent: RecentRows; connection: Connec
  * Opens a database file, or `:memory:`. A commit is on the disk when it returns (`synchronous=FULL`); the
  * write-ahead log is folded back every 8,000 pages (32 MiB) and cut to 64 MiB after a burst.
  */
-export function openSqlite(path: string, { readOnly = false } = {}): SqliteDatabase {
+export function openSqlite(path: string, { readOnly = false, keys = null }: { readOnly?: boolean; keys?: KeySource } = {}): SqliteDatabase {
+  const seals = sealsOf(keys);
   const db = knowing(path, () => new DatabaseSync(path, { readOnly }));
   knowing(path, () => db.exec(`pragma busy_timeout = 5000; select count(*) from sqlite_schema`));
   if (!readOnly) {
@@ -66,7 +69,7 @@ export function openSqlite(path: string, { readOnly = false } = {}): SqliteDatab
   }
   // A larger cache costs more than it saves: after most page splits, a commit looks through the table of all cached pages.
   db.exec(`pragma cache_size = -8192; pragma temp_store = memory; pragma mmap_size = 0`);
-  const connection = connectionOf(db);
+  const connection = connectionOf(db, seals);
   const recent = new RecentRows();
   // Changes when anybody but this connection has written, such as a tool that somebody let loose on the file.
   const version = db.prepare("pragma data_version");
@@ -128,7 +131,7 @@ function knowing<T>(path: string, run: () => T): T {
 /** There is one writer, and it waits some seconds for others, such as tools that somebody let loose on the file. */
 const begin = (db: DatabaseSync, path: string): void => knowing(path, () => db.exec("begin immediate"));
 
-function connectionOf(db: DatabaseSync): Connection {
+function connectionOf(db: DatabaseSync, seals: Seals): Connection {
   const statements = new Map<string, Statement>();
   const prepare = (sql: string): Statement => {
     const known = statements.get(sql);
@@ -138,7 +141,7 @@ function connectionOf(db: DatabaseSync): Connection {
     return statement;
   };
   return {
-    dialect,
+    ...{ dialect, seals },
     query: async (sql, values) => prepare(sql).all(values),
     each: async (sql, _types, rows) => {
       const { all, run } = prepare(sql);

@@ -11,7 +11,7 @@ import { packResult, unpackBatch } from "./wire.ts";
 
 /** Serves SQLite, and the whole of core with it, to the thread that started this one: see `store/thread.ts`. */
 export function serveStorage(given: Omit<Source, "node">): void {
-  const { role, path, node } = workerData as ThreadRole;
+  const { role, path, node, keys } = workerData as ThreadRole;
   const port = parentPort;
   if (!port) throw new Error("storage is served from a thread: store/thread.ts starts it");
   const source: Source = { ...given, node };
@@ -26,7 +26,7 @@ export function serveStorage(given: Omit<Source, "node">): void {
   };
 
   const open = async (): Promise<void> => {
-    const database = openSqlite(path, { readOnly: role === "reader" });
+    const database = openSqlite(path, { readOnly: role === "reader", keys });
     if (role === "writer") await database.migrate();
     serve = serving(database, source);
   };

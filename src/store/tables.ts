@@ -1,22 +1,12 @@
 import type { Rows, TableName } from "../core/command.ts";
-import type {
-  Account,
-  Bytes,
-  DeadLetter,
-  Envelope,
-  Flow,
-  Group,
-  LogRow,
-  LogState,
-  MessageState,
-  Rejection,
-  Schedule,
-  Source,
-} from "../core/message.ts";
+import type { Bytes, DeadLetter, Envelope, Flow, Group, LogRow, LogState, MessageState, Rejection, Schedule } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import type { Notification, Run, Step, Waiter } from "../core/run.ts";
 import type { CountName, Counts } from "../core/counts.ts";
 import { countNames } from "../core/counts.ts";
+import type { Seals } from "./keyRing.ts";
+import { noSeals } from "./keyRing.ts";
+import { readAccount, readSource, writeAccount, writeSource } from "./sealedTables.ts";
 
 export type ColumnType = "text" | "bigint" | "integer" | "bytea";
 export type Value = string | number | Uint8Array | null;
@@ -36,8 +26,8 @@ export type Shape = {
 /** How a row becomes columns, and back. */
 export type Table<Row> = Shape & {
   /** All columns, in the order of `columns`. */
-  write(row: Row): Columns;
-  read(columns: Columns): Row;
+  write(row: Row, seals?: Seals): Columns;
+  read(columns: Columns, seals?: Seals): Row;
 };
 
 const text = (value: Value | undefined): string => (typeof value === "string" ? value : "");
@@ -88,8 +78,8 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     columns: { id: "text", token_hash: "text", detail: "text" },
     key: ["id"],
     unlocked: true,
-    write: ({ id, tokenHash, ...detail }) => ({ id, token_hash: tokenHash, detail: JSON.stringify(detail) }),
-    read: (row) => ({ ...detailOf<Account>(row), id: text(row.id), tokenHash: text(row.token_hash) }),
+    write: (account, seals = noSeals) => writeAccount(account, seals),
+    read: (row, seals = noSeals) => readAccount(row, seals),
   },
   envelopes: {
     name: "envelopes",
@@ -219,8 +209,8 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     name: "sources",
     columns: { account: "text", id: "text", secret_hash: "text", detail: "text" },
     key: ["account", "id"],
-    write: ({ account, id, secretHash, ...detail }) => ({ account, id, secret_hash: secretHash, detail: JSON.stringify(detail) }),
-    read: (row) => ({ ...detailOf<Source>(row), account: text(row.account), id: text(row.id), secretHash: text(row.secret_hash) }),
+    write: (source, seals = noSeals) => writeSource(source, seals),
+    read: (row, seals = noSeals) => readSource(row, seals),
   },
   rejections: {
     name: "rejections",

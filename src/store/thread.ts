@@ -2,6 +2,7 @@ import { Worker } from "node:worker_threads";
 import { Refusal } from "../core/errors.ts";
 import type { NodeId } from "../core/message.ts";
 import { codeOf, groupCommit, orUnavailable } from "./group.ts";
+import type { KeySource } from "./keyRing.ts";
 import type { Queries } from "./queries.ts";
 import type { Store } from "./store.ts";
 import { StorageRefused, Unavailable } from "./store.ts";
@@ -15,20 +16,20 @@ export type ThreadRequest =
   | { id: number; kind: "read"; query: keyof Queries; args: readonly unknown[] }
   | { id: number; kind: "close" };
 export type ThreadReply = { id: number; value: unknown } | { id: number; error: string; refusedCode?: string };
-export type ThreadRole = { role: "writer" | "reader"; path: string; node: NodeId };
+export type ThreadRole = { role: "writer" | "reader"; path: string; node: NodeId; keys: KeySource };
 
 /** `entry`: the file that a thread runs. `linger`: see `Parts` in `store/group.ts`. */
-type ThreadOptions = { path: string; node: NodeId; entry: URL; linger?: () => Promise<void> };
+type ThreadOptions = { path: string; node: NodeId; entry: URL; keys?: KeySource; linger?: () => Promise<void> };
 
 /**
  * SQLite on threads of its own: one that writes, so that a commit, which waits for the disk, never stops HTTP, and one
  * that reads, so that a long list never holds up a commit.
  */
-export async function threadStore({ path, node, entry, linger }: ThreadOptions): Promise<Store> {
-  const writer = thread(entry, { role: "writer", path, node });
+export async function threadStore({ path, node, entry, keys = null, linger }: ThreadOptions): Promise<Store> {
+  const writer = thread(entry, { role: "writer", path, node, keys });
   await writer.ready;
   let reader: Thread | null = null;
-  const readerOnce = (): Thread => (reader ??= thread(entry, { role: "reader", path, node }));
+  const readerOnce = (): Thread => (reader ??= thread(entry, { role: "reader", path, node, keys }));
   return groupCommit({
     runsInTurn: true,
     ...(linger && { linger }),
@@ -60,7 +61,7 @@ function readsThrough(ask: (query: keyof Queries, args: readonly unknown[]) => P
       allSetUp: call("allSetUp"),
     },
     sourceBySecret: call("sourceBySecret"),
-    ...{ countSetUp: call("countSetUp"), tooMany: call("tooMany") },
+    ...{ countSetUp: call("countSetUp"), tooMany: call("tooMany"), sealing: call("sealing") },
     steps: call("steps"),
     ...{ run: call("run"), activeRun: call("activeRun"), runs: call("runs"), history: call("history"), waitersOf: call("waitersOf") },
     ...{ notificationsOf: call("notificationsOf"), messagesOfRun: call("messagesOfRun"), waitersOfEvent: call("waitersOfEvent") },
