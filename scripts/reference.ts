@@ -288,6 +288,7 @@ const aboutLimits: { readonly [N in keyof typeof limits]: readonly [about: strin
   groupLength: ["Characters of all names and URLs of a URL group", count],
   fanOutBytes: ["Bodies of a request, or of one firing of a schedule, to URL groups: one for each endpoint", sizeOf],
   sources: ["Sources of an account", count],
+  tokens: ["Tokens of an account, besides its own two", count],
   schedules: ["Schedules of an account", count],
   steps: ["Steps in the history of a workflow run", count],
   historyBytes: ["History of a workflow run, as it is sent", sizeOf],

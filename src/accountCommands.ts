@@ -43,19 +43,19 @@ export function accountCommands<Flags extends object>(program: Command, { atDesk
     }),
   );
   command("show <account>", "show an account, named by its id or its name, with its limits").action((named: string, flags: Flags) =>
-    atDesk(flags, async (desk) => print(textOf(await find(desk, named)))),
+    atDesk(flags, async (desk) => print(textOf(await findAccount(desk, named)))),
   );
   withLimits(command("limits <account>", "set the plan of an account, or limits of its own; the word plan takes one back")).action(
     (named: string, flags: Flags & Options) =>
       atDesk(flags, async (desk) => {
-        const account = await find(desk, named);
+        const account = await findAccount(desk, named);
         print(textOf(await desk.change(account.id, changeOf(flags, account.limits))));
       }),
   );
   command("delete <account>", "delete an account that is disabled, and all that it has; its log goes in its time").action(
     (named: string, flags: Flags) =>
       atDesk(flags, async (desk) => {
-        const { id, name } = await find(desk, named);
+        const { id, name } = await findAccount(desk, named);
         await desk.delete(id);
         print(`${id}  deleted  ${name}`);
       }),
@@ -65,7 +65,7 @@ export function accountCommands<Flags extends object>(program: Command, { atDesk
     ["enable", "active", "let an account that was disabled go on"],
   ] as const)
     command(`${verb} <account>`, about).action((named: string, flags: Flags) =>
-      atDesk(flags, async (desk) => print(lineOf(await desk.change((await find(desk, named)).id, { state })))),
+      atDesk(flags, async (desk) => print(lineOf(await desk.change((await findAccount(desk, named)).id, { state })))),
     );
 }
 
@@ -94,6 +94,7 @@ const aboutLimits: Partial<Record<LimitName, string>> = {
   sources: "sources",
   requestsPerDay: "requests in a day, beyond which there is a warning",
   requestsPerDayHard: "requests in a day, beyond which they are refused",
+  tokens: "tokens, besides its own two",
   deadLetterRetention: "how long dead letters are kept",
   logRetention: "how long logs of messages and of runs are kept",
   globalParallelism: "deliveries under way at once; others wait",
@@ -128,7 +129,8 @@ function valueOf(name: LimitName, written: string): number {
   );
 }
 
-async function find(desk: Desk, named: string): Promise<Account> {
+/** The account that an id or a name means. Throws `AccountRefused`. */
+export async function findAccount(desk: Desk, named: string): Promise<Account> {
   const all = await desk.accounts();
   const found = all.find(({ id }) => id === named) ?? all.find(({ name }) => name === named);
   if (found) return found;

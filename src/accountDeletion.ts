@@ -32,11 +32,12 @@ async function untilNone<Row>(list: () => Promise<readonly Row[]>, remove: (row:
 async function deleteSetUp({ read, execute }: Store, account: AccountId): Promise<void> {
   const range = { account, limit: portion, bodies: false as const };
   const list =
-    <T extends "schedules" | "sources" | "groups">(table: T) =>
+    <T extends "schedules" | "sources" | "groups" | "tokens">(table: T) =>
     () =>
       read.allSetUp(table, range);
   await untilNone(list("schedules"), ({ id }) => execute("deleteSchedule", { account, id }));
   await untilNone(list("sources"), ({ id }) => execute("deleteSource", { account, id }));
+  await untilNone(list("tokens"), ({ id }) => execute("revokeToken", { account, id }));
   await untilNone(list("groups"), ({ name }) => execute("deleteGroup", { account, name }));
 }
 

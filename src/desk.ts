@@ -8,6 +8,9 @@ import { deleteAccount } from "./accountDeletion.ts";
 import type { AccountChange } from "./core/account.ts";
 import { Refusal } from "./core/errors.ts";
 import type { Account, AccountId, Millis } from "./core/message.ts";
+import { limits } from "./core/limits.ts";
+import type { TokenAsked } from "./core/token.ts";
+import type { Token } from "./core/rights.ts";
 import type { NewAccount } from "./credentials.ts";
 import { keyUse, sealAgain } from "./keys.ts";
 import type { KeySource } from "./store/keyRing.ts";
@@ -19,11 +22,18 @@ export type Desk = {
   create(account: NewAccount): Promise<Account>;
   change(account: AccountId, change: AccountChange): Promise<Account>;
   delete(account: AccountId): Promise<Account>;
+  /** Those besides the two that every account has. */
+  tokens(account: AccountId): Promise<readonly Token[]>;
+  createToken(token: NewToken): Promise<Token>;
+  revokeToken(account: AccountId, id: string): Promise<{ revoked: boolean }>;
   /** Of each key that secrets are sealed with, how many rows; and how many are in clear. */
   keyUse(): Promise<readonly (readonly [version: number | "clear", rows: number])[]>;
   /** Seals again what is not sealed with the first key. Answers how many rows. */
   sealAgain(): Promise<number>;
 };
+
+/** A token as it is asked for, by whoever runs the server. */
+type NewToken = TokenAsked & Pick<Token, "account" | "hash">;
 
 /** The server that has the data folder cannot be asked; the text says what to do. */
 export class DeskRefused extends Error {}
@@ -34,6 +44,13 @@ export const deskOf = (store: Store, { logRetention, keys }: { logRetention: Mil
   create: (account) => store.execute("createAccount", account),
   change: (account, change) => store.execute("changeAccount", { account, change }),
   delete: (account) => deleteAccount(store, account, logRetention),
+  tokens: (account) => store.read.allSetUp("tokens", { account, limit: limits.tokens }),
+  createToken: async (token) => {
+    const count = await store.read.countSetUp("tokens", token.account, limits.tokens);
+    if (count >= limits.tokens) throw new Refusal("limit-exceeded", `tokens: there are ${count}, which is the limit; revoke some`);
+    return store.execute("createToken", { ...token, scope: null });
+  },
+  revokeToken: (account, id) => store.execute("revokeToken", { account, id }),
   keyUse: async () => [...(await keyUse(store.read))],
   sealAgain: async () => (keys === null ? 0 : sealAgain(store, keys)),
 });
@@ -45,6 +62,9 @@ const isPossible = (path: string): boolean => process.platform !== "win32" && Bu
 
 type Question =
   | { ask: "accounts" | "keyUse" | "sealAgain" }
+  | { ask: "tokens"; account: AccountId }
+  | { ask: "createToken"; token: NewToken }
+  | { ask: "revokeToken"; account: AccountId; id: string }
   | { ask: "delete"; account: AccountId }
   | { ask: "create"; account: NewAccount }
   | { ask: "change"; account: AccountId; change: AccountChange };
@@ -87,6 +107,9 @@ function answerTo(question: Question, desk: Desk): Promise<unknown> {
   if (question.ask === "delete") return desk.delete(question.account);
   if (question.ask === "create") return desk.create(question.account);
   if (question.ask === "change") return desk.change(question.account, question.change);
+  if (question.ask === "tokens") return desk.tokens(question.account);
+  if (question.ask === "createToken") return desk.createToken(question.token);
+  if (question.ask === "revokeToken") return desk.revokeToken(question.account, question.id);
   return desk[question.ask]();
 }
 
@@ -106,6 +129,9 @@ export function deskAt(folder: string): Desk {
     create: (account) => ask({ ask: "create", account }),
     change: (account, change) => ask({ ask: "change", account, change }),
     delete: (account) => ask({ ask: "delete", account }),
+    tokens: (account) => ask({ ask: "tokens", account }),
+    createToken: (token) => ask({ ask: "createToken", token }),
+    revokeToken: (account, id) => ask({ ask: "revokeToken", account, id }),
     keyUse: () => ask({ ask: "keyUse" }),
     sealAgain: () => ask({ ask: "sealAgain" }),
   };

@@ -24,6 +24,7 @@ import { openStore, serve } from "./serve.ts";
 import { sqlShelf } from "./store/sql.ts";
 import { openSqlite } from "./store/sqlite.ts";
 import { StorageRefused, Unavailable } from "./store/store.ts";
+import { tokenCommands } from "./tokenCommands.ts";
 
 /** The command cannot do what it was asked; the text is for people. Exit code 2. */
 class CannotStart extends Error {}
@@ -117,6 +118,13 @@ accountCommands<Flags>(program, {
     return withDesk(settings, (desk) => run(desk, `http://${settings.host}:${settings.port}`));
   },
   newSecret: () => newSecret(),
+  print,
+});
+
+tokenCommands<Flags>(program, {
+  withStore: (command) => withSettings(command, ofStore),
+  atDesk: (flags, run) => withDesk(readSettings(flags, process.env), run),
+  now: () => systemClock.now(),
   print,
 });
 

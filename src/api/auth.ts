@@ -1,16 +1,23 @@
 import { Refusal } from "../core/errors.ts";
 import type { Account, Millis } from "../core/message.ts";
+import type { Scope, Token } from "../core/rights.ts";
+import { isUseNews } from "../core/token.ts";
+import { scopeOf } from "../core/rights.ts";
 import type { Store } from "../store/store.ts";
+import type { Lockout, TriedFrom } from "./lockout.ts";
 import { accountNamedBy, hashOfToken, isSame, readOnlyTokenOf } from "./token.ts";
 
 /**
  * Who asks, with what, and what may be done with that. A header that carries the token is ours, and is not forwarded. The
  * token is never logged.
  */
-export type Proof = { account: Account; by: "header" | "query"; token: string; right: "all" | "read" };
+export type Proof = { account: Account; by: "header" | "query"; token: string; right: Right };
+
+/** Those of the account itself, of its token for reading, or of one of its other tokens. */
+export type Right = "all" | "read" | Scope;
 
 /** Where a token can be: the Authorization header as it came, and the value of the token parameter. */
-export type Tokens = { authorization: string | undefined; parameter: string | null };
+export type Tokens = { authorization: string | undefined; parameter: string | null; /** Where they came from. */ from(): TriedFrom };
 
 /** An account is asked for again after this, so what changed on another node is known soon, also where word of it was lost. */
 const rememberedFor: Millis = 5_000;
@@ -20,30 +27,38 @@ const mostRemembered = 1_000;
  * Finds the account of a request. The header wins. A bearer token in it that is none of ours, beside a good token in the
  * query, is the caller's own business with the destination. Throws `Refusal` when there is no good token.
  */
-export function authenticator({ store, now }: { store: Store; now(): Millis }): (tokens: Tokens) => Proof | Promise<Proof> {
+export function authenticator({
+  store,
+  now,
+  lockout,
+}: {
+  store: Store;
+  now(): Millis;
+  lockout: Lockout;
+}): (tokens: Tokens) => Proof | Promise<Proof> {
   const remembered = new RememberedAccounts(store, now);
-  const lookUp = async (bearer: string | undefined, parameter: string | null): Promise<Proof> => {
+  const lookUp = async (bearer: string | undefined, { parameter, from }: Tokens): Promise<Proof> => {
     const byHeader = bearer === undefined ? null : await remembered.find(bearer);
     if (byHeader && bearer !== undefined) return { ...byHeader, by: "header", token: bearer };
     const byQuery = parameter === null ? null : await remembered.find(parameter);
     if (byQuery && parameter !== null) return { ...byQuery, by: "query", token: parameter };
-    throw new Refusal(
-      "unauthorized",
-      bearer === undefined && parameter === null
-        ? howTo
-        : "token: unknown; it may be that of another server, or have been replaced: waypost credentials prints the one to use",
-    );
+    if (bearer === undefined && parameter === null) throw new Refusal("unauthorized", howTo);
+    throw lockout.refusalFor(from(), new Refusal("unauthorized", unknown));
   };
-  return ({ authorization, parameter }) => {
+  return (tokens) => {
+    const { authorization } = tokens;
     const bearer = authorization === undefined ? undefined : /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
     const known = bearer === undefined ? null : remembered.get(hashOfToken(bearer));
-    return known && bearer !== undefined ? { ...known, by: "header", token: bearer } : lookUp(bearer, parameter);
+    return known && bearer !== undefined ? { ...known, by: "header", token: bearer } : lookUp(bearer, tokens);
   };
 }
 
+const unknown =
+  "token: unknown; it may be that of another server, have been replaced, or revoked: waypost credentials prints the one of the account";
 const howTo = "token: missing; send the header Authorization: Bearer <token>, or the query parameter svc_token";
 
-type Holder = Pick<Proof, "account" | "right">;
+/** `used`: of a token with rights of its own, when it was used last, as far as it is known here. */
+type Holder = Pick<Proof, "account" | "right"> & { used?: Pick<Token, "account" | "id" | "usedAt"> };
 
 /** Only hits are remembered: a token that is made now is good now. */
 class RememberedAccounts {
@@ -67,7 +82,7 @@ class RememberedAccounts {
     const known = this.#remembered.get(tokenHash);
     if (!known) return null;
     const age = this.#now() - known.at;
-    if (age >= 0 && age < rememberedFor) return known.holder;
+    if (age >= 0 && age < rememberedFor) return this.#current(known.holder);
     this.#remembered.delete(tokenHash);
     return null;
   }
@@ -78,7 +93,8 @@ class RememberedAccounts {
     const known = this.get(tokenHash);
     if (known) return known;
     const age = this.#age;
-    const holder = await this.#ask(token, tokenHash);
+    const asked = await this.#ask(token, tokenHash);
+    const holder = asked && this.#current(asked);
     if (!holder || age !== this.#age) return holder;
     const [oldest] = this.#remembered.keys();
     if (this.#remembered.size >= mostRemembered && oldest !== undefined) this.#remembered.delete(oldest);
@@ -93,6 +109,23 @@ class RememberedAccounts {
     if (account) return isSame(account.token, token) ? { account, right: "all" } : null;
     const id = accountNamedBy(token);
     const named = id === null ? null : await read.account(id);
-    return named && named.deletedAt === undefined && isSame(readOnlyTokenOf(named), token) ? { account: named, right: "read" } : null;
+    if (named && named.deletedAt === undefined && isSame(readOnlyTokenOf(named), token)) return { account: named, right: "read" };
+    const scoped = await read.tokenByHash(tokenHash);
+    const owner = scoped && (scoped.account === named?.id ? named : await read.account(scoped.account));
+    return scoped && owner && owner.deletedAt === undefined ? { account: owner, right: scopeOf(scoped), used: scoped } : null;
+  }
+
+  /** The same, if it has not ended by itself. Of a token with rights of its own it is noted that it was used. */
+  #current(holder: Holder): Holder {
+    const { right, used } = holder;
+    if (used === undefined || typeof right !== "object") return holder;
+    const now = this.#now();
+    if (right.expiresAt !== null && right.expiresAt <= now)
+      throw new Refusal("unauthorized", `token: it ended at ${new Date(right.expiresAt).toISOString()}; make another one`);
+    if (!isUseNews(used, now)) return holder;
+    holder.used = { ...used, usedAt: now };
+    // Whether it could be noted makes no difference to the request.
+    this.#store.execute("noteTokenUse", { account: used.account, id: used.id }, { canWait: true }).catch(() => undefined);
+    return holder;
   }
 }

@@ -2,6 +2,7 @@ import { Refusal } from "../core/errors.ts";
 import type { Account } from "../core/message.ts";
 import type { Store } from "../store/store.ts";
 import type { Proof } from "./auth.ts";
+import type { Lockout, TriedFrom } from "./lockout.ts";
 import { isSame } from "./token.ts";
 
 const howTo = "account: give the header Authorization: Basic with the user name of the account, or its id, and its password";
@@ -10,9 +11,15 @@ const howTo = "account: give the header Authorization: Basic with the user name 
  * Finds the account of a request by user name and password, as they are now. Who knows neither learns nothing of which
  * accounts there are. Throws `Refusal`.
  */
-export function basicAuthenticator(store: Store): (authorization: string | undefined) => Promise<Proof> {
+export function basicAuthenticator({
+  store,
+  lockout,
+}: {
+  store: Store;
+  lockout: Lockout;
+}): (authorization: string | undefined, from: () => TriedFrom) => Promise<Proof> {
   const names = new Names(store);
-  return async (authorization) => {
+  return async (authorization, from) => {
     const given = /^Basic +([\w+/=-]+) *$/i.exec(authorization ?? "")?.[1];
     const text = given === undefined ? "" : Buffer.from(given, "base64").toString();
     const [user, password] = [text.slice(0, text.indexOf(":")), text.slice(text.indexOf(":") + 1)];
@@ -22,7 +29,8 @@ export function basicAuthenticator(store: Store): (authorization: string | undef
       if (account && account.deletedAt === undefined && isSame(account.password, password))
         return { account, by: "header", token: password, right: "all" };
     }
-    throw new Refusal("unauthorized", "account: user name or password is wrong; they may have been replaced by new ones");
+    const wrong = new Refusal("unauthorized", "account: user name or password is wrong; they may have been replaced by new ones");
+    throw lockout.refusalFor({ ...from(), user }, wrong);
   };
 }
 

@@ -30,7 +30,7 @@ export function openApi(routes: readonly Route[]): Json {
     paths: pathsOf(routes),
     components: {
       securitySchemes: {
-        bearer: { type: "http", scheme: "bearer", description: "The token of the account." },
+        bearer: { type: "http", scheme: "bearer", description: "A token of the account." },
         basic: { type: "http", scheme: "basic", description: "The user name or the id of the account, and its password." },
         svcToken: {
           type: "apiKey",
@@ -107,6 +107,7 @@ const aboutNames: Readonly<Record<string, string>> = {
   userId: "The id of the account.",
   id: "The id of the account.",
   dlqId: "The id of an entry.",
+  tokenId: "The id of a token.",
   sourceId: "The id of a source.",
   secret: "The secret that its URL was given.",
   key: "A flow control key, percent-encoded.",
@@ -198,7 +199,7 @@ const answersOf = ({ answers }: Route): Json =>
 function refusalsOf({ access, operation, refusals, body }: Route): Json {
   const always: ErrorCode[] = [
     "invalid",
-    ...(access === "token" || access === "account" ? (["unauthorized"] as const) : []),
+    ...(access === "token" || access === "account" ? (["unauthorized", "too-many-failures"] as const) : []),
     ...(body ? (["too-large"] as const) : []),
     ...((access === "token" || access === "account") && operation === undefined ? (["too-many-requests"] as const) : []),
   ];

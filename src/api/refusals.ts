@@ -4,7 +4,14 @@ import { Refusal, errorCodes } from "../core/errors.ts";
 import { allowanceHeaders } from "./quotaHeaders.ts";
 
 /** What a failed request is answered with. `fault`: for the log, when it is ours. */
-export type Problem = { status: number; error: string; fault: string | null; headers?: Readonly<Record<string, string>> };
+export type Problem = {
+  status: number;
+  error: string;
+  fault: string | null;
+  headers?: Readonly<Record<string, string>>;
+  /** Seconds. */
+  retryAfter?: number;
+};
 
 /** The body of a refusal. Paths of accounts have a shape of their own. */
 export const problemBody = (path: string, { status, error }: Problem): Record<string, string> =>
@@ -16,8 +23,12 @@ export const isOfAccounts = (path: string): boolean => /^\/v2\/(svc|qstash)(\/|$
 /** Turns whatever was thrown into an answer. Only a `Refusal` and the HTTP server's own refusals tell the caller why. */
 export function problemOf(thrown: unknown, mostBytes: number): Problem {
   if (thrown instanceof Refusal) {
-    const { code, message, allowance } = thrown;
-    return { status: errorCodes[code].status, error: message, fault: null, ...(allowance && { headers: allowanceHeaders(allowance) }) };
+    const { code, message, allowance, retryAfter } = thrown;
+    return {
+      ...{ status: errorCodes[code].status, error: message, fault: null },
+      ...(allowance && { headers: allowanceHeaders(allowance) }),
+      ...(retryAfter !== undefined && { retryAfter }),
+    };
   }
   const code = textOf(thrown, "code");
   if (code === "FST_ERR_CTP_BODY_TOO_LARGE") {

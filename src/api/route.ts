@@ -4,6 +4,7 @@ import { Refusal } from "../core/errors.ts";
 import type { Account, Bytes, Millis, Source } from "../core/message.ts";
 import type { Retention } from "../core/retention.ts";
 import type { Prices } from "../core/statistics.ts";
+import type { Verb } from "../core/rights.ts";
 import type { Store } from "../store/store.ts";
 import type { Proof } from "./auth.ts";
 import { readJson } from "./json.ts";
@@ -81,6 +82,10 @@ type Facts = {
    * goes on when an account is passive, so the command says what it may not do.
    */
   operation?: "publish" | "step";
+  /** What a token must be good for, where that does not follow from what is changed: `read` or `manage`. */
+  needs?: Verb;
+  /** It publishes, and looks itself whether the token may do that there. Others are closed for tokens that are bound to destinations. */
+  looksAtScope?: true;
   /** How it may be refused, besides as any request may. */
   refusals: readonly ErrorCode[];
 };
@@ -98,6 +103,9 @@ const none = z.object({});
 
 /** Whether a route changes anything: it is closed for tokens that can read only, and for accounts that are passive. */
 export const changesAnything = ({ changes, method }: Pick<Facts, "changes" | "method">): boolean => changes ?? method !== "GET";
+
+/** What a token must be good for. */
+export const verbOf = (row: Pick<Facts, "changes" | "method" | "needs">): Verb => row.needs ?? (changesAnything(row) ? "manage" : "read");
 
 /** A route for the holder of a token. */
 export function route<P extends Shape = typeof none, Q extends Shape = typeof none>(

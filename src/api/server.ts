@@ -3,7 +3,7 @@ import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 import type { Duplex } from "node:stream";
 import Fastify from "fastify";
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyContextConfig, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Refusal } from "../core/errors.ts";
 import type { Burst } from "../core/burst.ts";
 import { tooManyRequests } from "../core/burst.ts";
@@ -11,19 +11,23 @@ import { limits } from "../core/limits.ts";
 import type { Source } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import { mustBeActive } from "../core/plans.ts";
+import type { Verb } from "../core/rights.ts";
+import { mustBeFree, mustHave } from "../core/rights.ts";
 import type { Proof } from "./auth.ts";
 import { authenticator } from "./auth.ts";
 import type { Problem } from "./refusals.ts";
 import { basicAuthenticator } from "./basic.ts";
 import { checkHook, hookParams } from "./hookUrl.ts";
 import { Bursts, headersOf } from "./bursts.ts";
+import type { TriedFrom } from "./lockout.ts";
+import { Lockout } from "./lockout.ts";
 import { Intake, bytesAtOnce } from "./intake.ts";
 import { sourceWith } from "./intakeUrl.ts";
 import { isOfAccounts, problemBody, problemOf, problemOfBytes } from "./refusals.ts";
 import type { RequestLine } from "./requestLog.ts";
 import { shownPath } from "./requestLog.ts";
 import type { Incoming, Parts, Route } from "./route.ts";
-import { changesAnything } from "./route.ts";
+import { changesAnything, verbOf } from "./route.ts";
 import { routes } from "./routes/index.ts";
 import type { Query, Target } from "./target.ts";
 import { decoded, splitQuery, splitTarget } from "./target.ts";
@@ -123,8 +127,9 @@ function takeEveryBody(api: FastifyInstance): void {
 
 /** Before the body is read: where does it go, is there such a thing, and who asks? */
 function admit(api: FastifyInstance, parts: ApiParts): void {
-  const authenticate = authenticator(parts);
-  const authenticateHolder = basicAuthenticator(parts.store);
+  const lockout = new Lockout(() => parts.now());
+  const authenticate = authenticator({ store: parts.store, now: () => parts.now(), lockout });
+  const authenticateHolder = basicAuthenticator({ store: parts.store, lockout });
   const bursts = new Bursts();
   let closing = false;
   for (const name of ["target", "split", "proof", "source", "fault"] as const) api.decorateRequest<unknown>(name, null);
@@ -147,9 +152,9 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
       if (by && "secretHash" in by) request.source = by;
       else if (by) {
         request.proof = by;
-        const { changes, operation } = request.routeOptions.config;
-        if (changes) checkRight(by, operation);
-        if (operation === undefined) takeBurst(bursts.ask(by.account, parts.now()), by, reply);
+        const { config } = request.routeOptions;
+        checkRight(by, config);
+        if (config.operation === undefined) takeBurst(bursts.ask(by.account, parts.now()), by, reply);
       }
       takeRoom(intake, request, reply);
       proceed();
@@ -158,6 +163,7 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
     try {
       look(request, reply);
       const { access } = request.routeOptions.config;
+      const from = (): TriedFrom => ({ address: callerIpOf(request) });
       if (access === "open") return proceed();
       if (access === "source")
         return void sourceWith(parts.store, paramsOf(request)["secret"] ?? "")
@@ -167,8 +173,8 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
         return void checkHook(parts.store, hookParams(paramsOf(request)))
           .then(letIn)
           .catch(refuse);
-      if (access === "account") return void authenticateHolder(request.headers.authorization).then(letIn).catch(refuse);
-      const proof = authenticate({ authorization: request.headers.authorization, parameter: request.split.token });
+      if (access === "account") return void authenticateHolder(request.headers.authorization, from).then(letIn).catch(refuse);
+      const proof = authenticate({ authorization: request.headers.authorization, parameter: request.split.token, from });
       if (proof instanceof Promise) proof.then(letIn).catch(refuse);
       else letIn(proof);
     } catch (error) {
@@ -177,10 +183,21 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
   });
 }
 
-/** Throws `Refusal` for whoever may only read. Steps of what has begun are taken from a passive account as well. */
-function checkRight({ account, right }: Proof, operation: Route["operation"]): void {
-  if (right === "all") return operation === "step" ? undefined : mustBeActive(account);
-  throw new Refusal("forbidden", "token: it is for reading only; this request changes something, and needs the other token of the account");
+/**
+ * Throws `Refusal` for a token that is not good for what is asked, and for an account that may not change anything. Steps
+ * of what has begun are taken from a passive account as well.
+ */
+function checkRight({ account, right }: Proof, { changes, needs = "read", looksAtScope, operation }: FastifyContextConfig): void {
+  if (right === "read" && needs !== "read")
+    throw new Refusal(
+      "forbidden",
+      `token: it is for reading only; this request needs the other token of the account, or one with the verb ${needs}`,
+    );
+  if (typeof right === "object") {
+    mustHave(right, needs);
+    if (needs === "publish" && !looksAtScope) mustBeFree(right, "what hears of this may be anywhere");
+  }
+  if (changes && operation !== "step") mustBeActive(account);
 }
 
 /** Throws `Refusal` when the account has asked too often in this second. */
@@ -228,6 +245,8 @@ declare module "fastify" {
     access?: Route["access"];
     changes?: boolean;
     operation?: Route["operation"];
+    needs?: Verb;
+    looksAtScope?: boolean;
   }
 }
 
@@ -251,7 +270,10 @@ function addRoute(api: FastifyInstance, row: Route, parts: ApiParts): void {
     method: row.method,
     url: routerPath(row.path),
     bodyLimit: row.body?.mostBytes ?? 1024 * 1024,
-    config: { access: row.access, changes: changesAnything(row), operation: row.operation },
+    config: {
+      ...{ access: row.access, changes: changesAnything(row), needs: verbOf(row), looksAtScope: row.looksAtScope ?? false },
+      operation: row.operation,
+    },
     handler: async (request, reply) => {
       const { status, body, ignored = [], headers = {} } = await row.answer(incomingOf(request, parts), parts);
       if (ignored.length > 0) reply.header("Waypost-Ignored", namesForHeader(ignored));
@@ -291,8 +313,12 @@ function sendProblem(request: FastifyRequest, reply: FastifyReply, problem: Prob
   const { path } = splitTarget(request.originalUrl);
   request.fault = fault;
   const scheme = isOfAccounts(path) ? 'Basic realm="waypost", charset="UTF-8"' : "Bearer";
-  const again = status === 503 || (status === 429 && !own) ? { "Retry-After": "1" } : (own ?? {});
-  const headers = status === 401 ? { "WWW-Authenticate": scheme } : again;
+  const { retryAfter = status === 503 || (status === 429 && !own) ? 1 : undefined } = problem;
+  const headers = {
+    ...own,
+    ...(status === 401 && { "WWW-Authenticate": scheme }),
+    ...(retryAfter !== undefined && { "Retry-After": String(retryAfter) }),
+  };
   void reply.code(status).headers(headers).send(problemBody(path, problem));
 }
 

@@ -23,6 +23,7 @@ import type {
   Source,
 } from "./message.ts";
 import type { DayCount } from "./counts.ts";
+import type { Token } from "./rights.ts";
 import type { ActiveRun, Notification, Run, Step, Waiter } from "./run.ts";
 import type { Counts, Usage } from "./counts.ts";
 
@@ -39,6 +40,7 @@ export type Rows = {
   groups: Group;
   schedules: Schedule;
   sources: Source;
+  tokens: Token;
   rejections: Rejection;
   log: LogRow;
   marks: Mark;

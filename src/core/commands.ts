@@ -14,6 +14,7 @@ import { changeSource, createSource, deleteSource, keepRejection, noteAcceptance
 import { cancelRuns, finishRun } from "./endRun.ts";
 import { repeatFailureCallback, resumeRun } from "./resume.ts";
 import { notify, wait } from "./wait.ts";
+import { createToken, noteTokenUse, revokeToken } from "./token.ts";
 import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from "./schedule.ts";
 import { giveBack, renew, settle } from "./settle.ts";
 
@@ -37,6 +38,7 @@ export const commands = {
   keepRejection,
   noteAcceptance,
   ...{ expire, trim, rewrite },
+  ...{ createToken, revokeToken, noteTokenUse },
   ...{ addEndpoints, removeEndpoints, setGroupHeaders, deleteGroup },
   ...{ upsertQueue, deleteQueue },
   ...{ pauseFlow, resumeFlow, pinFlow, unpinFlow, resetRate },

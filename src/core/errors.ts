@@ -14,6 +14,7 @@ export const errorCodes = {
   "too-large": { status: 413, meaning: "the body is larger than the limit" },
   "quota-exceeded": { status: 429, meaning: "the requests of the day are used up" },
   "too-many-requests": { status: 429, meaning: "more requests in a second than the account may make" },
+  "too-many-failures": { status: 429, meaning: "too many wrong tokens or passwords came from the same client, or for the same user name" },
   "headers-too-large": { status: 431, meaning: "the request line and headers are larger than the limit" },
   unavailable: { status: 503, meaning: "the storage cannot be reached" },
   busy: { status: 503, meaning: "the server has all it can hold under way; ask again" },
@@ -25,13 +26,19 @@ export type ErrorCode = keyof typeof errorCodes;
 /** How much of a limit is left, until when; that is a time in unix milliseconds. */
 export type Allowance = { limit: number; remaining: number; resetAt: number };
 
+/** When asking again may help. */
+type Again = { allowance?: Allowance | undefined; retryAfter?: number | undefined };
+
 /** The caller's fault, in words for the caller. Anything else that is thrown is a fault of ours. */
 export class Refusal extends Error {
   readonly code: ErrorCode;
   /** What is left where time brings it back. */
   readonly allowance: Allowance | undefined;
-  constructor(code: ErrorCode, message: string, allowance?: Allowance) {
+  /** In so many seconds it may be different. */
+  readonly retryAfter: number | undefined;
+  constructor(code: ErrorCode, message: string, { allowance, retryAfter }: Again = {}) {
     super(message);
+    this.retryAfter = retryAfter;
     this.name = "Refusal";
     this.code = code;
     this.allowance = allowance;

@@ -33,6 +33,8 @@ export const limits = {
   /** Bytes that one request, or one firing of a schedule, comes to when each endpoint of its URL group has a copy of the body. */
   fanOutBytes: 256 * 1024 * 1024,
   sources: 1_000,
+  /** Besides the two that every account has. */
+  tokens: 1_000,
   /** Of a workflow run: steps in its history, and their bytes as they are sent. */
   steps: 10_000,
   historyBytes: 64 * 1024 * 1024,

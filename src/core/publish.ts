@@ -26,6 +26,8 @@ import type { StartLetter } from "./startRun.ts";
 import { needsOfStart, runsNamedBy, startRun } from "./startRun.ts";
 import type { LimitName } from "./terms.ts";
 import { countBytes } from "./usage.ts";
+import type { Scope } from "./rights.ts";
+import { scopeBrokenBy } from "./rights.ts";
 
 /** `run`: of a letter for a workflow, the run that it started or went on with. */
 export type Published = { messageId: MessageId; deduplicated: boolean; run?: { runId: string; createdAt: Millis } };
@@ -41,9 +43,10 @@ type PublishedToEach = { each: readonly (Published & { url: string })[] };
  * Takes in letters, each for itself: one that is refused does not stop the others. The answers are in their order. Where
  * any belongs to a workflow run it is all or nothing: throws `Refusal` for the first that is refused.
  * A letter to a URL group goes to all of its endpoints, or to none. A letter whose deduplication key was seen within
- * the window makes nothing and is answered with the older message. Of letters beyond the requests of the day each is refused.
+ * the window makes nothing and is answered with the older message. Of letters beyond the requests of the day each is
+ * refused. `scope`: of a token with rights of its own.
  */
-export const publish: Decision<{ account: AccountId; letters: readonly Letter[] }, PublishResult[]> = {
+export const publish: Decision<{ account: AccountId; letters: readonly Letter[]; scope?: Scope }, PublishResult[]> = {
   needs: ({ account, letters }) => ({
     accounts: [[account]],
     flows: flowsOfLetters(account, letters),
@@ -69,19 +72,21 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[] 
     };
     return ofRuns.length === 0 ? needs : together([needs, ...ofRuns.map((letter) => needsOfPost(draft, account, letter))]);
   },
-  decide: ({ account: id, letters }, draft, moment) => {
+  decide: ({ account: id, letters, scope }, draft, moment) => {
     const account = existing(draft.get("accounts", id));
     // What has begun goes on: see `goesOn`.
     if (account.state === "passive" && !letters.every((letter) => goesOn(draft, id, letter))) mustBeActive(account);
     const isWhole = letters.some(isOfRun);
     const quota = quotaOf(draft, moment, account);
     const results = letters.map((letter, at) => {
-      const result = quota ? takeOfQuota(draft, moment, account, letter, quota) : takeOne(draft, moment, account, letter);
+      const result: PublishResult =
+        (scope && forbiddenBy(scope, draft, id, letter)) ||
+        (quota ? takeOfQuota(draft, moment, account, letter, quota) : takeOne(draft, moment, account, letter));
       if (isWhole && "refused" in result)
         throw new Refusal(
           result.refused,
           letters.length === 1 ? result.message : `message ${at + 1} of ${letters.length}: ${result.message}`,
-          result.quota,
+          { allowance: result.quota },
         );
       if (!("refused" in result)) countBytes(draft, id, "bytesIn", letter.body.byteLength);
       return result;
@@ -106,6 +111,15 @@ function requestsIn(draft: Draft, { now }: Moment, account: AccountId, letter: L
   if (isOfRun(letter)) return isOfGoingRun(letter) || draft.get("activeRuns", account, letter.post.runId) ? 0 : 1;
   const letters = letter.group === null ? [letter] : addressed(draft, account, letter);
   return letters.filter((one) => !olderOf(draft, now, account, one)).length;
+}
+
+/** What the token may not do that a letter came with; of a letter to a group, to any of its endpoints. */
+function forbiddenBy(scope: Scope, draft: Draft, account: AccountId, letter: Letter): Refused | null {
+  for (const one of addressed(draft, account, letter)) {
+    const broken = scopeBrokenBy(scope, one);
+    if (broken) return broken;
+  }
+  return null;
 }
 
 function takeOne(draft: Draft, moment: Moment, account: Account, letter: Letter): PublishResult {

@@ -8,17 +8,26 @@ import { limits, memory, spans } from "./limits.ts";
 import type { Account, AccountId, Bytes, Deduplication, Letter, Millis, Schedule } from "./message.ts";
 import { isName } from "./name.ts";
 import { acting } from "./plans.ts";
+import type { Scope } from "./rights.ts";
+import { mustHave, scopeBrokenBy } from "./rights.ts";
 import { bytesBrokenBy, sendingLimitBrokenBy } from "./publish.ts";
 
 /** What a schedule is to be. `id` null: it gets a new one. */
-export type ScheduleInput = { account: AccountId; id: string | null; cron: string; letter: Omit<Letter, "body">; body: Bytes };
+export type ScheduleInput = {
+  account: AccountId;
+  id: string | null;
+  cron: string;
+  letter: Omit<Letter, "body">;
+  body: Bytes;
+  scope?: Scope;
+};
 /** `deduplicated`: an older schedule is the same, nothing was made, and the id is that of the older one. */
 export type ScheduleCreated = { scheduleId: string; deduplicated: boolean };
 type Named = { account: AccountId; id: string };
 
 /**
  * Makes a schedule, which fires at the next time after now. One with the same id is replaced as a whole, its history
- * included; a time of the old one that is due and has not fired yet is kept when the expression stays the same, so that
+ * included, by a token with rights of its own only if it has the verb manage; a time of the old one that is due and has not fired yet is kept when the expression stays the same, so that
  * whoever sets up schedules again at each start misses nothing. Deduplication holds for the making of schedules, not
  * for what they publish. Throws `Refusal`.
  */
@@ -35,6 +44,7 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
   decide: (input, draft, moment) => {
     const { account, cron, body } = input;
     checkSchedule(acting(draft.get("accounts", account)), input, moment.now);
+    if (input.scope) checkScope(input.scope, input, draft);
     const older = deduplicationOf(draft, account, input.letter);
     if (older && older.expiresAt > moment.now && draft.get("schedules", account, older.messageId)) {
       return { scheduleId: older.messageId, deduplicated: true };
@@ -71,6 +81,16 @@ function checkSchedule(account: Account, { id, letter, body }: ScheduleInput, no
   }
   const broken = sendingLimitBrokenBy(account, letter, now) ?? bytesBrokenBy(account, body);
   if (broken) throw new Refusal(broken.refused, broken.message);
+}
+
+/**
+ * A group may have other endpoints whenever the schedule fires, so it must be named by the token itself. Whoever may
+ * publish only cannot replace what somebody else has set up.
+ */
+function checkScope(scope: Scope, { account, id, letter }: ScheduleInput, draft: Draft): void {
+  const broken = scopeBrokenBy(scope, letter);
+  if (broken) throw new Refusal(broken.refused, broken.message);
+  if (id !== null && draft.get("schedules", account, id)) mustHave(scope, "manage");
 }
 
 function firstTime(replaced: Schedule | undefined, cron: string, now: Millis): Millis | null {

@@ -12,6 +12,8 @@ export type AccountLimits = {
   /** Of a URL group. */
   endpoints: number;
   sources: number;
+  /** Besides its own two. */
+  tokens: number;
   deadLetterRetention: number;
   /** Of the logs of messages and of runs that have ended. */
   logRetention: number;

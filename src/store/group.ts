@@ -53,7 +53,7 @@ export function groupCommit(parts: Parts): Store {
 }
 
 /** Commands that change who may do what. */
-const ofAccounts: ReadonlySet<CommandName> = new Set(["createAccount", "changeAccount", "deleteAccount", "rotateToken"]);
+const ofAccounts: ReadonlySet<CommandName> = new Set(["createAccount", "changeAccount", "deleteAccount", "rotateToken", "revokeToken"]);
 
 /**
  * Whoever waits while one batch is on its way to the disk shares the next one, so the number of commits settles by
@@ -252,7 +252,7 @@ function answer({ name, resolve, reject }: Waiting, reply: Reply | undefined): v
   if (!reply) return reject(new Error(`${name}: no reply came back`));
   if ("answer" in reply) return resolve(reply.answer as never);
   if ("failed" in reply) return reject(new Error(`${name} failed: ${reply.failed}`));
-  reject(new Refusal(codeOf(reply.refused.code), reply.refused.message, reply.refused.allowance));
+  reject(new Refusal(codeOf(reply.refused.code), reply.refused.message, reply.refused));
 }
 
 /** The code of a refusal that was on its way as plain data. */

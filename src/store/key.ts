@@ -13,6 +13,7 @@ export const keyOf: { [T in TableName]: (row: Rows[T]) => Key } = {
   groups: (row) => [row.account, row.name],
   schedules: (row) => [row.account, row.id],
   sources: (row) => [row.account, row.id],
+  tokens: (row) => [row.account, row.id],
   rejections: (row) => [row.account, row.id],
   log: (row) => [row.account, row.id],
   marks: (row) => [row.account, row.id],

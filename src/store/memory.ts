@@ -217,6 +217,7 @@ function shelfOf(memory: Memory): Shelf {
         .slice(0, range.limit),
     sourceBySecret: async (hash) => [...memory.tables.sources.values()].find(({ secretHash }) => secretHash === hash) ?? null,
     sealing: async () => [],
+    tokenByHash: async (hash) => [...memory.tables.tokens.values()].find((one) => one.hash === hash) ?? null,
     messagesOfQueue: async ({ account, queue, limit }) =>
       those(messages, (row) => row.account === account && row.queue === queue && isUnfinished(row))
         .map(({ id }) => id)

@@ -5,6 +5,7 @@ import { birthOf, firstIdAt } from "../core/ids.ts";
 import { spans } from "../core/limits.ts";
 import type { Retention } from "../core/retention.ts";
 import type { Standing } from "../core/waiting.ts";
+import type { Token } from "../core/rights.ts";
 import type { Account, AccountId, DeadLetter, Envelope, LogRow, MessageId, MessageState, Millis, Source } from "../core/message.ts";
 import { isUnfinished } from "../core/message.ts";
 import type { Usage } from "../core/counts.ts";
@@ -32,7 +33,7 @@ export type DeadLetterPage = { entries: DeadLetterEntry[]; cursor: string | null
 export type MessageView = { envelope: Envelope; state: MessageState | null; finishedAt: Millis | null };
 
 /** Tables of what people set up, and of what came of it: few rows, so that they are listed as they are. */
-export type SetUpName = "groups" | "flows" | "schedules" | "sources" | "rejections";
+export type SetUpName = "groups" | "flows" | "schedules" | "sources" | "tokens" | "rejections";
 
 /** Every question that can be put to the store. */
 export interface Queries extends RunQueries {
@@ -64,6 +65,7 @@ export interface Queries extends RunQueries {
    * through as many entries of an index.
    */
   tooMany(table: "log" | "deadLetters", account: AccountId, most: number): Promise<{ id: string | null; count: number }>;
+  tokenByHash(hash: string): Promise<Token | null>;
   sourceBySecret(secretHash: string): Promise<Source | null>;
   /** How the secrets of rows are kept, in the order of their keys; of a store in memory, none. */
   sealing(table: SealedName, range: SealingRange): Promise<readonly Sealing[]>;
@@ -118,6 +120,7 @@ export function queriesOf(shelf: Shelf): Queries {
       const id = await shelf.idBehind(table, account, most);
       return { id, count: id === null ? await shelf.count(table, { account, limit: most }) : most };
     },
+    tokenByHash: (hash) => shelf.tokenByHash(hash),
     sourceBySecret: (hash) => shelf.sourceBySecret(hash),
     sealing: (table, range) => shelf.sealing(table, range),
     messagesOfQueue: (of) => shelf.messagesOfQueue(of),

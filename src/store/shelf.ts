@@ -3,6 +3,7 @@ import type { Filter } from "../core/filter.ts";
 import { memory } from "../core/limits.ts";
 import type { Account, AccountId, Envelope, LogRow, MessageId, MessageState, Millis, RunKey, Slot, Source } from "../core/message.ts";
 import type { Waiter } from "../core/run.ts";
+import type { Token } from "../core/rights.ts";
 
 /** Bodies are left out: empty, whatever they are. For those who look at many rows and want the rest of them only. */
 export type Bodies = { bodies?: false };
@@ -33,6 +34,7 @@ export interface Shelf {
   count(table: TableName, range: Range): Promise<number>;
   /** The id of the newest row of an account besides so many that are newer still. */
   idBehind(table: "log" | "deadLetters", account: AccountId, newer: number): Promise<string | null>;
+  tokenByHash(hash: string): Promise<Token | null>;
   sourceBySecret(secretHash: string): Promise<Source | null>;
   /** How the secrets of rows are kept, in the order of their keys. */
   sealing(table: SealedName, range: SealingRange): Promise<readonly Sealing[]>;

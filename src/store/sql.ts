@@ -284,6 +284,7 @@ export function sqlShelf(connection: Connection): Shelf {
       return Number(row?.n ?? 0);
     },
     sealing: (name, range) => sealing(connection, name, range),
+    tokenByHash: async (hash) => (await read(tables.tokens, `where token_hash = ?`, [hash]))[0] ?? null,
     sourceBySecret: async (hash) => (await read(tables.sources, `where secret_hash = ?`, [hash]))[0] ?? null,
     messagesOfQueue: async ({ account, queue, limit }) => {
       const found = await connection.query(

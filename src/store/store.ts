@@ -62,7 +62,7 @@ export class StorageRefused extends Error {}
 
 /** In the order in which they are locked and written: first what many want to change, so that they wait with empty hands. */
 export const tableNames: readonly TableName[] = [
-  ...(["accounts", "groups", "schedules", "sources", "activeRuns", "runs", "waiters", "notifications", "steps"] as const),
+  ...(["accounts", "groups", "schedules", "sources", "tokens", "activeRuns", "runs", "waiters", "notifications", "steps"] as const),
   ...(["envelopes", "flows", "slots", "lines"] as const),
   ...(["deduplications", "messages", "deadLetters", "rejections", "log", "marks", "usage", "dayCounts"] as const),
 ];

@@ -4,6 +4,7 @@ import { noBytes } from "../core/message.ts";
 import type { Notification, Run, Step, Waiter } from "../core/run.ts";
 import type { CountName, Counts } from "../core/counts.ts";
 import { countNames } from "../core/counts.ts";
+import type { Token } from "../core/rights.ts";
 import type { Seals } from "./keyRing.ts";
 import { noSeals } from "./keyRing.ts";
 import { readAccount, readSource, writeAccount, writeSource } from "./sealedTables.ts";
@@ -211,6 +212,13 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     key: ["account", "id"],
     write: (source, seals = noSeals) => writeSource(source, seals),
     read: (row, seals = noSeals) => readSource(row, seals),
+  },
+  tokens: {
+    name: "tokens",
+    columns: { account: "text", id: "text", token_hash: "text", detail: "text" },
+    key: ["account", "id"],
+    write: ({ account, id, hash, ...detail }) => ({ account, id, token_hash: hash, detail: JSON.stringify(detail) }),
+    read: (row) => ({ ...detailOf<Token>(row), account: text(row.account), id: text(row.id), hash: text(row.token_hash) }),
   },
   rejections: {
     name: "rejections",

@@ -61,7 +61,7 @@ function readsThrough(ask: (query: keyof Queries, args: readonly unknown[]) => P
       allSetUp: call("allSetUp"),
     },
     sourceBySecret: call("sourceBySecret"),
-    ...{ countSetUp: call("countSetUp"), tooMany: call("tooMany"), sealing: call("sealing") },
+    ...{ countSetUp: call("countSetUp"), tooMany: call("tooMany"), sealing: call("sealing"), tokenByHash: call("tokenByHash") },
     steps: call("steps"),
     ...{ run: call("run"), activeRun: call("activeRun"), runs: call("runs"), history: call("history"), waitersOf: call("waitersOf") },
     ...{ notificationsOf: call("notificationsOf"), messagesOfRun: call("messagesOfRun"), waitersOfEvent: call("waitersOfEvent") },

@@ -9,7 +9,15 @@ const second = 1000;
 /** Every limit of an account, as small as can be. Times in milliseconds. */
 const small: AccountLimits = {
   ...{ messageBytes: 5, retries: 1, delay: 10 * second, timeout: 5 * second, parallelism: 2, queues: 1, schedules: 1, groups: 1 },
-  ...{ endpoints: 1, sources: 1, deadLetterRetention: 60 * second, logRetention: 30 * second, globalParallelism: 2, deadLetters: 1 },
+  ...{
+    endpoints: 1,
+    sources: 1,
+    tokens: 1,
+    deadLetterRetention: 60 * second,
+    logRetention: 30 * second,
+    globalParallelism: 2,
+    deadLetters: 1,
+  },
   ...{ logEntries: 1, requestsPerSecond: 8, requestsPerDay: 1_000_000, requestsPerDayHard: 1_000_000 },
 };
 
@@ -89,6 +97,13 @@ const beyond: readonly (readonly [limit: LimitName, does: string, status: number
     made("POST", ["/v2/sources", "/v2/sources"], { body: '{"destination":"https://e.example"}' }),
   ],
   [
+    "tokens",
+    "a token",
+    412,
+    /^tokens: there are 1, and the limit is 1/,
+    made("POST", ["/v2/tokens", "/v2/tokens"], { body: '{"verbs":["read"]}' }),
+  ],
+  [
     "requestsPerSecond",
     "reads",
     429,
@@ -163,7 +178,15 @@ test("the record of the account shows what it may have", async () => {
 });
 
 /** Nothing is refused by these: see `core/quota.ts`, `core/allowance.ts`, `core/retention.ts` and `engine/trimming.ts`. */
-const others: readonly LimitName[] = ["globalParallelism", "deadLetters", "logEntries", "deadLetterRetention", "logRetention", "requestsPerDay", "requestsPerDayHard"];
+const others: readonly LimitName[] = [
+  "globalParallelism",
+  "deadLetters",
+  "logEntries",
+  "deadLetterRetention",
+  "logRetention",
+  "requestsPerDay",
+  "requestsPerDayHard",
+];
 
 test("every limit is enforced in one way or another", () => {
   const known = new Set([...beyond.map(([name]) => name), ...others]);

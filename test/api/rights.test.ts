@@ -1,26 +1,79 @@
 import { describe, expect, test } from "vitest";
-import { changesAnything } from "../../src/api/route.ts";
+import { changesAnything, verbOf } from "../../src/api/route.ts";
 import { routes } from "../../src/api/routes/index.ts";
 import { readOnlyTokenOf, tokenOf } from "../../src/api/token.ts";
 import type { Store } from "../../src/store/store.ts";
+import type { House } from "./house.ts";
 import { house, token } from "./house.ts";
 
 const urlOf = (path: string): string => path.replace("{destination}", "https://e.example/x").replace(/\{\w+\}/g, "1800000000000-0");
 const guarded = routes
   .filter(({ access }) => access === "token")
   .map((row) => ({
-    ...{ name: `${row.method} ${row.path}`, method: row.method, url: urlOf(row.path), changes: changesAnything(row) },
+    name: `${row.method} ${row.path}`,
+    method: row.method,
+    url: urlOf(row.path),
+    changes: changesAnything(row),
+    verb: verbOf(row),
+    looks: row.looksAtScope ?? false,
     isForSteps: row.operation === "step",
   }));
-/** Ways in that steps of runs come by as well: what they refuse is said when it is known what came. */
-const bodies: Readonly<Record<string, string>> = { "POST /v2/batch": '[{"destination":"https://e.example"}]' };
+/** What a request needs besides, to be taken. */
+const bodies: Readonly<Record<string, { body?: string; headers?: Record<string, string> }>> = {
+  "POST /v2/batch": { body: '[{"destination":"https://e.example/x"}]' },
+  "POST /v2/batch/trigger": { body: '[{"destination":"https://e.example/x"}]' },
+  "POST /v2/schedules/https://e.example/x": { headers: { "svc-cron": "0 0 1 1 *" } },
+};
+
+/** A token with rights of its own, made by the account. */
+async function tokenWith(ask: House["ask"], rights: { verbs: string[]; destinations?: string[] }): Promise<string> {
+  const { status, body } = await ask("POST", "/v2/tokens", { body: JSON.stringify(rights) });
+  expect({ status, body }).toMatchObject({ status: 201 });
+  return body.token;
+}
+
 const reading = readOnlyTokenOf({ id: "acc_1", token });
 
-describe.each(guarded)("$name", ({ name, method, url, changes, isForSteps }) => {
+/** What is not there, or malformed, has passed whoever checks rights. */
+const passed = [200, 201, 400, 404];
+const allVerbs = ["publish", "read", "manage"] as const;
+
+describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps }) => {
+  test.each(allVerbs)("is open for a token with the verb %s if that is what it needs", async (may) => {
+    const { ask } = await house();
+    const scoped = await tokenWith(ask, { verbs: [may] });
+    const { status, body } = await ask(method, url, { token: scoped });
+    if (may === verb) expect(passed).toContain(status);
+    else
+      expect({ status, body }).toEqual({
+        status: 403,
+        body: { error: expect.stringContaining(`needs the verb ${verb}, and the token has ${may}`) },
+      });
+    expect((await ask(method, `${url}?svc_token=${encodeURIComponent(scoped)}`, { token: null })).status).toBe(status);
+  });
+
+  test("publishes nowhere with a token that is bound to other destinations", async () => {
+    const { ask, deliveries } = await house();
+    const scoped = await tokenWith(ask, { verbs: ["publish", "read"], destinations: ["https://other.example/*"] });
+    const more = bodies[`${method} ${url}`] ?? {};
+    const { status, body } = await ask(method, url, { token: scoped, ...more });
+    if (verb === "read") expect(passed).toContain(status);
+    else
+      expect({ status, body }).toEqual({
+        status: 403,
+        body: { error: expect.stringContaining(verb === "publish" ? "https://other.example/* only" : "verb manage") },
+      });
+    if (verb === "publish" && looks) {
+      const good = await tokenWith(ask, { verbs: ["publish"], destinations: ["https://e.example/*"] });
+      expect([200, 201]).toContain((await ask(method, url, { token: good, ...more })).status);
+    }
+    expect(deliveries.filter(({ message }) => !message.url.startsWith("https://e.example/"))).toEqual([]);
+  });
+
   test("is open for a token that can only read if it changes nothing", async () => {
     const { ask } = await house();
     const { status, body } = await ask(method, url, { token: reading });
-    if (changes)
+    if (verb !== "read")
       expect({ status, body }).toEqual({ status: 403, body: { error: expect.stringMatching(/^token: it is for reading only/) } });
     else expect([200, 400, 404]).toContain(status);
     expect((await ask(method, `${url}?svc_token=${encodeURIComponent(reading)}`, { token: null })).status).toBe(status);
@@ -30,11 +83,21 @@ describe.each(guarded)("$name", ({ name, method, url, changes, isForSteps }) => 
     const { ask, store } = await house();
     await ask("GET", "/v2/keys");
     await store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
-    const { status, body } = await ask(method, url, bodies[name] === undefined ? {} : { body: bodies[name] });
+    const { status, body } = await ask(method, url, bodies[`${method} ${url}`] ?? {});
     if (changes && !(isForSteps && /wait|notify/.test(url)))
       expect({ status, body }).toEqual({ status: 403, body: { error: expect.stringContaining("waypost account enable acc_1") } });
     else expect([200, 400, 404]).toContain(status);
   });
+});
+
+test("what a token must be good for follows from what is changed, but for publishing and tokens", () => {
+  const others = guarded.filter(({ verb, changes }) => verb !== (changes ? "manage" : "read"));
+  expect(others.map(({ name, verb }) => `${verb} ${name}`)).toEqual([
+    ...["publish POST /v2/publish/{destination}", "publish POST /v2/enqueue/{queue}/{destination}", "publish POST /v2/batch"],
+    ...["publish POST /v2/schedules/{destination}", "manage GET /v2/tokens", "manage GET /v2/tokens/{tokenId}"],
+    ...["publish POST /v2/trigger/{destination}", "publish POST /v2/batch/trigger", "publish POST /v2/wait/{eventId}"],
+    ...["publish POST /v2/notify/{eventId}", "publish POST /v2/notify/{workflowRunId}/{eventId}"],
+  ]);
 });
 
 test("only what is known to change nothing is read", () => {

@@ -29,7 +29,7 @@ export interface Storage {
 const noChanges = (): Changes => ({
   ...{ accounts: [], envelopes: [], messages: [], deduplications: [] },
   ...{ deadLetters: [], lines: [], log: [], flows: [], slots: [] },
-  ...{ groups: [], schedules: [], sources: [], rejections: [], marks: [] },
+  ...{ groups: [], schedules: [], sources: [], tokens: [], rejections: [], marks: [] },
   ...{ runs: [], activeRuns: [], steps: [], waiters: [], notifications: [], usage: [], dayCounts: [] },
 });
 
@@ -84,7 +84,7 @@ export async function sqliteStorage(): Promise<Storage> {
   const known: { [T in TableName]: Map<string, Rows[T]> } = {
     ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
     ...{ deadLetters: new Map(), lines: new Map(), log: new Map(), flows: new Map(), slots: new Map() },
-    ...{ groups: new Map(), schedules: new Map(), sources: new Map(), rejections: new Map(), marks: new Map() },
+    ...{ groups: new Map(), schedules: new Map(), sources: new Map(), tokens: new Map(), rejections: new Map(), marks: new Map() },
     ...{
       runs: new Map(),
       activeRuns: new Map(),

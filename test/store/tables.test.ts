@@ -57,6 +57,10 @@ const full: { [T in TableName]: Rows[T] } = {
     ...{ account: "acc", id: "scd_1", cron: "* * * * *", createdAt: 1, dueAt: 2 ** 45, paused: false, lastAt: 3, lastMessages: ["msg_1"] },
     ...{ letter: scheduled, body: bytes("hello") },
   },
+  tokens: {
+    ...{ account: "acc", id: "tok_1", hash: "h", name: "n", verbs: ["publish"], destinations: ["https://one.example/*"] },
+    ...{ createdAt: 1, expiresAt: 2, usedAt: null, madeBy: "tok_0" },
+  },
   sources: {
     ...{ account: "acc", id: "src_1", name: "s", secretHash: "h", destination: "https://one.example/", headers: [["Svc-Retries", "3"]] },
     ...{

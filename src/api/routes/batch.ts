@@ -14,6 +14,7 @@ import { checkedObject } from "../readObject.ts";
 import type { Incoming, Parts } from "../route.ts";
 import { takeQueue } from "../room.ts";
 import { route } from "../route.ts";
+import { scopeIn } from "../scope.ts";
 import { areOfStep, readingStep } from "../stepRefusal.ts";
 import { checkName, checkUrl, isUrl } from "../target.ts";
 import { published, publishedJson, publishedToEach } from "./publish.ts";
@@ -50,6 +51,8 @@ export const batch = route({
   summary: "Publish many messages",
   about:
     "Takes in a list of messages. One that is refused does not stop the others. When all are refused, the answer is the refusal of the first. A list with messages of a workflow run is taken as a whole, or refused as a whole.",
+  needs: "publish",
+  looksAtScope: true,
   body: batchBody,
   answers: {
     200: {
@@ -57,12 +60,12 @@ export const batch = route({
       schema: z.array(z.union([published, publishedToEach, refused])),
     },
   },
-  refusals: ["not-found", "limit-exceeded", "quota-exceeded", "step-refused"],
+  refusals: ["not-found", "limit-exceeded", "quota-exceeded", "step-refused", "forbidden"],
   handle: async ({ account, incoming, parts }) => {
     const { store } = parts;
     const { read, ignored } = await readItems(incoming, { account, parts, purpose: "messages" });
     const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
-    const results = letters.length === 0 ? [] : await store.execute("publish", { account: account.id, letters });
+    const results = letters.length === 0 ? [] : await store.execute("publish", { account: account.id, letters, ...scopeIn(incoming) });
     return { status: 200, body: answersTo(read, results), ignored, headers: quotaHeaders(results) };
   },
 });
@@ -103,7 +106,7 @@ const headersIn = (item: unknown): object =>
 function refusalOf(answers: readonly unknown[], at: number): Refusal {
   const refusal = answers[at];
   if (!(refusal instanceof Refusal)) throw new Error("batch: nothing was refused");
-  return new Refusal(refusal.code, `message ${at + 1} of ${answers.length}: ${refusal.message}`, refusal.allowance);
+  return new Refusal(refusal.code, `message ${at + 1} of ${answers.length}: ${refusal.message}`, refusal);
 }
 
 /** The URL groups of an account, each asked for once. Throws `Refusal` when all together would make too much of one request. */
@@ -181,7 +184,9 @@ function answersTo(read: readonly (Letter | Refusal)[], results: readonly Publis
   const answers = read.map((one) => {
     if (one instanceof Refusal) return one;
     const result = results[next++];
-    return result && "refused" in result ? new Refusal(result.refused, result.message, result.quota) : publishedJson(result, one);
+    return result && "refused" in result
+      ? new Refusal(result.refused, result.message, { allowance: result.quota })
+      : publishedJson(result, one);
   });
   const [first] = answers;
   if (first instanceof Refusal && answers.every((answer) => answer instanceof Refusal)) throw refusalOf(answers, 0);

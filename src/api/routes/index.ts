@@ -19,6 +19,7 @@ import { runStatus } from "./runStatus.ts";
 import { schedules } from "./schedules.ts";
 import { sources } from "./sources.ts";
 import { statistics } from "./statistics.ts";
+import { tokens } from "./tokens.ts";
 import { trigger } from "./trigger.ts";
 import { waits } from "./waits.ts";
 import { workflowDlq } from "./workflowDlq.ts";
@@ -36,6 +37,7 @@ export const routes: readonly Route[] = [
   ...queues,
   ...flowControl,
   ...signingKeys,
+  ...tokens,
   ...trigger,
   ...runs,
   ...runLogs,

@@ -8,6 +8,7 @@ import { readPosting } from "../posting.ts";
 import { quotaHeaders } from "../quotaHeaders.ts";
 import type { Answer, Incoming } from "../route.ts";
 import { route } from "../route.ts";
+import { scopeIn } from "../scope.ts";
 import { areOfStep, readingStep } from "../stepRefusal.ts";
 import { settingsOfPosts } from "../workflowPost.ts";
 
@@ -24,6 +25,8 @@ export const publishedToEach = z.array(published).describe("One for each endpoin
 /** What routes that publish one request have in common. */
 export const publishing = {
   settings: "all",
+  needs: "publish",
+  looksAtScope: true,
   body: { about: "What is delivered. Any bytes.", contentType: "*/*", schema: z.string(), required: false, mostBytes: limits.messageBytes },
   answers: {
     200: { about: "The message is stored, and will be delivered.", schema: z.union([published, publishedToEach]) },
@@ -32,7 +35,7 @@ export const publishing = {
       schema: z.union([published, publishedToEach]),
     },
   },
-  refusals: ["not-found", "limit-exceeded", "quota-exceeded", "step-refused"],
+  refusals: ["not-found", "limit-exceeded", "quota-exceeded", "step-refused", "forbidden"],
 } as const;
 
 export const publish = route({
@@ -54,14 +57,14 @@ export const publish = route({
 /** Publishes what a request brings, and answers it. */
 export async function publishOne(incoming: Incoming, of: PostingOf): Promise<Answer> {
   const { letter, ignored } = await readingStep(areOfStep(incoming.rawHeaders), () => readPosting(incoming, of));
-  const [result] = await of.store.execute("publish", { account: of.account, letters: [letter] });
+  const [result] = await of.store.execute("publish", { account: of.account, letters: [letter], ...scopeIn(incoming) });
   return { status: statusOf(result), body: publishedJson(result, letter), ignored, headers: result ? quotaHeaders([result]) : {} };
 }
 
 /** The answer for one letter; for one to a URL group, those for its endpoints. Throws `Refusal` when it was refused. */
 export function publishedJson(result: PublishResult | undefined, { url }: Pick<Letter, "url">): unknown {
   if (!result) throw new Error("publish: a letter has no answer");
-  if ("refused" in result) throw new Refusal(result.refused, result.message, result.quota);
+  if ("refused" in result) throw new Refusal(result.refused, result.message, { allowance: result.quota });
   return "each" in result ? result.each.map((one) => oneJson(one, one.url)) : oneJson(result, url);
 }
 

@@ -10,6 +10,7 @@ import type { ScheduleState } from "../scheduleJson.ts";
 import { scheduleJson, scheduleShape } from "../scheduleJson.ts";
 import { takePlace } from "../room.ts";
 import { route } from "../route.ts";
+import { scopeIn } from "../scope.ts";
 
 /** A list tells the states of so many messages in all. */
 const mostStates = 1_000;
@@ -29,12 +30,14 @@ const create = route({
   about:
     "Publishes the body to the destination, with its settings, at the times of Svc-Cron. The endpoints of a URL group are those that it has at each firing; its default headers are those that it has now. Svc-Schedule-Id replaces the schedule of that id as a whole, with a new createdAt; a time that is due and has not fired yet is kept when the expression is the same. A firing that was missed while the server was down is made up for once, late; the next one is at its time again. Deduplication holds for the making of schedules, not for what they publish.",
   settings: "all",
+  needs: "publish",
+  looksAtScope: true,
   body: { about: "What is delivered. Any bytes.", contentType: "*/*", schema: z.string(), required: false, mostBytes: limits.messageBytes },
   answers: {
     200: { about: "The schedule is there.", schema: created },
     202: { about: "The same schedule was made before, so nothing was changed.", schema: created },
   },
-  refusals: ["not-found", "limit-exceeded"],
+  refusals: ["not-found", "limit-exceeded", "forbidden"],
   handle: async ({ account: owner, incoming, parts }) => {
     const { store } = parts;
     const { id: account } = owner;
@@ -45,7 +48,14 @@ const create = route({
     if (id === null || !(await store.read.setUp("schedules", account, id)))
       await takePlace(parts, { table: "schedules", account: owner, limit: "schedules" });
     const { body, ...rest } = letter;
-    const { scheduleId, deduplicated } = await store.execute("createSchedule", { account, id, cron, letter: rest, body });
+    const { scheduleId, deduplicated } = await store.execute("createSchedule", {
+      account,
+      id,
+      cron,
+      letter: rest,
+      body,
+      ...scopeIn(incoming),
+    });
     return { status: deduplicated ? 202 : 200, body: { scheduleId, ...(deduplicated ? { deduplicated } : {}) }, ignored };
   },
 });

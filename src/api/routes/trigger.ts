@@ -4,6 +4,7 @@ import type { PublishResult } from "../../core/publish.ts";
 import { readPosting } from "../posting.ts";
 import { quotaHeaders } from "../quotaHeaders.ts";
 import { route } from "../route.ts";
+import { scopeIn } from "../scope.ts";
 import { settingsOfTriggers } from "../workflowTrigger.ts";
 import { batchBody, readItems } from "./batch.ts";
 import { publishing } from "./publish.ts";
@@ -29,13 +30,15 @@ const triggerOne = route({
     "Starts a run of the workflow at the URL, as its client would do. The rest of the path, and the query without the parameters of this interface, are the URL; the body is the payload. The settings hold for all messages of the run, a delay for the first one. The header Svc-Workflow-RunId chooses the id of the run; the published client puts wfr_ before the id that it is given. When the run fails, the workflow itself is told of it, or the Failure-Callback. With Workflow-Unknown-Sdk: true the workflow is asked to start the run itself, once more. What is delivered has the names of the published clients; those of the neutral brand as well, where this request uses them.",
   settings: publishing.settings,
   runSettings: settingsOfTriggers,
+  needs: "publish",
+  looksAtScope: true,
   body: publishing.body,
   answers: { 200: { about: "The run, which exists from now on.", schema: triggered } },
-  refusals: ["limit-exceeded", "quota-exceeded"],
+  refusals: ["limit-exceeded", "quota-exceeded", "forbidden"],
   handle: async ({ account, incoming, parts: { store } }) => {
     const destination = incoming.target.path.slice("/v2/trigger/".length);
     const { letter, ignored } = await readPosting(incoming, { destination, account: account.id, store, for: "triggers" });
-    const [result] = await store.execute("publish", { account: account.id, letters: [letter] });
+    const [result] = await store.execute("publish", { account: account.id, letters: [letter], ...scopeIn(incoming) });
     return { status: 200, body: triggeredJson(result), ignored, headers: result ? quotaHeaders([result]) : {} };
   },
 });
@@ -47,13 +50,16 @@ const triggerMany = route({
   tag: "Workflows",
   summary: "Start many workflow runs",
   about: "Starts a run for each item of the list, or none at all when one of them is refused.",
+  needs: "publish",
+  looksAtScope: true,
   body: batchBody,
   answers: { 201: { about: "The runs, in the order of the list.", schema: z.array(triggered) } },
-  refusals: ["limit-exceeded", "quota-exceeded"],
+  refusals: ["limit-exceeded", "quota-exceeded", "forbidden"],
   handle: async ({ account, incoming, parts }) => {
     const { read, ignored } = await readItems(incoming, { account, parts, purpose: "triggers" });
     const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
-    const results = letters.length === 0 ? [] : await parts.store.execute("publish", { account: account.id, letters });
+    const results =
+      letters.length === 0 ? [] : await parts.store.execute("publish", { account: account.id, letters, ...scopeIn(incoming) });
     return { status: 201, body: results.map(triggeredJson), ignored, headers: quotaHeaders(results) };
   },
 });
@@ -63,7 +69,7 @@ export const trigger = [triggerOne, triggerMany];
 
 /** The answer for a run. Throws `Refusal` when it was refused. */
 function triggeredJson(result: PublishResult | undefined): z.output<typeof triggered> {
-  if (result && "refused" in result) throw new Refusal(result.refused, result.message, result.quota);
+  if (result && "refused" in result) throw new Refusal(result.refused, result.message, { allowance: result.quota });
   if (!result || "each" in result || !result.run) throw new Error("trigger: no run was started");
   const { run, deduplicated } = result;
   return { workflowRunId: run.runId, workflowCreatedAt: run.createdAt, ...(deduplicated ? { deduplicated: true as const } : {}) };

@@ -1,0 +1,54 @@
+import { isIPv6 } from "node:net";
+import { Refusal } from "../core/errors.ts";
+import type { Failures } from "../core/lockout.ts";
+import { lockedFor, mostFailures, withFailure } from "../core/lockout.ts";
+import type { Millis } from "../core/message.ts";
+import { hashOfToken } from "./token.ts";
+
+/** Where tries to prove something come from: a client, and the user name that it gave, if any. */
+export type TriedFrom = { address: string | null; user?: string };
+
+/** So many places are remembered; whoever has that many gets the oldest of them forgotten. */
+const mostPlaces = 10_000;
+
+/** Counts what fails, by client and by user name, in bounded memory. Each node counts for itself. */
+export class Lockout {
+  readonly #failures = new Map<string, Failures>();
+  readonly #now: () => Millis;
+
+  constructor(now: () => Millis) {
+    this.#now = now;
+  }
+
+  /** What a try that failed is refused with: `refusal`, or that it was one of too many. */
+  refusalFor({ address, user }: TriedFrom, refusal: Refusal): Refusal {
+    const places = [`from ${networkOf(address)}`, ...(user === undefined ? [] : [`user ${hashOfToken(user)}`])];
+    const waits = Math.max(...places.map((place) => this.#note(place)));
+    if (waits === 0) return refusal;
+    const seconds = Math.ceil(waits / 1000);
+    const words = `more than ${mostFailures} tries in a minute failed; ask again in ${seconds} s, or with what is known to be good`;
+    return new Refusal("too-many-failures", `${user === undefined ? "token" : "account"}: ${words}`, { retryAfter: seconds });
+  }
+
+  #note(place: string): Millis {
+    const failures = withFailure(this.#failures.get(place), this.#now());
+    this.#failures.delete(place);
+    const [oldest] = this.#failures.keys();
+    if (this.#failures.size >= mostPlaces && oldest !== undefined) this.#failures.delete(oldest);
+    this.#failures.set(place, failures);
+    return lockedFor(failures, this.#now());
+  }
+}
+
+/** One client has all addresses of an IPv6 network of 64 bits. */
+function networkOf(address: string | null): string {
+  if (address === null || !isIPv6(address)) return address ?? "nowhere";
+  const [head = "", tail] = address.replace(/%.*/, "").split("::");
+  const left = head === "" ? [] : head.split(":");
+  const right = tail === undefined || tail === "" ? [] : tail.split(":");
+  const zeros = tail === undefined ? 0 : Math.max(0, 8 - left.length - right.length);
+  return [...left, ...Array.from({ length: zeros }, () => "0"), ...right]
+    .slice(0, 4)
+    .map((part) => Number.parseInt(part, 16))
+    .join(":");
+}
