@@ -67,10 +67,10 @@ const isNamed = (patterns: readonly NamePattern[], name: string): boolean =>
 /** Whether a URL is one of those that are meant. One with a user name in it is none, whatever its host is. */
 function isUrlOf(patterns: readonly UrlPattern[], text: string): boolean {
   const url = URL.parse(text);
-  if (!url || url.username !== "" || url.password !== "") return false;
+  const [, authority = "@", pathAsItCame = ""] = /^https?:\/\/([^/?#\\]+)([^?#]*)/i.exec(text) ?? [];
+  if (!url || authority.includes("@")) return false;
   const path = url.pathname + url.search;
-  const asItCame = /^https?:\/\/[^/?#\\]+([^?#]*)/i.exec(text)?.[1];
-  const isClear = asItCame !== undefined && !isDoubtful(asItCame);
+  const isClear = !isDoubtful(pathAsItCame);
   return patterns.some((one) => {
     if (one.protocol !== url.protocol) return false;
     if (one.isBelow ? !url.host.endsWith(`.${one.host}`) : url.host !== one.host) return false;
@@ -96,10 +96,11 @@ export function beyond({ urls, groups, queues }: Destinations, aim: Aim): string
     return aim.queue === null ? "a message without a queue" : `the queue ${aim.queue}`;
   if (urls.length + groups.length === 0) return null;
   const isGroupNamed = aim.group !== null && isNamed(groups, aim.group);
-  const named = (url: string): string => shortened(aim.group === null || url !== aim.url ? url : `${url} of the URL group ${aim.group}`);
   const all = [...(isGroupNamed ? [] : [aim.url]), ...ofRun(aim.post), ...callbacksOf(aim)];
   const stranger = all.find((url) => !isUrlOf(urls, url));
-  return stranger === undefined ? null : named(stranger) || `the URL group ${aim.group}`;
+  if (stranger === undefined) return null;
+  if (aim.group === null || stranger !== aim.url) return shortened(stranger);
+  return `${stranger === "" ? "" : `${shortened(stranger)} of `}the URL group ${aim.group}`;
 }
 
 /** Where else a run goes: to its own endpoint, and to that of the run which invokes it. */

@@ -22,6 +22,7 @@ const needed: Readonly<Record<string, { body?: string; headers?: Record<string, 
     headers: { "svc-workflow-runid": "r" },
     body: '{"url":"https://e.example","step":{"stepId":1,"stepName":"s","stepType":"Wait"}}',
   },
+  "POST /v2/tokens": { body: '{"verbs":["read"]}' },
   "POST /v2/sources": { body: '{"name":"s","destination":"https://e.example"}' },
 };
 const neededBy = ({ method, path }: Route) => needed[`${method} ${path}`] ?? {};
