@@ -75,19 +75,22 @@ export type ExpiredNeed = {
   limit: number;
 };
 
-/** All that belongs to a run and goes with it: unfinished messages, what waits, and what has come before it was asked for. */
-export type RunTableName = "messages" | "waiters" | "notifications";
+/** What belongs to a run: unfinished messages, what waits, what has come before it was asked for, and its history; without bodies. */
+export type RunRows = { messages: MessageState; waiters: Waiter; notifications: Outline<Notification>; steps: Outline<Step> };
+export type RunTableName = keyof RunRows;
 export type RunNeed = { account: AccountId; run: RunKey };
+/** Rows of one table. `event`: only those of an event, of the tables that have events. */
+export type OfRunNeed = RunNeed & { table: RunTableName; event?: string };
 
 /** Tables whose rows have a body. Most decisions look at the rest of it only. */
-export type OutlineName = "envelopes" | "deadLetters";
+export type OutlineName = "envelopes" | "deadLetters" | "notifications" | "steps";
 
 export type DueNeed = { limit: number; lines: number; flows: number; schedules: number; waiters: number };
 
 /** What a decision must see. The store loads it, and on a shared database locks it. */
 export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
   /** Rows of which the body is not looked at, so that it is not loaded. */
-  readonly outlines?: { readonly [T in OutlineName]?: readonly Key[] };
+  readonly outlines?: { readonly [T in "envelopes" | "deadLetters"]?: readonly Key[] };
   /**
    * Messages that may be sent now: their envelopes, in this order, as far as the bytes of a batch go. What is left out
    * is left for the next turn. Loaded when all else is here, so that it can be asked for no more than is needed.
@@ -102,8 +105,8 @@ export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
   /** Messages leased by any node but this one. Only where no other node can be alive. */
   readonly leasedByOthers?: { node: NodeId; limit: number };
   readonly expired?: readonly ExpiredNeed[];
-  /** What belongs to a run, and its history. */
-  readonly ofRuns?: readonly RunNeed[];
+  readonly ofRuns?: readonly OfRunNeed[];
+  /** Whole histories of runs. */
   readonly stepsOf?: readonly RunNeed[];
 };
 
@@ -120,8 +123,8 @@ export interface Draft {
   dueFlows(): readonly Flow[];
   dueSchedules(): readonly Schedule[];
   dueWaiters(): readonly Waiter[];
-  /** What belongs to a run that was asked for, in the order of ids. */
-  ofRun<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly Rows[T][];
+  /** What belongs to a run, as far as it was asked for, in the order of ids. */
+  ofRun<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly RunRows[T][];
   /** The history of a run that was asked for, in no order. */
   stepsOf(account: AccountId, run: RunKey): readonly Step[];
   /** The first ones of a line that still stand in it, of as many as were asked for. Whoever needs one takes no more. */

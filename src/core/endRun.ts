@@ -9,6 +9,7 @@ import { noBytes } from "./message.ts";
 import { existing } from "./plans.ts";
 import type { Invoker, Run, RunState } from "./run.ts";
 import { headOf, slotOf, stepKey, waiterKey } from "./run.ts";
+import { dropWaiter } from "./waiters.ts";
 
 /** What must be seen to end a run: all that belongs to it, and what the run that invoked it then does. */
 export function needsOfEnding(draft: Draft, account: AccountId, key: RunKey): Needs {
@@ -20,7 +21,8 @@ export function needsOfEnding(draft: Draft, account: AccountId, key: RunKey): Ne
   return {
     runs: [[account, key], ...told.runs],
     activeRuns: [...(run ? [[account, run.runId] as const] : []), ...told.activeRuns],
-    ofRuns: goesOn ? [{ account, run: key }] : [],
+    ofRuns: goesOn ? belongings.map((table) => ({ account, run: key, table })) : [],
+    waiters: told.waiters,
     slots: gates.slots,
     flows: [...gates.flows, ...told.flows],
     lines: told.lines,
@@ -28,7 +30,11 @@ export function needsOfEnding(draft: Draft, account: AccountId, key: RunKey): Ne
   };
 }
 
-const noNeeds = { runs: [] as Key[], activeRuns: [] as Key[], flows: [] as Key[], lines: [] as Key[], steps: [] as Key[] };
+/** What goes with a run. */
+const belongings = ["messages", "waiters", "notifications"] as const;
+
+const none: readonly Key[] = [];
+const noNeeds = { runs: none, activeRuns: none, flows: none, lines: none, steps: none, waiters: none };
 
 function needsOfTelling(draft: Draft, account: AccountId, { run, runId, url, step }: Invoker): typeof noNeeds {
   const invoking = draft.get("runs", account, run);
@@ -38,6 +44,7 @@ function needsOfTelling(draft: Draft, account: AccountId, { run, runId, url, ste
     flows: invoking ? flowsOfLetters(account, [{ queue: null, flowControl: invoking.settings.flowControl }]) : [],
     lines: linesTo(account, [url]),
     steps: [[account, stepKey(run, slotOf("step", headOf(step), -1))]],
+    waiters: [[account, waiterKey(run, step)]],
   };
 }
 
@@ -90,7 +97,7 @@ function tellInvoker(draft: Draft, moment: Moment, account: Account, ended: Run,
   const child = { run: ended.id, runId: ended.runId, url: ended.url, createdAt: ended.createdAt, messageId };
   const waited = { createdAt: ended.createdAt, dueAt: null, child };
   const going = goingRun(draft, account.id, invoker.runId, invoker.run);
-  draft.drop("waiters", account.id, waiterKey(invoker.run, invoker.step));
+  dropWaiter(draft, account.id, waiterKey(invoker.run, invoker.step));
   // The endpoint itself may have posted a result.
   if (draft.get("steps", account.id, stepKey(invoker.run, slotOf("step", head, -1)))) return;
   if (going) {

@@ -29,6 +29,9 @@ export type Allowance = { limit: number; remaining: number; resetAt: number };
 /** When asking again may help. */
 type Again = { allowance?: Allowance | undefined; retryAfter?: number | undefined };
 
+/** A decision has to see more than its batch has loaded. It changes nothing, and is asked again in a batch of its own. */
+export class Later extends Error {}
+
 /** The caller's fault, in words for the caller. Anything else that is thrown is a fault of ours. */
 export class Refusal extends Error {
   readonly code: ErrorCode;

@@ -9,6 +9,7 @@ import { joinHeaders } from "./headers.ts";
 import { noBytes } from "./message.ts";
 import type { ActiveRun, CallType, Run, Waited } from "./run.ts";
 import { sizeInHistory, slotOf, stepKey, waiterKey } from "./run.ts";
+import { dropWaiter } from "./waiters.ts";
 
 /** A run that goes on: its beginning, and how far it is. */
 export type Going = { run: Run; active: ActiveRun };
@@ -57,7 +58,8 @@ export type NewStep = {
 
 /** Appends a step to a history, and makes the message that carries it. The caller has asked for its lines and flows. */
 export function appendStep(draft: Draft, moment: Moment, account: Account, going: Going, step: NewStep): Envelope {
-  const { run, active } = going;
+  const { run } = going;
+  const active = draft.get("activeRuns", run.account, run.runId) ?? going.active;
   const position = active.steps;
   const size = active.size + sizeInHistory(step.body.byteLength);
   const slot = step.slot ?? slotOf(step.callType, step.head, position);
@@ -156,7 +158,7 @@ export function postStep(draft: Draft, moment: Moment, account: Account, letter:
   if (older) return { messageId: older.messageId, deduplicated: false, run: { runId, createdAt } };
   checkHistory(going);
   // A step that has its result waits for nothing any more.
-  if (callType === "step" && post.head) draft.drop("waiters", account.id, waiterKey(going.run.id, post.head));
+  if (callType === "step" && post.head) dropWaiter(draft, account.id, waiterKey(going.run.id, post.head));
   const ofLetter = post.kind === "call" || !going.run.features.captured;
   const message = appendStep(draft, moment, account, going, {
     ...{ callType, head: post.head, body, url, headers, delay, notBefore, kind: post.kind },

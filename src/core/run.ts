@@ -74,6 +74,8 @@ export type ActiveRun = {
   /** How many steps its history has, and their bytes as they are sent. */
   steps: number;
   size: number;
+  /** How many of its steps wait. Absent: they were not counted when it began. */
+  waiting?: number;
   /** The message that carries the initial payload. */
   firstMessage: MessageId;
 };
@@ -143,6 +145,8 @@ export type Notification = {
   kind: "event" | "webhook";
   event: string;
   createdAt: Millis;
+  /** Bytes of its body. */
+  size: number;
   body: Bytes;
 };
 

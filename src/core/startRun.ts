@@ -9,6 +9,7 @@ import { noBytes } from "./message.ts";
 import type { Invoker, Run, Waiter } from "./run.ts";
 import { initialSlot, mustBeStep, sizeInHistory, stepKey, waiterKey } from "./run.ts";
 import { countRun } from "./usage.ts";
+import { putWaiter } from "./waiters.ts";
 
 type StartPost = Extract<RunPost, { kind: "start" }>;
 /** A letter that starts a workflow run. */
@@ -59,13 +60,13 @@ export function startRun(draft: Draft, moment: Moment, account: Account, letter:
   }
   const going = begin(draft, newRun(moment, account.id, letter, invoker));
   const { id: messageId } = sendFirst(draft, moment, account, going, letter);
-  if (post.invoker && invoker) draft.put("waiters", waiterForChild(moment, going.run, messageId, invoker));
+  if (post.invoker && invoker) putWaiter(draft, waiterForChild(moment, going.run, messageId, invoker));
   return { messageId, deduplicated: false, run: { runId: going.run.runId, createdAt: going.run.createdAt } };
 }
 
 /** Writes a new run, with an empty history. */
 export function begin(draft: Draft, run: Run): Going {
-  const active = { account: run.account, runId: run.runId, run: run.id, steps: 0, size: 0, firstMessage: "" };
+  const active = { account: run.account, runId: run.runId, run: run.id, steps: 0, size: 0, waiting: 0, firstMessage: "" };
   draft.put("runs", run);
   draft.put("activeRuns", active);
   countRun(draft, run.account);

@@ -1,14 +1,15 @@
 import type { Decision, Draft, Moment, Needs } from "./command.ts";
-import { Refusal } from "./errors.ts";
+import { Later, Refusal } from "./errors.ts";
 import type { Going } from "./history.ts";
 import { appendStep, checkHistory, goingRun, hasRoom, mustGoOn, needsOfRun, noRoom } from "./history.ts";
 import { linesTo } from "./lease.ts";
 import { limits } from "./limits.ts";
-import type { Account, AccountId, Bytes, MessageId, Millis } from "./message.ts";
+import type { Account, AccountId, Bytes, MessageId, Millis, Outline } from "./message.ts";
 import { together } from "./needs.ts";
 import { existing, howToRaise, limitsOf } from "./plans.ts";
 import type { Notification, Waiter } from "./run.ts";
 import { headOf, mustBeStep, stepKey, waiterKey } from "./run.ts";
+import { dropWaiter, putWaiter } from "./waiters.ts";
 
 /** A step that is to wait. `wait`: for how long. */
 export type WaitPost = Pick<
@@ -24,12 +25,18 @@ type WaitInput = { account: AccountId; runId: string; waiter: WaitPost };
  */
 export const wait: Decision<WaitInput, { waits: boolean }> = {
   needs: ({ account, runId }) => ({ accounts: [[account]], activeRuns: [[account, runId]] }),
-  further: ({ account, runId, waiter: { step, url } }, draft) => {
+  further: ({ account, runId, waiter: { step, url, kind, event } }, draft) => {
     const active = draft.get("activeRuns", account, runId);
     if (!active) return {};
+    const { run } = active;
+    const [kept] = storedFor(draft, { account, run, kind, event });
     return {
       ...needsOfRun(draft, account, runId),
-      ofRuns: [{ account, run: active.run }],
+      ofRuns: [
+        { account, run, table: "notifications", event },
+        ...(active.waiting === undefined ? [{ account, run, table: "waiters" } as const] : []),
+      ],
+      notifications: kept ? [[account, kept.id]] : [],
       steps: [[account, stepKey(active.run, `r${String(step.stepId)}`)]],
       waiters: [[account, waiterKey(active.run, step)]],
       lines: linesTo(account, [url]),
@@ -52,11 +59,14 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     const kept = storedFor(draft, waiter)[0];
     if (!kept) {
       checkWaiters(draft, going);
-      draft.put("waiters", waiter);
+      putWaiter(draft, waiter);
       return { waits: true };
     }
+    const body = draft.get("notifications", id, kept.id)?.body;
+    // Another one of this batch has taken the one that was loaded.
+    if (!body) throw new Later();
     draft.drop("notifications", id, kept.id);
-    wake(draft, moment, account, going, waiter, kept.body);
+    wake(draft, moment, account, going, waiter, body);
     return { waits: false };
   },
 };
@@ -68,24 +78,27 @@ function checkWait(account: Account, { wait: span }: WaitPost): void {
   throw new Refusal("limit-exceeded", `timeout: ${problem}`);
 }
 
-/** Each will be a step of the history. Throws `Refusal`. */
+/** Each will be a step of the history. Counts them, if that was not done before. Throws `Refusal`. */
 function checkWaiters(draft: Draft, { run, active }: Going): void {
-  const { length } = draft.ofRun("waiters", run.account, run.id);
-  if (active.steps + length < limits.steps) return;
-  const problem = `the run ${run.runId.slice(0, 200)} has ${active.steps}, and ${length} that wait`;
+  const waiting = active.waiting ?? draft.ofRun("waiters", run.account, run.id).length;
+  if (active.waiting === undefined) draft.put("activeRuns", { ...active, waiting });
+  if (active.steps + waiting < limits.steps) return;
+  const problem = `the run ${run.runId.slice(0, 200)} has ${active.steps}, and ${waiting} that wait`;
   throw new Refusal("limit-exceeded", `steps: ${problem}, the limit is ${limits.steps}`);
 }
 
 /** Events that a waiter would have taken, oldest first. */
-const storedFor = (draft: Draft, { account, run, kind, event }: Waiter): Notification[] =>
-  draft.ofRun("notifications", account, run).filter((one) => one.event === event && one.kind === kind);
+const storedFor = (
+  draft: Draft,
+  { account, run, kind, event }: Pick<Waiter, "account" | "run" | "kind" | "event">,
+): Outline<Notification>[] => draft.ofRun("notifications", account, run).filter((one) => one.event === event && one.kind === kind);
 
 /** Ends a wait: its step has a result, and its run goes on. `event` null: the time is over. */
 function wake(draft: Draft, moment: Moment, account: Account, going: Going, waiter: Waiter, event: Bytes | null): MessageId {
   const { step, event: waitEventId, timeout } = waiter;
   const out = event === null ? {} : { out: Buffer.from(event.buffer, event.byteOffset, event.byteLength).toString("base64") };
   const result = { ...step, waitEventId, timeout, ...out, waitTimeout: event === null };
-  draft.drop("waiters", waiter.account, waiter.id);
+  dropWaiter(draft, waiter.account, waiter.id);
   const message = appendStep(draft, moment, account, going, {
     ...{ callType: "step", head: headOf(step), body: new TextEncoder().encode(JSON.stringify(result)) },
     waited: { createdAt: waiter.createdAt, dueAt: waiter.dueAt, child: null },
@@ -124,8 +137,14 @@ export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boole
     }
     const active = draft.get("activeRuns", account, input.runId);
     if (!active) return {};
-    const ofRun = { ofRuns: [{ account, run: active.run }], ...needsOfRun(draft, account, input.runId) };
-    return together([ofRun, needsOfWaking(draft, draft.ofRun("waiters", account, active.run))]);
+    const { run } = active;
+    const waiters = draft.ofRun("waiters", account, run).filter(({ event }) => event === input.event);
+    return together([
+      needsOfRun(draft, account, input.runId),
+      // Where nothing waits for the event, it is kept, if there is room.
+      { ofRuns: [{ account, run, table: "waiters", event: input.event } as const, { account, run, table: "notifications" } as const] },
+      needsOfWaking(draft, waiters),
+    ]);
   },
   decide: (input, draft, moment) => {
     const account = existing(draft.get("accounts", input.account));
@@ -168,13 +187,13 @@ function store(
   const { account, event, body, runId, kind } = input;
   const going = mustGoOn(draft, account, runId);
   const kept = draft.ofRun("notifications", account, going.run.id);
-  const bytes = kept.reduce((sum, one) => sum + one.body.byteLength, body.byteLength);
+  const bytes = kept.reduce((sum, { size }) => sum + size, body.byteLength);
   if (kept.length >= limits.notifications || bytes > limits.notificationBytes) {
     const problem = `${kept.length} events of ${bytes} bytes wait for the run ${runId.slice(0, 200)} to ask for them`;
     throw new Refusal("limit-exceeded", `eventId: ${problem}, the limits are ${limits.notifications} and ${limits.notificationBytes}`);
   }
   const id = stepKey(going.run.id, moment.newId("ntf"));
-  draft.put("notifications", { account, id, run: going.run.id, kind, event, createdAt: moment.now, body });
+  draft.put("notifications", { account, id, run: going.run.id, kind, event, createdAt: moment.now, size: body.byteLength, body });
 }
 
 /** What must be seen to wake waiters: their runs, and what their messages pass. */

@@ -2,7 +2,7 @@ import { needsOfAccounts } from "../core/allowance.ts";
 import type { Decision, DueNeed, LineHead, Moment, Needs } from "../core/command.ts";
 import { commands } from "../core/commands.ts";
 import type { Commands } from "../core/commands.ts";
-import { Refusal } from "../core/errors.ts";
+import { Later, Refusal } from "../core/errors.ts";
 import { laneOf } from "../core/hands.ts";
 import type { Hands } from "../core/hands.ts";
 import { needsOfHeads } from "../core/line.ts";
@@ -67,6 +67,7 @@ function decideOne({ decision, input }: Asking, set: WorkingSet, moment: Moment)
 }
 
 function failureOf(error: unknown): Reply {
+  if (error instanceof Later) return { later: true };
   if (error instanceof Refusal) {
     const { code, message, allowance } = error;
     return { refused: { code, message, ...(allowance && { allowance }) } };

@@ -6,8 +6,10 @@ import type {
   LineHead,
   Needs,
   OutlineName,
+  OfRunNeed,
   Rows,
   RunNeed,
+  RunRows,
   RunTableName,
   TableName,
 } from "../core/command.ts";
@@ -25,6 +27,7 @@ import { RunIndex } from "./runIndex.ts";
 import { tableNames } from "./store.ts";
 import { Tally } from "./tally.ts";
 import { TakenHands } from "./takenHands.ts";
+import { ToSend } from "./toSend.ts";
 
 /** `before`: what the storage holds; undefined when it holds nothing, or was not asked (`loaded` is false). */
 export type Change<Row> = { key: Key; loaded: boolean; before: Row | undefined; now: Row | undefined };
@@ -48,11 +51,10 @@ export class WorkingSet implements Draft {
   readonly #runs = new RunIndex();
   readonly faults: string[] = [];
   /** Rows that were read without their bodies. They are never written. */
-  readonly #outlines: Outlines = { envelopes: new KeyMap(), deadLetters: new KeyMap() };
+  readonly #outlines: Outlines = { envelopes: new KeyMap(), deadLetters: new KeyMap(), notifications: new KeyMap(), steps: new KeyMap() };
   readonly #hands: Hands;
   readonly #taken: TakenHands;
-  /** Bytes that were loaded of messages to be sent. */
-  #bytesToSend: number | "full" = 0;
+  readonly #toSend: ToSend;
   /** Undoes what the running command did, last first. */
   #undo: (() => void)[] = [];
   #due: Due & { at: Millis } = { at: 0, messages: [], lines: [], flows: [], schedules: [], waiters: [] };
@@ -65,6 +67,7 @@ export class WorkingSet implements Draft {
   constructor(hands: Hands) {
     this.#hands = hands;
     this.#taken = new TakenHands(hands);
+    this.#toSend = new ToSend(hands.bytes.perBatch);
   }
 
   /** Loads what is not here yet. True when there was anything to load. */
@@ -78,16 +81,16 @@ export class WorkingSet implements Draft {
     const heads = (needs.heads ?? []).filter(({ account, line }) => !this.#heads.has(laneOf(account, line)));
     if (heads.length > 0) loads.push(this.#loadHeads(loader, heads));
     if (needs.leasedByOthers) loads.push(this.#loadLeased(loader, needs.leasedByOthers));
-    const runs = this.#runs.ask("rows", needs.ofRuns);
-    if (runs.length > 0) loads.push(this.#loadOfRuns(loader, runs));
-    const histories = this.#runs.ask("steps", needs.stepsOf);
+    const ofRuns = this.#runs.askRows(needs.ofRuns);
+    if (ofRuns.length > 0) loads.push(this.#loadOfRuns(loader, ofRuns));
+    const histories = this.#runs.askHistories(needs.stepsOf);
     if (histories.length > 0) loads.push(this.#loadSteps(loader, histories));
     for (const need of needs.expired ?? []) if (!this.#expired.has(need.account)) loads.push(this.#loadExpired(loader, need));
     for (const table of ["envelopes", "deadLetters"] as const) {
       const missing = this.#missing(table, needs.outlines?.[table] ?? []).filter((key) => !this.#outlines[table].has(key));
       if (missing.length > 0) loads.push(this.#loadOutlines(loader, table, missing));
     }
-    const toSend = loads.length === 0 ? this.#withinBytes(this.#allToSend(needs)) : [];
+    const toSend = loads.length === 0 ? this.#toSend.within(this.#allToSend(needs), (key) => this.#tables.envelopes.has(key)) : [];
     if (toSend.length > 0) loads.push(this.#loadRows(loader, "envelopes", toSend));
     await Promise.all(loads);
     return loads.length > 0;
@@ -159,17 +162,17 @@ export class WorkingSet implements Draft {
     return rows.filter(({ dueAt }) => dueAt !== null && dueAt <= this.#due.at);
   }
 
-  ofRun<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly Rows[T][] {
-    return this.#rowsOf(table, account, run);
+  ofRun<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly RunRows[T][] {
+    const find = (table === "notifications" || table === "steps" ? this.outline : this.get) as (
+      ...key: unknown[]
+    ) => RunRows[T] | undefined;
+    const rows = this.#runs.idsIn(table, { account, run }).flatMap((id) => find.call(this, table, account, id) ?? []);
+    return rows.filter((row) => row.run === run);
   }
 
   stepsOf(account: AccountId, run: RunKey): readonly Step[] {
-    return this.#runs.wasAsked("steps", { account, run }) ? this.#rowsOf("steps", account, run) : [];
-  }
-
-  #rowsOf<T extends RunTableName | "steps">(table: T, account: AccountId, run: RunKey): Rows[T][] {
-    const rows = this.#runs.idsIn(table, { account, run }).flatMap((id) => this.get(table, account, id) ?? []);
-    return rows.filter((row) => row.run === run);
+    if (!this.#runs.wasHistoryAsked({ account, run })) return [];
+    return this.#runs.idsIn("steps", { account, run }).flatMap((id) => this.get("steps", account, id) ?? []);
   }
 
   *head(account: AccountId, line: string): Generator<MessageState> {
@@ -296,23 +299,6 @@ export class WorkingSet implements Draft {
     return entry?.now !== undefined && entry.now === entry.before;
   }
 
-  /** Keys of the envelopes that are not here yet, until the bytes of the batch are used up. */
-  #withinBytes(states: Iterable<MessageState>): Key[] {
-    const keys = new KeyMap<Key>();
-    for (const { account, id, size } of states) {
-      const key = [account, id] as const;
-      if (this.#bytesToSend === "full" || this.#tables.envelopes.has(key) || keys.has(key)) continue;
-      const isFirst = this.#bytesToSend === 0;
-      if (!isFirst && this.#bytesToSend + size > this.#hands.bytes.perBatch) this.#bytesToSend = "full";
-      else {
-        // The first one counts even if it is empty.
-        this.#bytesToSend += Math.max(1, size);
-        keys.set(key, key);
-      }
-    }
-    return [...keys.values()];
-  }
-
   #missing(table: TableName, keys: readonly Key[]): readonly Key[] {
     const rows = this.#tables[table];
     if (keys.length === 0) return none;
@@ -334,7 +320,7 @@ export class WorkingSet implements Draft {
     for (const key of keys) if (!rows.has(key)) rows.set(key, { key, loaded: true, before: undefined, now: undefined });
   }
 
-  async #loadOutlines<T extends OutlineName>(loader: Loader, table: T, keys: readonly Key[]): Promise<void> {
+  async #loadOutlines<T extends "envelopes" | "deadLetters">(loader: Loader, table: T, keys: readonly Key[]): Promise<void> {
     const outlines: KeyMap<Outline<Rows[T]> | undefined> = this.#outlines[table];
     for (const key of keys) outlines.set(key, undefined);
     for (const row of await loader.rows(table, keys, { bodies: false })) outlines.set(keyOf[table](row), row);
@@ -379,9 +365,19 @@ export class WorkingSet implements Draft {
     for (const row of expired.deadLetters) this.#outlines.deadLetters.set([row.account, row.id], row);
   }
 
-  async #loadOfRuns(loader: Loader, runs: readonly RunNeed[]): Promise<void> {
-    const found = await loader.ofRuns(runs);
-    for (const table of ["messages", "waiters", "notifications"] as const) this.#learnAll(table, found[table]);
+  async #loadOfRuns(loader: Loader, needs: readonly OfRunNeed[]): Promise<void> {
+    const found = await loader.ofRuns(needs);
+    for (const table of ["messages", "waiters"] as const) this.#learnAll(table, found[table]);
+    this.#learnOutlines("notifications", found.notifications);
+    this.#learnOutlines("steps", found.steps);
+  }
+
+  #learnOutlines<T extends "notifications" | "steps">(table: T, rows: readonly (Outline<Rows[T]> & RunNeed & { id: string })[]): void {
+    const outlines: KeyMap<Outline<Rows[T]> | undefined> = this.#outlines[table];
+    for (const row of rows) {
+      outlines.set([row.account, row.id], row);
+      this.#runs.note(table, row);
+    }
   }
 
   async #loadSteps(loader: Loader, of: readonly RunNeed[]): Promise<void> {

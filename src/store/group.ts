@@ -178,11 +178,15 @@ class GroupCommit {
     } catch (error) {
       return this.#runApart(batch, error instanceof Error ? error : new Error(String(error)));
     }
-    batch.forEach((call, index) => answer(call, result.replies[index]));
+    const isLater = (index: number): boolean => "later" in (result.replies[index] ?? {});
+    const later = batch.length > 1 ? batch.filter((_, index) => isLater(index)) : [];
+    batch.forEach((call, index) => later.includes(call) || answer(call, result.replies[index]));
     for (const what of result.faults) this.#desk?.fault(what);
     for (const delivery of result.deliveries) this.#desk?.deliver(delivery);
     for (const held of result.calledOff) this.#desk?.callOff(held);
     if (result.dueAt !== null) this.#tellDue(result.dueAt);
+    // It needs more than there was room for among the others.
+    for (const call of later) await this.#run([call], this.#handsBeside(batch));
   }
 
   /**
@@ -251,6 +255,7 @@ function weightOf(input: unknown): Weight {
 function answer({ name, resolve, reject }: Waiting, reply: Reply | undefined): void {
   if (!reply) return reject(new Error(`${name}: no reply came back`));
   if ("answer" in reply) return resolve(reply.answer as never);
+  if ("later" in reply) return reject(new Error(`${name}: needs more than one batch can load`));
   if ("failed" in reply) return reject(new Error(`${name} failed: ${reply.failed}`));
   reject(new Refusal(codeOf(reply.refused.code), reply.refused.message, reply.refused));
 }

@@ -1,4 +1,16 @@
-import type { Draft, DueNeed, ExpiredNeed, Key, LineHead, Rows, RunNeed, RunTableName, TableName } from "../core/command.ts";
+import type {
+  Draft,
+  DueNeed,
+  ExpiredNeed,
+  Key,
+  LineHead,
+  OfRunNeed,
+  Rows,
+  RunNeed,
+  RunRows,
+  RunTableName,
+  TableName,
+} from "../core/command.ts";
 import type { Flow, Line, MessageState, Millis, Schedule } from "../core/message.ts";
 import type { SentStep, Step, Waiter } from "../core/run.ts";
 import type { Bodies } from "./shelf.ts";
@@ -10,13 +22,15 @@ export interface Loader {
   heads(heads: readonly LineHead[]): Promise<readonly MessageState[]>;
   leasedByOthers(node: string, limit: number): Promise<readonly MessageState[]>;
   expired(need: ExpiredNeed): Promise<Expired>;
-  /** All that belongs to these runs. */
-  ofRuns(runs: readonly RunNeed[]): Promise<{ [T in RunTableName]: readonly Rows[T][] }>;
+  /** What belongs to runs, without bodies. */
+  ofRuns(needs: readonly OfRunNeed[]): Promise<RowsOfRuns>;
   /** The histories of these runs, in no order. */
   steps(of: readonly RunNeed[]): Promise<readonly Step[]>;
   /** For each of these what is sent of its history: in order, up to a place in it, and including it. */
   histories(of: readonly HistoryNeed[]): Promise<readonly (readonly SentStep[])[]>;
 }
+
+export type RowsOfRuns = { readonly [T in RunTableName]: readonly RunRows[T][] };
 
 export type HistoryNeed = RunNeed & { upTo: number };
 

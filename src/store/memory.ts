@@ -1,4 +1,4 @@
-import type { ExpiredNeed, Key, Rows, RunNeed, TableName } from "../core/command.ts";
+import type { ExpiredNeed, Key, OfRunNeed, Rows, RunNeed, RunTableName, TableName } from "../core/command.ts";
 import type { Commands } from "../core/commands.ts";
 import { firstIdAt } from "../core/ids.ts";
 import type { AccountId, MessageState, Millis, Schedule } from "../core/message.ts";
@@ -33,7 +33,7 @@ export const memoryStore = (source: Source, memory = new Memory()): Store => gro
 
 /** What a memory store is made of. `decisions` are the real ones, unless a test plants a fault to see whether it is found. */
 export function memoryParts(source: Source, memory: Memory, decisions?: Commands): Parts {
-  const loader = loaderOf(memory);
+  const loader = memoryLoader(memory);
   const runBatch: RunBatch = (calls, hands) => {
     const turn = memory.turn.then(async () => {
       const now = source.now();
@@ -75,7 +75,8 @@ function addUsage({ tables: { usage } }: Memory, rows: readonly Usage[]): void {
   }
 }
 
-function loaderOf(memory: Memory): Loader {
+/** Answers needs from what is kept. */
+export function memoryLoader(memory: Memory): Loader {
   const { messages, lines, flows, schedules, deadLetters, deduplications, log, waiters, notifications, steps } = memory.tables;
   return {
     rows: async (table, keys, how) => pick(memory, table, keys).map(bodied(how)),
@@ -86,10 +87,15 @@ function loaderOf(memory: Memory): Loader {
       schedules: fitting(earliest(those(schedules, isDue(now)), byAccountAndId).slice(0, most.schedules)),
       waiters: earliest(those(waiters, isDue(now)), byAccountAndId).slice(0, most.waiters),
     }),
-    ofRuns: async (runs) => ({
-      messages: runs.flatMap((run) => belonging(messages, run)),
-      waiters: runs.flatMap((run) => belonging(waiters, run)),
-      notifications: runs.flatMap((run) => belonging(notifications, run)),
+    ofRuns: async (needs) => ({
+      messages: needsIn(needs, "messages").flatMap((run) => belonging(messages, run)),
+      waiters: needsIn(needs, "waiters").flatMap((run) => belonging(waiters, run).filter(isOfEvent(run))),
+      notifications: needsIn(needs, "notifications")
+        .flatMap((run) => belonging(notifications, run).filter(isOfEvent(run)))
+        .map(bodied({ bodies: false })),
+      steps: needsIn(needs, "steps")
+        .flatMap((run) => belonging(steps, run))
+        .map(bodied({ bodies: false })),
     }),
     steps: async (of) => of.flatMap((run) => belonging(steps, run)),
     histories: async (of) => of.map(({ upTo, ...run }) => inOrder(belonging(steps, run).filter(({ position }) => position <= upTo))),
@@ -124,6 +130,13 @@ function pastRuns({ tables }: Memory, { account, limit, runsBefore, failedRunsBe
 
 const belonging = <Row extends { account: AccountId; id: string; run: string | null }>(rows: Map<string, Row>, of: RunNeed): Row[] =>
   those(rows, (row) => row.run === of.run && row.account === of.account).sort((a, b) => byText(a.id, b.id));
+
+const needsIn = (needs: readonly OfRunNeed[], table: RunTableName): OfRunNeed[] => needs.filter((need) => need.table === table);
+
+const isOfEvent =
+  ({ event }: OfRunNeed) =>
+  (row: { event: string }): boolean =>
+    event === undefined || row.event === event;
 
 const inOrder = (history: Step[]): Step[] => history.sort((a, b) => a.position - b.position);
 

@@ -1,4 +1,4 @@
-import type { RunNeed } from "../core/command.ts";
+import type { OfRunNeed, RunNeed } from "../core/command.ts";
 import type { RunKey } from "../core/message.ts";
 
 /** Which rows of a batch belong to which run: those that were loaded with it, and those that were made for it since. */
@@ -6,17 +6,26 @@ export class RunIndex {
   readonly #ids = new Map<string, Set<string>>();
   readonly #asked = new Set<string>();
 
-  /** Those needs that were not asked before. */
-  ask(what: "rows" | "steps", needs: readonly RunNeed[] = []): RunNeed[] {
-    return needs.filter((need) => {
-      const isNew = !this.wasAsked(what, need);
-      this.#asked.add(nameOf(what, need));
-      return isNew;
-    });
+  /** Those rows of runs that were not asked for before. */
+  askRows(needs: readonly OfRunNeed[] = []): OfRunNeed[] {
+    return needs.filter((need) => !this.#asked.has(nameOf(need.table, need)) && this.#ask(`${need.table}${eventOf(need)}`, need));
   }
 
-  wasAsked(what: "rows" | "steps", need: RunNeed): boolean {
-    return this.#asked.has(nameOf(what, need));
+  /** Those histories that were not asked for before. */
+  askHistories(needs: readonly RunNeed[] = []): RunNeed[] {
+    return needs.filter((need) => this.#ask(whole, need));
+  }
+
+  wasHistoryAsked(need: RunNeed): boolean {
+    return this.#asked.has(nameOf(whole, need));
+  }
+
+  /** False when it was asked for before. */
+  #ask(what: string, need: RunNeed): boolean {
+    const name = nameOf(what, need);
+    const isNew = !this.#asked.has(name);
+    this.#asked.add(name);
+    return isNew;
   }
 
   /** A row that names a run belongs to it. */
@@ -39,4 +48,6 @@ type OfRun = { account: string; id: string; run: RunKey };
 const isOfRun = (row: object): row is OfRun =>
   "run" in row && typeof row.run === "string" && "account" in row && typeof row.account === "string" && "id" in row;
 
+const whole = "whole";
+const eventOf = ({ event }: OfRunNeed): string => (event === undefined ? "" : ` of ${JSON.stringify(event)}`);
 const nameOf = (what: string, { account, run }: RunNeed): string => `${what} ${account} ${run}`;

@@ -1,4 +1,4 @@
-import type { Key, LineHead, Rows, TableName } from "../core/command.ts";
+import type { Key, LineHead, OfRunNeed, Rows, TableName } from "../core/command.ts";
 import type { Hands } from "../core/hands.ts";
 import { firstIdAt } from "../core/ids.ts";
 import type { AccountId, LogRow, MessageId, Millis, NodeId, Schedule } from "../core/message.ts";
@@ -116,7 +116,7 @@ function loaderOf(connection: Connection): Loader {
 }
 
 function makeLoader(connection: Connection): Loader {
-  const { messages, lines, flows, schedules, log, deadLetters, deduplications, waiters, notifications, runs } = tables;
+  const { messages, lines, flows, schedules, log, deadLetters, deduplications, waiters, runs } = tables;
   const { dialect } = connection;
   const list = reader(connection);
   const dueMessages = `where due_at <= ? order by due_at, id limit ?${dialect.lock(messages.name, "skip locked")}`;
@@ -133,7 +133,6 @@ function makeLoader(connection: Connection): Loader {
   };
   const head = `${dialect.by("messages_line")} where line is not null and account = ? and line = ? order by id limit ?${dialect.lock(messages.name)}`;
   const endedRuns = `${dialect.by("runs_end")} where ended_at is not null and account = ? and failed = ? and ended_at < ? order by ended_at, id limit ?${dialect.lock(runs.name)}`;
-  const ofRun = `${dialect.by("messages_run")} where run is not null and account = ? and run = ? order by id${dialect.lock(messages.name)}`;
   const leasedByOthers = `where due_at is not null and leased_by <> ? order by due_at, id limit ?`;
   const oldest = `where account = ? and id < ? order by id limit ?`;
   const usageWithin = `${within} limit ?${dialect.lock(tables.usage.name)}`;
@@ -150,16 +149,7 @@ function makeLoader(connection: Connection): Loader {
       ]);
       return { messages: due, lines: ofHosts, flows: ofFlows, schedules: fired, waiters: waiting };
     },
-    ofRuns: async (needs) => {
-      const [ofMessages, ofWaiters, ofNotifications] = await Promise.all([
-        Promise.all(needs.map(({ account, run }) => list(messages, ofRun, [account, run]))),
-        Promise.all(needs.map(({ account, run }) => list(waiters, within + dialect.lock(waiters.name), [account, ...idsOf(run)]))),
-        Promise.all(
-          needs.map(({ account, run }) => list(notifications, within + dialect.lock(notifications.name), [account, ...idsOf(run)])),
-        ),
-      ]);
-      return { messages: ofMessages.flat(), waiters: ofWaiters.flat(), notifications: ofNotifications.flat() };
-    },
+    ofRuns: ofRunsIn(connection),
     ...historiesOf(connection),
     heads: async (heads: readonly LineHead[]) =>
       (await Promise.all(heads.map(({ account, line, limit }) => list(messages, head, [account, line, limit])))).flat(),
@@ -183,6 +173,33 @@ function makeLoader(connection: Connection): Loader {
       }
       return { log: oldLog, deadLetters: oldLetters, deduplications: endedDeduplications, runs: gone, steps, usage: usage.flat() };
     },
+  };
+}
+
+/** What belongs to runs: each table by itself, and of waiters and notifications those of one event, where no others are needed. */
+function ofRunsIn(connection: Connection): Loader["ofRuns"] {
+  const { messages, waiters, notifications, steps } = tables;
+  const { dialect } = connection;
+  const list = reader(connection);
+  const ofMessages = `${dialect.by("messages_run")} where run is not null and account = ? and run = ? order by id${dialect.lock(messages.name)}`;
+  const ofEvent = `where account = ? and id > ? and id < ? and event = ? order by id`;
+  const sized = `select account, id, kind, event, created_at, coalesce(length(body), 0) as size from ${notifications.name}`;
+  const valuesOf = ({ account, run, event }: OfRunNeed): string[] => [account, ...idsOf(run), ...(event === undefined ? [] : [event])];
+  const rest = (need: OfRunNeed, name: string): string => (need.event === undefined ? within : ofEvent) + dialect.lock(name);
+  const waitersOf = (need: OfRunNeed) =>
+    list(waiters, (need.event === undefined ? "" : `${dialect.by("waiters_event")} `) + rest(need, waiters.name), valuesOf(need));
+  const notificationsOf = async (need: OfRunNeed) =>
+    (await connection.query(`${sized} ${rest(need, notifications.name)}`, valuesOf(need))).map((row) => notifications.read(row));
+  return async (needs) => {
+    const each = async <Row>(table: OfRunNeed["table"], read: (need: OfRunNeed) => Promise<Row[]>): Promise<Row[]> =>
+      (await Promise.all(needs.filter((need) => need.table === table).map(read))).flat();
+    const [inMessages, inWaiters, inNotifications, inSteps] = await Promise.all([
+      each("messages", ({ account, run }) => list(messages, ofMessages, [account, run])),
+      each("waiters", waitersOf),
+      each("notifications", notificationsOf),
+      each("steps", (need) => list(steps, within, valuesOf(need), { bodies: false })),
+    ]);
+    return { messages: inMessages, waiters: inWaiters, notifications: inNotifications, steps: inSteps };
   };
 }
 

@@ -40,7 +40,12 @@ export type Desk = {
 /** A command on its way: plain data. */
 export type Call = { name: CommandName; input: unknown };
 
-export type Reply = { answer: unknown } | { refused: { code: string; message: string; allowance?: Allowance } } | { failed: string };
+/** `later`: it needs more than this batch could load, and has to be asked again in a batch of its own. */
+export type Reply =
+  | { later: true }
+  | { answer: unknown }
+  | { refused: { code: string; message: string; allowance?: Allowance } }
+  | { failed: string };
 
 /** What came of a batch: an answer to each call, and what the node has to know. */
 export type BatchResult = { replies: Reply[]; deliveries: Delivery[]; calledOff: Held[]; dueAt: Millis | null; faults: string[] };

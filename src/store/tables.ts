@@ -267,21 +267,23 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
   activeRuns: {
     name: "active_runs",
     columns: {
-      ...{ account: "text", run_id: "text", run: "text", steps: "integer", size: "bigint", first_message: "text" },
+      ...{ account: "text", run_id: "text", run: "text", steps: "integer", size: "bigint", first_message: "text", waiting: "integer" },
     },
     key: ["account", "run_id"],
     contested: true,
-    write: ({ account, runId, run, steps, size, firstMessage }) => ({
+    write: ({ account, runId, run, steps, size, firstMessage, waiting }) => ({
       account,
       run_id: runId,
       run,
       steps,
       size,
       first_message: firstMessage,
+      waiting: waiting ?? null,
     }),
     read: (row) => ({
       ...{ account: text(row.account), runId: text(row.run_id), run: text(row.run), steps: number(row.steps) },
       ...{ size: number(row.size), firstMessage: text(row.first_message) },
+      ...(row.waiting === null ? {} : { waiting: number(row.waiting) }),
     }),
   },
   steps: {
@@ -321,7 +323,8 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     write: ({ account, id, kind, event, createdAt, body }) => ({ account, id, kind, event, created_at: createdAt, body: bodyOf(body) }),
     read: (row) => ({
       ...{ account: text(row.account), id: text(row.id), run: runOf(row.id), kind: text(row.kind) as Notification["kind"] },
-      ...{ event: text(row.event), createdAt: number(row.created_at), body: bytes(row.body) },
+      ...{ event: text(row.event), createdAt: number(row.created_at) },
+      ...{ body: bytes(row.body), size: typeof row.size === "number" ? row.size : bytes(row.body).byteLength },
     }),
   },
   usage: {

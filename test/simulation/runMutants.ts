@@ -30,6 +30,14 @@ export const runMutants: Record<string, Commands> = {
     "publish",
     counting((row, before) => (before ? { ...row, steps: before.steps } : row)),
   ),
+  "a step that begins to wait is not counted": bent(
+    "wait",
+    counting((row, before) => (before?.waiting === undefined ? row : { ...row, waiting: before.waiting })),
+  ),
+  "a step that is woken is still counted": bent(
+    "notify",
+    counting((row, before) => (before?.waiting === undefined ? row : { ...row, waiting: before.waiting })),
+  ),
   "a step that is posted twice is kept in another place": bent("publish", (_, draft) => ({
     get: ((table: TableName, ...key: Key) => (table === "steps" ? undefined : draft.get(table, ...key))) as Draft["get"],
     put: { steps: (row) => (draft.get("steps", row.account, row.id) ? { ...row, id: `${row.id}0` } : row) },

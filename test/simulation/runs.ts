@@ -314,6 +314,7 @@ export class Runs {
     this.#demand((active?.run === run.id) === !ended, `a run goes on until it ends: ${run.id} ${row.state}`);
     const counted = ended ? row.steps : active?.steps;
     this.#demand(counted === history.length, `steps are counted: ${run.id} ${counted} of ${history.length}`);
+    if (!ended) this.#demand(active?.waiting === book.waiters.size, `steps that wait are counted: ${run.id} ${active?.waiting}`);
     if (!ended) return;
     this.#demand(book.waiters.size + book.notifications.size === 0, `nothing waits for a run that has ended: ${run.id}`);
   }

@@ -167,6 +167,45 @@ function describeWaiting(open: OpenStore): void {
     expect(await world.store.read.notificationsOf("acc", run.id)).toHaveLength(1);
   });
 
+  test("two steps that ask at once for events of one name take one each, in their order", async () => {
+    const world = await opened(open);
+    await world.publish([runStart("wfr_1")]);
+    const tell = (event: string, text: string) =>
+      world.store.execute("notify", { account: "acc", event, body: bytes(text), runId: "wfr_1", kind: "event" });
+    for (const text of ["one", "two", "three"]) await tell("paid", text);
+    await tell("größe", "other");
+    world.delivered();
+    const run = await active(world, "wfr_1");
+    await Promise.all([1, 2].map((stepId) => world.store.execute("wait", { account: "acc", runId: "wfr_1", waiter: runWaiter(stepId) })));
+    const told = (await world.store.read.history("acc", run.id)).slice(1).map(({ body }) => JSON.parse(new TextDecoder().decode(body)));
+    expect(told.map(({ stepId, out }) => [stepId, atob(out)])).toEqual([
+      [1, "one"],
+      [2, "two"],
+    ]);
+    expect((await world.store.read.notificationsOf("acc", run.id)).map(({ body, size }) => [body, size])).toEqual([
+      [bytes("three"), 5],
+      [bytes("other"), 5],
+    ]);
+  });
+
+  test("an event wakes those of its run that wait for it, and nobody else", async () => {
+    const world = await opened(open);
+    await world.publish([runStart("wfr_1")]);
+    await world.publish([runStart("wfr_2")]);
+    for (const runId of ["wfr_1", "wfr_2"]) {
+      for (const [stepId, event] of [[1, "paid"] as const, [2, "größe"] as const, [3, "paid"] as const])
+        await world.store.execute("wait", { account: "acc", runId, waiter: runWaiter(stepId, { event }) });
+    }
+    const told = await world.store.execute("notify", { account: "acc", event: "paid", body: bytes("x"), runId: "wfr_1", kind: "event" });
+    expect(told.notified.map(({ waiter: { runId, id } }) => [runId, id.split("/")[1]])).toEqual([
+      ["wfr_1", "1"],
+      ["wfr_1", "3"],
+    ]);
+    const going = await world.store.read.activeRun("acc", "wfr_1");
+    expect([going?.active.waiting, going?.active.steps]).toEqual([1, 3]);
+    expect((await world.store.read.activeRun("acc", "wfr_2"))?.active.waiting).toBe(3);
+  });
+
   test("waiters of an event are found in all runs of the account, page by page", async () => {
     const world = await opened(open);
     await world.account("other");

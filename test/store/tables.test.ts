@@ -96,7 +96,7 @@ const full: { [T in TableName]: Rows[T] } = {
     ...{ callerIp: "192.0.2.1", invoker: null, origin: "run_0", steps: 3, failure: null, body: bytes("result") },
     settings: { ...callbackTo("https://two.example/"), callback: null, failureCallback: null },
   },
-  activeRuns: { account: "acc", runId: "wfr_1", run: "run_1", steps: 3, size: 400, firstMessage: "msg_1" },
+  activeRuns: { account: "acc", runId: "wfr_1", run: "run_1", steps: 3, size: 400, firstMessage: "msg_1", waiting: 2 },
   steps: {
     ...{ account: "acc", id: "run_1/r1", run: "run_1", position: 1, messageId: "msg_1", callType: "step", createdAt: 2 ** 45 },
     ...{ head: { stepId: 1, stepName: "a", stepType: "Run", concurrent: 1 }, url: "https://one.example/", headers: [["A", "b"]] },
@@ -114,7 +114,7 @@ const full: { [T in TableName]: Rows[T] } = {
   },
   dayCounts: { account: "acc", day: 1_800_000_000_000, requests: 5 },
   notifications: {
-    ...{ account: "acc", id: "run_1/ntf_1", run: "run_1", kind: "webhook", event: "e", createdAt: 2 ** 45, body: bytes("event") },
+    ...{ account: "acc", id: "run_1/ntf_1", run: "run_1", kind: "webhook", event: "e", createdAt: 2 ** 45, size: 5, body: bytes("event") },
   },
 };
 
