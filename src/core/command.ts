@@ -82,6 +82,9 @@ export type RunNeed = { account: AccountId; run: RunKey };
 /** Rows of one table. `event`: only those of an event, of the tables that have events. */
 export type OfRunNeed = RunNeed & { table: RunTableName; event?: string };
 
+/** A history with its bodies, or one entry of it. */
+export type StepsNeed = RunNeed & { slot?: string };
+
 /** Tables whose rows have a body. Most decisions look at the rest of it only. */
 export type OutlineName = "envelopes" | "deadLetters" | "notifications" | "steps";
 
@@ -90,7 +93,7 @@ export type DueNeed = { limit: number; lines: number; flows: number; schedules: 
 /** What a decision must see. The store loads it, and on a shared database locks it. */
 export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
   /** Rows of which the body is not looked at, so that it is not loaded. */
-  readonly outlines?: { readonly [T in "envelopes" | "deadLetters"]?: readonly Key[] };
+  readonly outlines?: { readonly [T in "envelopes" | "deadLetters" | "steps"]?: readonly Key[] };
   /**
    * Messages that may be sent now: their envelopes, in this order, as far as the bytes of a batch go. What is left out
    * is left for the next turn. Loaded when all else is here, so that it can be asked for no more than is needed.
@@ -106,8 +109,8 @@ export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
   readonly leasedByOthers?: { node: NodeId; limit: number };
   readonly expired?: readonly ExpiredNeed[];
   readonly ofRuns?: readonly OfRunNeed[];
-  /** Whole histories of runs. */
-  readonly stepsOf?: readonly RunNeed[];
+  /** As far as the bytes of a batch go. Whoever finds the batch full is asked again in another one: see `stepsOf`. */
+  readonly stepsOf?: readonly StepsNeed[];
 };
 
 /** The world as a decision sees and changes it: the rows it asked for, and what its predecessors in the batch made of them. */
@@ -125,8 +128,8 @@ export interface Draft {
   dueWaiters(): readonly Waiter[];
   /** What belongs to a run, as far as it was asked for, in the order of ids. */
   ofRun<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly RunRows[T][];
-  /** The history of a run that was asked for, in no order. */
-  stepsOf(account: AccountId, run: RunKey): readonly Step[];
+  /** The history of a run that was asked for, in no order, or one entry of it. Throws `Later` when there was no room for it. */
+  stepsOf(account: AccountId, run: RunKey, slot?: string): readonly Step[];
   /** The first ones of a line that still stand in it, of as many as were asked for. Whoever needs one takes no more. */
   head(account: AccountId, line: string): Iterable<MessageState>;
   /** False when others may stand behind those that `head` shows. */

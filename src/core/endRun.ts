@@ -26,7 +26,7 @@ export function needsOfEnding(draft: Draft, account: AccountId, key: RunKey): Ne
     slots: gates.slots,
     flows: [...gates.flows, ...told.flows],
     lines: told.lines,
-    steps: told.steps,
+    outlines: { steps: told.steps },
   };
 }
 
@@ -99,7 +99,7 @@ function tellInvoker(draft: Draft, moment: Moment, account: Account, ended: Run,
   const going = goingRun(draft, account.id, invoker.runId, invoker.run);
   dropWaiter(draft, account.id, waiterKey(invoker.run, invoker.step));
   // The endpoint itself may have posted a result.
-  if (draft.get("steps", account.id, stepKey(invoker.run, slotOf("step", head, -1)))) return;
+  if (draft.outline("steps", account.id, stepKey(invoker.run, slotOf("step", head, -1)))) return;
   if (going) {
     if (ended.body.byteLength > 0 && !hasRoom(going, body.byteLength)) throw noRoom(going, "result");
     appendStep(draft, moment, account, going, { callType: "step", head, body, url: invoker.url, headers: invoker.headers, waited });

@@ -139,7 +139,7 @@ export const needsOfStep = (draft: Draft, account: AccountId, { post: { runId, k
   const { runs, flows } = needsOfRun(draft, account, runId);
   const slot = slotOf(kind === "call" ? "toCallback" : "step", head, -1);
   return {
-    ...{ runs, lines: linesTo(account, [url]), steps: active ? [[account, stepKey(active.run, slot)]] : [] },
+    ...{ runs, lines: linesTo(account, [url]), outlines: { steps: active ? [[account, stepKey(active.run, slot)]] : [] } },
     waiters: active && head ? [[account, waiterKey(active.run, head)]] : [],
     flows: [...flows, ...flowsOfLetters(account, [{ queue: null, flowControl }])],
   };
@@ -154,7 +154,7 @@ export function postStep(draft: Draft, moment: Moment, account: Account, letter:
   const going = mustGoOn(draft, account.id, post.runId);
   const { runId, createdAt } = going.run;
   const callType = post.kind === "call" ? "toCallback" : "step";
-  const older = draft.get("steps", account.id, stepKey(going.run.id, slotOf(callType, post.head, -1)));
+  const older = draft.outline("steps", account.id, stepKey(going.run.id, slotOf(callType, post.head, -1)));
   if (older) return { messageId: older.messageId, deduplicated: false, run: { runId, createdAt } };
   checkHistory(going);
   // A step that has its result waits for nothing any more.

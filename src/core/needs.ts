@@ -13,6 +13,7 @@ export function together(all: readonly Needs[]): Needs {
     outlines: {
       envelopes: outlines.flatMap(({ envelopes = [] }) => envelopes),
       deadLetters: outlines.flatMap(({ deadLetters = [] }) => deadLetters),
+      steps: outlines.flatMap(({ steps = [] }) => steps),
     },
   };
 }

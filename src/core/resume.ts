@@ -23,7 +23,7 @@ import { acting } from "./plans.ts";
 import { sendingLimitBrokenBy } from "./publish.ts";
 import type { Run, Step } from "./run.ts";
 import { initialSlot, sizeInHistory, slotIn, stepKey } from "./run.ts";
-import { callBackFailure } from "./runOutcome.ts";
+import { callBackFailure, toldOf } from "./runOutcome.ts";
 import { begin } from "./startRun.ts";
 
 /** What a resumed run may have anew; what is absent stays as it was. */
@@ -57,20 +57,21 @@ type ResumeInput = {
  */
 export const resumeRun: Decision<ResumeInput, Resumed> = {
   needs: ({ account, dlqId }) => ({ accounts: [[account]], outlines: { deadLetters: [[account, dlqId]] } }),
-  further: ({ account, dlqId, overrides }, draft) => {
+  further: ({ account, dlqId, from, overrides }, draft) => {
     const letter = draft.outline("deadLetters", account, dlqId);
     const key = letter?.run?.key;
     const run = key === undefined ? undefined : draft.get("runs", account, key);
     if (key === undefined) return {};
     const flowControl = run && flowControlOf(run, overrides);
-    const initial = initialOf(draft.stepsOf(account, key));
+    const steps = draft.stepsOf(account, key, slotFrom[from]);
+    const initial = initialOf(steps);
     return {
       log: letter ? linesOfLog([letter]) : [],
-      ...{ runs: [[account, key]], stepsOf: [{ account, run: key }] },
+      ...{ runs: [[account, key]], stepsOf: [{ account, run: key, ...(from === "beginning" ? { slot: initialSlot } : {}) }] },
       outlines: { envelopes: initial ? [[account, initial.messageId] as const] : [] },
       ...{ activeRuns: overrides.runId === undefined ? [] : [[account, overrides.runId]] },
       flows: flowControl ? flowsOfLetters(account, [{ queue: null, flowControl }]) : [],
-      lines: run ? linesTo(account, urlsOf(draft, run)) : [],
+      lines: run ? linesTo(account, urlsOf(run, steps)) : [],
     } satisfies Needs;
   },
   decide: (input, draft, moment) => {
@@ -78,7 +79,7 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
     const account = acting(draft.get("accounts", id));
     const letter = failedRun(draft, id, dlqId);
     const run = draft.get("runs", id, letter.run.key);
-    const steps = [...draft.stepsOf(id, letter.run.key)].sort((a, b) => a.position - b.position);
+    const steps = [...draft.stepsOf(id, letter.run.key, slotFrom[input.from])].sort((a, b) => a.position - b.position);
     const needed = input.from === "failure" ? (run?.steps ?? 0) : 1;
     if (!run || !initialOf(steps) || steps.length < needed)
       throw new Refusal("invalid", `dlqId: the history of the run of ${dlqId.slice(0, 100)} is not kept any more`);
@@ -97,6 +98,9 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
     return { dlqId, runId: next.runId, createdAt: next.createdAt };
   },
 };
+
+/** What is looked at of the history: all of it, or one entry. */
+const slotFrom = { failure: undefined, beginning: initialSlot } as const;
 
 type RunLetter = Outline<DeadLetter> & { run: NonNullable<DeadLetter["run"]> };
 
@@ -129,9 +133,9 @@ function firstOf(draft: Draft, { account, features }: Run, initial: Step | undef
 }
 
 /** Where messages of a resumed run may go. */
-const urlsOf = (draft: Draft, run: Run): string[] => [
-  run.url,
-  ...draft.stepsOf(run.account, run.id).flatMap(({ callType, url }) => (callType === "toCallback" ? [] : [url])),
+const urlsOf = ({ url }: Run, steps: readonly Step[]): string[] => [
+  url,
+  ...steps.flatMap((step) => (step.callType === "toCallback" ? [] : [step.url])),
 ];
 
 const unfinishedOf = ({ failure }: Run): ReadonlyMap<MessageId, Millis | null> =>
@@ -269,9 +273,7 @@ export const repeatFailureCallback: Decision<Named, { runId: string; createdAt: 
     const to = run?.settings.failureCallback;
     return {
       runs: letter?.run ? [[account, letter.run.key]] : [],
-      // Older clients are told the whole history.
-      stepsOf: letter?.run && run && !run.features.initialBody ? [{ account, run: letter.run.key }] : [],
-      steps: letter?.run ? [[account, stepKey(letter.run.key, initialSlot)]] : [],
+      stepsOf: run ? [toldOf(run)] : [],
       outlines: { envelopes: letter ? ([[account, letter.messageId]] satisfies Key[]) : [] },
       lines: to ? linesTo(account, [to.url]) : [],
       flows: to ? flowsOfLetters(account, [{ ...to, queue: null }]) : [],

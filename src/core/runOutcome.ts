@@ -1,5 +1,5 @@
 import { callbackLetter } from "./callback.ts";
-import type { Draft, Key, Moment, Needs } from "./command.ts";
+import type { Draft, Moment, Needs, StepsNeed } from "./command.ts";
 import { needsOfEnding, endRun } from "./endRun.ts";
 import { depart, flowsOfLetters } from "./gate.ts";
 import type { Going } from "./history.ts";
@@ -31,7 +31,7 @@ export function needsOfRunOutcome(draft: Draft, envelope: OfRun<Outline<Envelope
   const { account, run: part } = envelope;
   const own: Needs = {
     ...{ runs: [[account, part.run]], activeRuns: [[account, part.runId]], lines: linesTo(account, [envelope.url]) },
-    steps: part.kind === "call" ? [[account, stepKey(part.run, part.slot)]] : [],
+    outlines: { steps: part.kind === "call" ? [[account, stepKey(part.run, part.slot)]] : [] },
   };
   const going = goingRun(draft, account, part.runId, part.run);
   if (!going) return own;
@@ -44,21 +44,28 @@ export function needsOfRunOutcome(draft: Draft, envelope: OfRun<Outline<Envelope
 }
 
 /** Why a run cannot go on after this answer. That of a third party is for the run to look at, whatever it is. */
-const problemIn = ({ kind, first }: RunPart, outcome: Answer, steps: readonly Step[]): string | null =>
+const problemIn = ({ kind, first }: RunPart, outcome: Answer, steps: readonly Pick<Step, "head">[]): string | null =>
   kind === "call" ? null : problemOf({ outcome, steps, ...(first === undefined ? {} : { first }) });
 
 const retriedOf = ({ attempts, lost }: MessageState): number => attempts - lost;
 
 function needsOfFailure(account: Account["id"], run: Run, outcome: Answer): Needs {
   const { failureCallback } = run.settings;
-  const isWhole = !run.features.initialBody || problemOf({ outcome, steps: [] }) !== null;
+  const isMisfit = !isSuccess(outcome) && problemOf({ outcome, steps: [] }) !== null;
   return {
-    steps: [[account, stepKey(run.id, initialSlot)]] satisfies Key[],
-    stepsOf: isWhole ? [{ account, run: run.id }] : [],
+    ofRuns: isMisfit ? [{ account, run: run.id, table: "steps" }] : [],
+    stepsOf: failureCallback ? [toldOf(run)] : [],
     lines: failureCallback ? linesTo(account, [failureCallback.url]) : [],
     flows: failureCallback ? flowsOfLetters(account, [{ ...failureCallback, queue: null }]) : [],
   };
 }
+
+/** What a failure callback tells of the history: the initial payload, or for older clients all of it. */
+export const toldOf = ({ account, id, features }: Run): StepsNeed => ({
+  account,
+  run: id,
+  ...(features.initialBody ? { slot: initialSlot } : {}),
+});
 
 type Case = { account: Account; envelope: OfRun<Outline<Envelope>>; state: MessageState; outcome: Outcome };
 
@@ -67,7 +74,7 @@ export function drawOfRun(draft: Draft, moment: Moment, of: Case): { became: "de
   const { envelope, state, outcome } = of;
   const { run: part } = envelope;
   const going = goingRun(draft, envelope.account, part.runId, part.run);
-  const steps = draft.stepsOf(envelope.account, part.run);
+  const steps = draft.ofRun("steps", envelope.account, part.run);
   const problem = problemIn(part, outcome, steps);
   const verdict = verdictOf({ envelope, outcome, retried: retriedOf(state), now: moment.now });
   if (verdict.kind === "delivered" && (problem === null || !going)) {
@@ -104,7 +111,7 @@ type GoingFailure = Failure & { envelope: OfRun<Outline<Envelope>>; going: Going
 function takeAnswer(draft: Draft, moment: Moment, { account, envelope, state, outcome, going }: GoingFailure): void {
   const { callback } = envelope;
   if (!callback) return;
-  const call = draft.get("steps", account.id, stepKey(going.run.id, envelope.run.slot));
+  const call = draft.outline("steps", account.id, stepKey(going.run.id, envelope.run.slot));
   const tells = { kind: "callback", messageId: envelope.id, dlqId: null } as const;
   const retried = retriedOf(state);
   // This answer is the last one. A client takes a failure for one that will be tried again while retries are left, and waits.
@@ -151,9 +158,8 @@ type FailureTold = { account: Account; run: Run; letter: DeadLetter; envelope: O
 
 /** Tells the failure callback of a run that it has failed, with the initial payload, or for older clients with the history. */
 export function callBackFailure(draft: Draft, moment: Moment, { account, run, letter, envelope, to }: FailureTold): void {
-  const initial = draft.get("steps", account.id, stepKey(run.id, initialSlot));
-  const steps = [...draft.stepsOf(account.id, run.id)];
-  const body = run.features.initialBody ? initial?.body : historyBody(steps.sort((a, b) => a.position - b.position));
+  const steps = [...draft.stepsOf(account.id, run.id, toldOf(run).slot)].sort((a, b) => a.position - b.position);
+  const body = run.features.initialBody ? steps[0]?.body : historyBody(steps);
   const tells = { kind: "failureCallback", messageId: envelope.id, dlqId: letter.id } as const;
   const told = {
     envelope: { ...envelope, url: run.url, body: body ?? new Uint8Array(0) },

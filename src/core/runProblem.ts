@@ -3,7 +3,8 @@ import { headerValue } from "./message.ts";
 import { isSuccess } from "./outcome.ts";
 import type { Step } from "./run.ts";
 
-type Seen = { outcome: Answer; steps: readonly Step[]; first?: "detect" | "rest" };
+type Known = Pick<Step, "head">;
+type Seen = { outcome: Answer; steps: readonly Known[]; first?: "detect" | "rest" };
 
 /** Why a run cannot go on, whatever its retries: nothing would come of them. Null: it can. */
 export function problemOf({ outcome, steps, first }: Seen): string | null {
@@ -23,7 +24,7 @@ const has = (headers: Answer["headers"], name: string): boolean =>
   ["Svc", "Upstash"].some((prefix) => headerValue(headers, `${prefix}-${name}`) !== undefined);
 
 /** A history that the code of the endpoint does not fit any more, in the words of its client. */
-function misfitOf(body: Bytes, steps: readonly Step[]): string | null {
+function misfitOf(body: Bytes, steps: readonly Known[]): string | null {
   const { message } = readError(body);
   if (!message.startsWith("Incompatible ")) return null;
   const [, what, ran, had] = /Incompatible step (name|type)\. Expected '([^']*)', got '([^']*)' from the request/.exec(message) ?? [];

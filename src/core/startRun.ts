@@ -32,10 +32,8 @@ export function needsOfStart(draft: Draft, account: AccountId, { post, url, flow
     lines: linesTo(account, [url, ...(invoker ? [invoker.url] : [])]),
     runs: [...own.runs, ...(parent?.runs ?? [])],
     flows: [...flowsOfLetters(account, [{ queue: null, flowControl }]), ...own.flows, ...(parent?.flows ?? [])],
-    steps: [
-      ...(active ? [[account, stepKey(active.run, initialSlot)] as const] : []),
-      ...(invoker && ofInvoker ? [[account, stepKey(ofInvoker.run, `r${String(invoker.step.stepId)}`)] as const] : []),
-    ],
+    stepsOf: active && post.origin === "again" ? [{ account, run: active.run, slot: initialSlot }] : [],
+    outlines: { steps: invoker && ofInvoker ? [[account, stepKey(ofInvoker.run, `r${String(invoker.step.stepId)}`)]] : [] },
     waiters: invoker && ofInvoker ? [[account, waiterKey(ofInvoker.run, invoker.step)]] : [],
   };
 }
@@ -113,7 +111,7 @@ function startAgain(draft: Draft, moment: Moment, account: Account, letter: Star
     ...{ flowControl: flowControl ?? settings.flowControl, failureCallback: failureCallback ?? settings.failureCallback },
   };
   const again: Run = { ...run, settings: changed };
-  const initial = draft.get("steps", account.id, stepKey(run.id, initialSlot));
+  const [initial] = draft.stepsOf(account.id, run.id, initialSlot);
   draft.put("runs", again);
   const body = initial?.body ?? letter.body;
   const message = send(draft, moment, account, again, {
@@ -152,7 +150,7 @@ const notOneOfItsOwn = (runId: string): Refusal =>
 function resultOfInvoke(draft: Draft, account: AccountId, { step }: InvokerPost, { run }: Invoker): Posted | null {
   const child = draft.get("waiters", account, waiterKey(run, step))?.child;
   if (child) return { messageId: child.messageId, deduplicated: false, run: { runId: child.runId, createdAt: child.createdAt } };
-  const result = draft.get("steps", account, stepKey(run, `r${String(step.stepId)}`));
+  const result = draft.outline("steps", account, stepKey(run, `r${String(step.stepId)}`));
   return result ? { messageId: result.messageId, deduplicated: false, run: { runId: "", createdAt: result.createdAt } } : null;
 }
 

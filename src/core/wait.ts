@@ -37,7 +37,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
         ...(active.waiting === undefined ? [{ account, run, table: "waiters" } as const] : []),
       ],
       notifications: kept ? [[account, kept.id]] : [],
-      steps: [[account, stepKey(active.run, `r${String(step.stepId)}`)]],
+      outlines: { steps: [[account, stepKey(active.run, `r${String(step.stepId)}`)]] },
       waiters: [[account, waiterKey(active.run, step)]],
       lines: linesTo(account, [url]),
     };
@@ -49,7 +49,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     checkWait(account, post);
     mustBeStep(post.step);
     const key = waiterKey(going.run.id, post.step);
-    if (draft.get("waiters", id, key) || draft.get("steps", id, stepKey(going.run.id, `r${String(post.step.stepId)}`)))
+    if (draft.get("waiters", id, key) || draft.outline("steps", id, stepKey(going.run.id, `r${String(post.step.stepId)}`)))
       return { waits: false };
     const { wait: span, ...rest } = post;
     const waiter: Waiter = {

@@ -27,7 +27,7 @@ export async function decideBatch(
 ): Promise<{ set: WorkingSet; replies: Reply[] }> {
   // The table of commands is typed by name; a call on its way is plain data again.
   const asking = calls.map((call): Asking => ({ ...call, decision: decisions[call.name], reply: null }));
-  const set = new WorkingSet(hands);
+  const set = new WorkingSet(hands, { isAlone: calls.length === 1 });
   const accounts = new Set<AccountId>();
   const first = needsOf(asking, ({ decision, input }) => decision.needs(input));
   await set.load(loader, first, now);
@@ -104,6 +104,7 @@ function merge(all: readonly Needs[]): Needs {
     merged.outlines = {
       envelopes: outlines.flatMap(({ envelopes }) => envelopes ?? none),
       deadLetters: outlines.flatMap(({ deadLetters }) => deadLetters ?? none),
+      steps: outlines.flatMap(({ steps }) => steps ?? none),
     };
   }
   // Every outcome of one host names the same line.

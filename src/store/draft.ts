@@ -11,8 +11,10 @@ import type {
   RunNeed,
   RunRows,
   RunTableName,
+  StepsNeed,
   TableName,
 } from "../core/command.ts";
+import { Later } from "../core/errors.ts";
 import type { Hands } from "../core/hands.ts";
 import { laneOf } from "../core/hands.ts";
 import { hostLine, isFlowLine } from "../core/gate.ts";
@@ -20,6 +22,8 @@ import { marksOfRow, remarked } from "../core/mark.ts";
 import type { AccountId, Delivery, Flow, Held, Line, MessageState, Millis, Outline, RunKey, Schedule } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import type { Step, Waiter } from "../core/run.ts";
+import { stepKey } from "../core/run.ts";
+import { HistoryBytes } from "./historyBytes.ts";
 import { keyOf } from "./key.ts";
 import { KeyMap } from "./keyMap.ts";
 import type { Due, Expired, Loader } from "./loader.ts";
@@ -55,6 +59,7 @@ export class WorkingSet implements Draft {
   readonly #hands: Hands;
   readonly #taken: TakenHands;
   readonly #toSend: ToSend;
+  readonly #histories: HistoryBytes;
   /** Undoes what the running command did, last first. */
   #undo: (() => void)[] = [];
   #due: Due & { at: Millis } = { at: 0, messages: [], lines: [], flows: [], schedules: [], waiters: [] };
@@ -64,10 +69,11 @@ export class WorkingSet implements Draft {
   #leasedByOthers: readonly MessageState[] = [];
   readonly #expired = new Map<AccountId, Expired>();
 
-  constructor(hands: Hands) {
+  constructor(hands: Hands, of: { isAlone: boolean }) {
     this.#hands = hands;
     this.#taken = new TakenHands(hands);
     this.#toSend = new ToSend(hands.bytes.perBatch);
+    this.#histories = new HistoryBytes(of);
   }
 
   /** Loads what is not here yet. True when there was anything to load. */
@@ -86,7 +92,7 @@ export class WorkingSet implements Draft {
     const histories = this.#runs.askHistories(needs.stepsOf);
     if (histories.length > 0) loads.push(this.#loadSteps(loader, histories));
     for (const need of needs.expired ?? []) if (!this.#expired.has(need.account)) loads.push(this.#loadExpired(loader, need));
-    for (const table of ["envelopes", "deadLetters"] as const) {
+    for (const table of ["envelopes", "deadLetters", "steps"] as const) {
       const missing = this.#missing(table, needs.outlines?.[table] ?? []).filter((key) => !this.#outlines[table].has(key));
       if (missing.length > 0) loads.push(this.#loadOutlines(loader, table, missing));
     }
@@ -170,9 +176,12 @@ export class WorkingSet implements Draft {
     return rows.filter((row) => row.run === run);
   }
 
-  stepsOf(account: AccountId, run: RunKey): readonly Step[] {
-    if (!this.#runs.wasHistoryAsked({ account, run })) return [];
-    return this.#runs.idsIn("steps", { account, run }).flatMap((id) => this.get("steps", account, id) ?? []);
+  stepsOf(account: AccountId, run: RunKey, slot?: string): readonly Step[] {
+    const need = { account, run, ...(slot === undefined ? {} : { slot }) };
+    if (this.#histories.isLeft(need)) throw new Later();
+    if (slot !== undefined) return [this.get("steps", account, stepKey(run, slot)) ?? []].flat();
+    if (!this.#runs.wasHistoryAsked(need)) return [];
+    return this.#runs.idsIn("steps", need).flatMap((id) => this.get("steps", account, id) ?? []);
   }
 
   *head(account: AccountId, line: string): Generator<MessageState> {
@@ -320,7 +329,7 @@ export class WorkingSet implements Draft {
     for (const key of keys) if (!rows.has(key)) rows.set(key, { key, loaded: true, before: undefined, now: undefined });
   }
 
-  async #loadOutlines<T extends "envelopes" | "deadLetters">(loader: Loader, table: T, keys: readonly Key[]): Promise<void> {
+  async #loadOutlines<T extends "envelopes" | "deadLetters" | "steps">(loader: Loader, table: T, keys: readonly Key[]): Promise<void> {
     const outlines: KeyMap<Outline<Rows[T]> | undefined> = this.#outlines[table];
     for (const key of keys) outlines.set(key, undefined);
     for (const row of await loader.rows(table, keys, { bodies: false })) outlines.set(keyOf[table](row), row);
@@ -380,13 +389,12 @@ export class WorkingSet implements Draft {
     }
   }
 
-  async #loadSteps(loader: Loader, of: readonly RunNeed[]): Promise<void> {
-    this.#learnAll("steps", await loader.steps(of));
+  async #loadSteps(loader: Loader, of: readonly StepsNeed[]): Promise<void> {
+    const some = this.#histories.within(of, await loader.sizesOfSteps(of));
+    this.#learnAll("steps", await loader.steps(some));
   }
 
-  #learnAll<T extends TableName>(table: T, rows: readonly Rows[T][]): void {
-    for (const row of rows) this.#learn(table, row);
-  }
+  readonly #learnAll = <T extends TableName>(table: T, rows: readonly Rows[T][]): void => rows.forEach((row) => this.#learn(table, row));
 
   /** Loaded states as they are now; those that are gone are left out. */
   #current(states: readonly MessageState[]): MessageState[] {

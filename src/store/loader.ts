@@ -9,6 +9,7 @@ import type {
   RunNeed,
   RunRows,
   RunTableName,
+  StepsNeed,
   TableName,
 } from "../core/command.ts";
 import type { Flow, Line, MessageState, Millis, Schedule } from "../core/message.ts";
@@ -24,8 +25,10 @@ export interface Loader {
   expired(need: ExpiredNeed): Promise<Expired>;
   /** What belongs to runs, without bodies. */
   ofRuns(needs: readonly OfRunNeed[]): Promise<RowsOfRuns>;
-  /** The histories of these runs, in no order. */
-  steps(of: readonly RunNeed[]): Promise<readonly Step[]>;
+  /** Histories, in no order. */
+  steps(of: readonly StepsNeed[]): Promise<readonly Step[]>;
+  /** Bytes of memory that each of these takes up, roughly. */
+  sizesOfSteps(of: readonly StepsNeed[]): Promise<readonly number[]>;
   /** For each of these what is sent of its history: in order, up to a place in it, and including it. */
   histories(of: readonly HistoryNeed[]): Promise<readonly (readonly SentStep[])[]>;
 }

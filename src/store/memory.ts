@@ -1,4 +1,4 @@
-import type { ExpiredNeed, Key, OfRunNeed, Rows, RunNeed, RunTableName, TableName } from "../core/command.ts";
+import type { ExpiredNeed, Key, OfRunNeed, Rows, RunNeed, RunTableName, StepsNeed, TableName } from "../core/command.ts";
 import type { Commands } from "../core/commands.ts";
 import { firstIdAt } from "../core/ids.ts";
 import type { AccountId, MessageState, Millis, Schedule } from "../core/message.ts";
@@ -6,9 +6,11 @@ import { isUnfinished, noBytes } from "../core/message.ts";
 import type { Run, Step } from "../core/run.ts";
 import type { Usage } from "../core/counts.ts";
 import { countNames, noCounts } from "../core/counts.ts";
+import { stepKey } from "../core/run.ts";
 import { decideBatch, resultOf } from "./batch.ts";
 import { composed } from "./compose.ts";
 import type { WorkingSet } from "./draft.ts";
+import { bytesOfRow } from "./historyBytes.ts";
 import { keyOf, keyText } from "./key.ts";
 import type { Loader } from "./loader.ts";
 import { groupCommit } from "./group.ts";
@@ -97,7 +99,8 @@ export function memoryLoader(memory: Memory): Loader {
         .flatMap((run) => belonging(steps, run))
         .map(bodied({ bodies: false })),
     }),
-    steps: async (of) => of.flatMap((run) => belonging(steps, run)),
+    steps: async (of) => of.flatMap((need) => entriesOf(memory, need)),
+    sizesOfSteps: async (of) => of.map((need) => entriesOf(memory, need).reduce((sum, { body }) => sum + bytesOfRow + body.byteLength, 0)),
     histories: async (of) => of.map(({ upTo, ...run }) => inOrder(belonging(steps, run).filter(({ position }) => position <= upTo))),
     heads: async (heads) => heads.flatMap(({ account, line, limit }) => held(memory, account, line).slice(0, limit)),
     leasedByOthers: async (node, limit) => {
@@ -132,6 +135,9 @@ const belonging = <Row extends { account: AccountId; id: string; run: string | n
   those(rows, (row) => row.run === of.run && row.account === of.account).sort((a, b) => byText(a.id, b.id));
 
 const needsIn = (needs: readonly OfRunNeed[], table: RunTableName): OfRunNeed[] => needs.filter((need) => need.table === table);
+
+const entriesOf = ({ tables: { steps } }: Memory, { slot, ...run }: StepsNeed): Step[] =>
+  slot === undefined ? belonging(steps, run) : [steps.get(keyText([run.account, stepKey(run.run, slot)])) ?? []].flat();
 
 const isOfEvent =
   ({ event }: OfRunNeed) =>

@@ -1,4 +1,4 @@
-import type { OfRunNeed, RunNeed } from "../core/command.ts";
+import type { OfRunNeed, RunNeed, StepsNeed } from "../core/command.ts";
 import type { RunKey } from "../core/message.ts";
 
 /** Which rows of a batch belong to which run: those that were loaded with it, and those that were made for it since. */
@@ -12,12 +12,12 @@ export class RunIndex {
   }
 
   /** Those histories that were not asked for before. */
-  askHistories(needs: readonly RunNeed[] = []): RunNeed[] {
-    return needs.filter((need) => this.#ask(whole, need));
+  askHistories(needs: readonly StepsNeed[] = []): StepsNeed[] {
+    return needs.filter((need) => this.#ask(historyOf(need), need));
   }
 
-  wasHistoryAsked(need: RunNeed): boolean {
-    return this.#asked.has(nameOf(whole, need));
+  wasHistoryAsked(need: StepsNeed): boolean {
+    return this.#asked.has(nameOf(historyOf(need), need));
   }
 
   /** False when it was asked for before. */
@@ -48,6 +48,6 @@ type OfRun = { account: string; id: string; run: RunKey };
 const isOfRun = (row: object): row is OfRun =>
   "run" in row && typeof row.run === "string" && "account" in row && typeof row.account === "string" && "id" in row;
 
-const whole = "whole";
+const historyOf = ({ slot }: StepsNeed): string => (slot === undefined ? "history" : `entry ${slot}`);
 const eventOf = ({ event }: OfRunNeed): string => (event === undefined ? "" : ` of ${JSON.stringify(event)}`);
 const nameOf = (what: string, { account, run }: RunNeed): string => `${what} ${account} ${run}`;

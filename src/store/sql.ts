@@ -1,15 +1,17 @@
-import type { Key, LineHead, OfRunNeed, Rows, TableName } from "../core/command.ts";
+import type { Key, LineHead, OfRunNeed, Rows, StepsNeed, TableName } from "../core/command.ts";
 import type { Hands } from "../core/hands.ts";
 import { firstIdAt } from "../core/ids.ts";
 import type { AccountId, LogRow, MessageId, Millis, NodeId, Schedule } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import type { SentStep, Step } from "../core/run.ts";
+import { stepKey } from "../core/run.ts";
 import { decideBatch, resultOf } from "./batch.ts";
 import type { Connection, Database, Dialect } from "./database.ts";
 import { LostUpdate } from "./database.ts";
 import { addUsage } from "./addUsage.ts";
 import { composed } from "./compose.ts";
 import type { WorkingSet } from "./draft.ts";
+import { bytesOfRow } from "./historyBytes.ts";
 import type { Loader } from "./loader.ts";
 import { sealOf } from "./sealedTables.ts";
 import type { Bodies, Range, SealedName, Sealing, SealingRange, Shelf } from "./shelf.ts";
@@ -209,11 +211,20 @@ const within = `where account = ? and id > ? and id < ? order by id`;
 const idsOf = (run: string): [string, string] => [`${run}/`, `${run}0`];
 
 /** Reads that take nothing away from others: histories never change. */
-function historiesOf(connection: Connection): Pick<Loader, "steps" | "histories"> {
+function historiesOf(connection: Connection): Pick<Loader, "steps" | "sizesOfSteps" | "histories"> {
   const list = reader(connection);
+  const size = `select coalesce(sum(${bytesOfRow} + coalesce(length(body), 0)), 0) as size from steps`;
+  const whereIs = ({ account, run, slot }: StepsNeed): { where: string; values: string[] } =>
+    slot === undefined
+      ? { where: "where account = ? and id > ? and id < ?", values: [account, ...idsOf(run)] }
+      : { where: "where account = ? and id = ?", values: [account, stepKey(run, slot)] };
   const upTo = `select position, message_id, call_type, body from steps where account = ? and id > ? and id < ? and position <= ?`;
   return {
-    steps: async (of) => (await Promise.all(of.map(({ account, run }) => list(tables.steps, within, [account, ...idsOf(run)])))).flat(),
+    steps: async (of) => (await Promise.all(of.map(whereIs).map(({ where, values }) => list(tables.steps, where, values)))).flat(),
+    sizesOfSteps: async (of) => {
+      const found = await Promise.all(of.map(whereIs).map(({ where, values }) => connection.query(`${size} ${where}`, values)));
+      return found.map(([row]) => Number(row?.size ?? 0));
+    },
     histories: async (of) => {
       const found = await Promise.all(of.map((need) => connection.query(upTo, [need.account, ...idsOf(need.run), need.upTo])));
       return found.map((steps) => steps.sort((a, b) => Number(a.position) - Number(b.position)).map(sentOf));

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { Delivery, Letter, RunFeatures, StepHead } from "../../src/core/message.ts";
 import type { Run } from "../../src/core/run.ts";
 import type { WaitPost } from "../../src/core/wait.ts";
-import { bytes, letterTo, outcomeOf, World } from "./world.ts";
+import { bytes, earliest, letterTo, outcomeOf, World } from "./world.ts";
 import type { OpenStore } from "./world.ts";
 
 const url = "https://flow.example/f";
@@ -285,6 +285,28 @@ function describeExpiring(open: OpenStore): void {
     expect([await world.store.read.run("acc", old.id), await world.store.read.history("acc", old.id)]).toEqual([null, []]);
     expect(await positions(world, other.id)).toEqual(["0 i", "1 r1"]);
     expect((await active(world, "new")).id).toBe(other.id);
+  });
+
+  test("failed runs that are more than fit into a batch go on all the same, with all that they had", async () => {
+    const world = await opened(open);
+    const payload = new Uint8Array(7 * 1024 * 1024).fill(65);
+    for (const at of [0, 1, 2, 3, 4]) {
+      await world.publish([runStart(`wfr_${at}`, { retries: 0, body: payload })]);
+      const [delivery] = world.delivered();
+      if (delivery) await world.settle(delivery, { status: 500 });
+    }
+    const { entries } = await world.store.read.deadLetters(earliest());
+    const resumed = await Promise.all(
+      entries.map(({ letter: { id: dlqId } }, at) => {
+        const from = at % 2 === 0 ? ("failure" as const) : ("beginning" as const);
+        return world.store.execute("resumeRun", { account: "acc", dlqId, from, overrides: {}, logRetention: 1_000 });
+      }),
+    );
+    expect(resumed).toHaveLength(5);
+    for (const { runId } of resumed) {
+      const run = await active(world, runId);
+      expect((await world.store.read.history("acc", run.id)).map(({ body }) => body.byteLength)).toEqual([payload.byteLength]);
+    }
   });
 
   test("a run that has failed stays as long as it can be resumed", async () => {
