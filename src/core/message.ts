@@ -343,8 +343,8 @@ export type Account = {
   createdAt: Millis;
 } & Terms;
 
-/** One call to a destination, leased to this node. */
-export type Delivery = { message: Envelope; attempt: number; signingKey: string };
+/** One call to a destination, leased to this node. `unsendable`: why it must not be made. */
+export type Delivery = { message: Envelope; attempt: number; signingKey: string; unsendable?: string };
 
 /** Names such a call: an attempt that a node says it has the lease of. */
 export type Held = { account: AccountId; messageId: MessageId; attempt: number };
@@ -361,10 +361,12 @@ export type Outcome = {
   error: string | null;
   /** From the first byte sent to the last received. */
   took: Millis;
+  /** Nothing would come of another attempt. */
+  final?: true;
 };
 
 /** The last answer of a destination, or why there was none. */
-export type Answer = Pick<Outcome, "status" | "headers" | "body" | "error">;
+export type Answer = Pick<Outcome, "status" | "headers" | "body" | "error" | "final">;
 
 /** Host and port of a destination, in lower case: what hands are shared out by. */
 export function hostOf(url: string): string {

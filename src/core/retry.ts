@@ -9,7 +9,7 @@ export type Verdict = { kind: "delivered" } | { kind: "retry"; at: Millis } | { 
 
 type Attempt = {
   envelope: Pick<Envelope, "retries" | "retryDelay">;
-  outcome: Pick<Outcome, "status" | "headers">;
+  outcome: Pick<Outcome, "status" | "headers" | "final">;
   /** Retries already made, not counting the one this may lead to: 0 after the first attempt. */
   retried: number;
   now: Millis;
@@ -22,7 +22,7 @@ type Attempt = {
 export function verdictOf({ envelope, outcome, retried, now }: Attempt): Verdict {
   const { status, headers } = outcome;
   if (status !== null && status >= 200 && status < 300) return { kind: "delivered" };
-  if (retried >= envelope.retries || forbidsRetry(outcome)) return { kind: "failed" };
+  if (retried >= envelope.retries || outcome.final === true || forbidsRetry(outcome)) return { kind: "failed" };
   return { kind: "retry", at: now + (requestedDelay(headers, now) ?? ownDelay(envelope, retried)) };
 }
 

@@ -108,7 +108,7 @@ export type Step = {
 export type Waited = Pick<Waiter, "createdAt" | "dueAt" | "child">;
 
 /** What endpoints are sent of a step. */
-export type SentStep = Pick<Step, "messageId" | "callType" | "body">;
+export type SentStep = Pick<Step, "messageId" | "callType" | "body" | "position">;
 
 /** A step that waits: for an event, for a call to its webhook, or for the end of another run. */
 export type Waiter = {

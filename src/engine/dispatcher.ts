@@ -4,6 +4,7 @@ import { laneOf } from "../core/hands.ts";
 import { memory, spans } from "../core/limits.ts";
 import type { Delivery, Held, Millis, Outcome } from "../core/message.ts";
 import { hostOf } from "../core/message.ts";
+import { noAnswer } from "../core/outcome.ts";
 import type { Settled } from "../core/settle.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
 import { Claims } from "./claims.ts";
@@ -186,7 +187,7 @@ export class Dispatcher {
   #send(delivery: Delivery): void {
     const host = hostOf(delivery.message.url);
     const lane = laneOf(delivery.message.account, host);
-    const running: Running = { delivery, lane, call: this.#parts.deliver(delivery) };
+    const running: Running = { delivery, lane, call: delivery.unsendable === undefined ? this.#parts.deliver(delivery) : unsent(delivery) };
     if (this.#isCut) running.call.abort();
     this.#running.set(delivery, running);
     this.#count(running, 1);
@@ -285,6 +286,13 @@ export class Dispatcher {
       await this.#ofLeases(command, held.slice(middle), trouble);
     }
   }
+}
+
+/** What comes of a call that is not made. */
+function unsent({ message, attempt, unsendable = "" }: Delivery): DeliveryCall {
+  const of = { account: message.account, messageId: message.id, host: hostOf(message.url), attempt };
+  const outcome: Outcome = { ...of, ...noAnswer, error: unsendable, took: 0, final: true };
+  return { outcome: Promise.resolve(outcome), abort: () => undefined };
 }
 
 /** Those that have nothing left are forgotten. */

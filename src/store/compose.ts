@@ -1,5 +1,4 @@
 import type { Bytes, Delivery } from "../core/message.ts";
-import { noBytes } from "../core/message.ts";
 import type { SentStep } from "../core/run.ts";
 import { entryText, historyBody, stepKey } from "../core/run.ts";
 import type { HistoryNeed, Loader } from "./loader.ts";
@@ -7,14 +6,20 @@ import type { BatchResult } from "./store.ts";
 
 /**
  * The result of a batch that is written, with the bodies of deliveries that carry the history of a run: everything up
- * to the step that the message is for, and nothing after it (protocol 6.7).
+ * to the step that the message is for, and nothing after it (protocol 6.7). Where something of that is not there any more,
+ * the message must not be sent: an endpoint would take what is left for the whole.
  */
 export async function composed(loader: Pick<Loader, "rows" | "histories">, result: BatchResult): Promise<BatchResult> {
   const carrying = result.deliveries.filter(isCarrying);
   if (carrying.length === 0) return result;
   const bodies = await bodiesOf(loader, carrying);
-  return { ...result, deliveries: result.deliveries.map((delivery) => bodies.get(delivery) ?? delivery) };
+  const deliveries = result.deliveries.map((delivery) => bodies.get(delivery) ?? delivery);
+  const missing = deliveries.filter(({ unsendable }) => unsendable !== undefined);
+  return { ...result, deliveries, faults: [...result.faults, ...missing.map(faultOf)] };
 }
+
+const faultOf = ({ message: { account, id }, unsendable }: Delivery): string =>
+  `message ${id} of account ${account} is not sent: ${unsendable}`;
 
 type Carrying = Delivery & { message: { run: NonNullable<Delivery["message"]["run"]> } };
 
@@ -54,13 +59,16 @@ function farthest(deliveries: readonly Carrying[]): HistoryNeed[] {
 
 /**
  * A history up to any place in it. Thousands of messages may carry that of one run, so it is written once, and each has
- * as much of it as it carries. It has no gap, so that a place is a number of steps; an entry has no letters beyond ASCII.
+ * as much of it as it carries. An entry has no letters beyond ASCII. Undefined where the history has a gap or ends before.
  */
-function writtenOnce(steps: readonly SentStep[]): (position: number) => Bytes {
-  const whole = historyBody(steps);
+function writtenOnce(steps: readonly SentStep[]): (position: number) => Bytes | undefined {
+  const gap = steps.findIndex(({ position }, index) => position !== index);
+  const whole = historyBody(gap < 0 ? steps : steps.slice(0, gap));
+  const count = gap < 0 ? steps.length : gap;
   let ends: number[] | null = null;
   return (position) => {
-    if (position >= steps.length - 1) return whole;
+    if (position >= count) return undefined;
+    if (position === count - 1) return whole;
     ends ??= endsOf(steps);
     const end = ends[position] ?? 1;
     const body = whole.slice(0, end + 1);
@@ -77,4 +85,5 @@ function endsOf(steps: readonly SentStep[]): number[] {
 
 const closing = "]".charCodeAt(0);
 
-const withBody = (delivery: Carrying, body: Bytes = noBytes): Delivery => ({ ...delivery, message: { ...delivery.message, body } });
+const withBody = (delivery: Carrying, body: Bytes | undefined): Delivery =>
+  body ? { ...delivery, message: { ...delivery.message, body } } : { ...delivery, unsendable: "the history of its run is not there" };

@@ -233,7 +233,8 @@ function historiesOf(connection: Connection): Pick<Loader, "steps" | "sizesOfSte
 }
 
 /** Most of a step is not looked at here, and this is on the way of every message of a run. */
-const sentOf = ({ message_id: messageId, call_type: callType, body }: Columns): SentStep => ({
+const sentOf = ({ position, message_id: messageId, call_type: callType, body }: Columns): SentStep => ({
+  position: Number(position),
   messageId: String(messageId),
   callType: callType as Step["callType"],
   body: body instanceof Uint8Array ? body : noBytes,

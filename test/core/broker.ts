@@ -9,7 +9,13 @@ import { Memory, memoryParts } from "../../src/store/memory.ts";
 /** 1 January 2026, noon. */
 export const noon = Date.UTC(2026, 0, 1, 12);
 
-const plenty: Hands = { free: 1000, perHost: 1000, behind: false, busy: new Map(), bytes: { free: 2 ** 30, perBatch: 2 ** 25, busy: {} } };
+export const plenty: Hands = {
+  free: 1000,
+  perHost: 1000,
+  behind: false,
+  busy: new Map(),
+  bytes: { free: 2 ** 30, perBatch: 2 ** 25, busy: {} },
+};
 export const none: Hands = { ...plenty, free: 0 };
 
 /** Runs one command after another at a time that the test sets, as a node with as many hands as it sets, and shows what came of it. */

@@ -21,6 +21,7 @@ let world: World;
 let start: number;
 let clock: NodeClock;
 let store: Store;
+let rows: Memory;
 /** The store as another node sees it. */
 let storeOf: (node: string) => Store;
 let calls: { at: number; host: string; delivery: Delivery }[];
@@ -41,7 +42,7 @@ beforeEach(async () => {
   [calls, asked, troubles, broken, takes] = [[], {}, [], new Set(), 10];
   answersAfter = () => takes;
   commit = 1;
-  const rows = new Memory();
+  rows = new Memory();
   const random = (): number => world.chance.next();
   storeOf = (node) => groupCommit(memoryParts({ node, now: () => world.now, random, newId: idMaker(random) }, rows));
   const memory = storeOf("node");
@@ -97,6 +98,23 @@ async function runUntil(at: number): Promise<void> {
   while (await world.step(start + at));
   world.now = start + at;
 }
+
+test("a message of a run whose history is not there is not sent, and ends at once, however many retries it has", async () => {
+  dispatcher();
+  const features = { lazyFetch: false, initialBody: true, detect: false, captured: true };
+  const url = "https://flow.example/f";
+  publish({ url, post: { kind: "start", runId: "wfr_1", url, features, origin: "sdk", invoker: null }, retries: 5 });
+  const head = { stepId: 1, stepName: "s", stepType: "SleepFor", concurrent: 1 };
+  await runUntil(100);
+  publish({ url, delay: second, post: { kind: "step", runId: "wfr_1", head } });
+  await runUntil(500);
+  rows.tables.steps.clear();
+  await runUntil(2 * second);
+  expect(calls).toHaveLength(1);
+  expect(troubles).toEqual(["the storage is damaged"]);
+  expect([...rows.tables.messages.values()]).toEqual([]);
+  expect([...rows.tables.deadLetters.values()]).toMatchObject([{ error: "the history of its run is not there", retried: 0 }]);
+});
 
 describe.each([
   ["right", 0],
