@@ -128,6 +128,8 @@ export interface Draft {
   dueWaiters(): readonly Waiter[];
   /** What belongs to a run, as far as it was asked for, in the order of ids. */
   ofRun<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly RunRows[T][];
+  /** Whether all unfinished messages of a run were asked for, as they are where it may end. */
+  mayEnd(account: AccountId, run: RunKey): boolean;
   /** The history of a run that was asked for, in no order, or one entry of it. Throws `Later` when there was no room for it. */
   stepsOf(account: AccountId, run: RunKey, slot?: string): readonly Step[];
   /** The first ones of a line that still stand in it, of as many as were asked for. Whoever needs one takes no more. */

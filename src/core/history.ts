@@ -126,10 +126,11 @@ export function checkHistory({ active: { runId, steps, size } }: Going): void {
 export const hasRoom = ({ active: { size } }: Going, bytes: number): boolean => size + sizeInHistory(bytes) <= limits.historyBytes;
 
 /** What is said when it does not. */
-export function noRoom({ active: { runId, size } }: Going, field: string): Refusal {
-  const problem = `it does not fit into the history of the run ${runId.slice(0, 200)}, which comes to ${size} bytes`;
-  return new Refusal("limit-exceeded", `${field}: ${problem}; the limit is ${limits.historyBytes}`);
-}
+export const noRoom = (going: Going, field: string): Refusal => new Refusal("limit-exceeded", `${field}: ${noRoomFor(going, "it")}`);
+
+/** The same of what nobody is refused. */
+export const noRoomFor = ({ active: { runId, size } }: Going, what: string): string =>
+  `${what} does not fit into the history of the run ${runId.slice(0, 200)}, which comes to ${size} bytes; the limit is ${limits.historyBytes}`;
 
 /** A letter that is a step of a run, or a call to a third party for one. */
 export type StepLetter = Letter & { post: Extract<RunPost, { kind: "step" | "call" }> };

@@ -3,7 +3,8 @@ import type { Draft, Moment, Needs, StepsNeed } from "./command.ts";
 import { needsOfEnding, endRun } from "./endRun.ts";
 import { depart, flowsOfLetters } from "./gate.ts";
 import type { Going } from "./history.ts";
-import { appendStep, goingRun, needsOfRun } from "./history.ts";
+import { Later } from "./errors.ts";
+import { appendStep, goingRun, hasRoom, needsOfRun, noRoomFor } from "./history.ts";
 import { accept, linesTo, log } from "./lease.ts";
 import { markOf } from "./mark.ts";
 import type { Account, Answer, CallbackSettings, DeadLetter, Envelope, MessageState, Outcome, Outline, RunPart } from "./message.ts";
@@ -38,10 +39,23 @@ export function needsOfRunOutcome(draft: Draft, envelope: OfRun<Outline<Envelope
   // When it is sent again matters to nobody here.
   const verdict = state ? verdictOf({ envelope, outcome, retried: retriedOf(state), now: 0 }).kind : "failed";
   const ofRun = needsOfRun(draft, account, part.runId);
-  if (part.kind === "call") return verdict === "retry" ? own : together([own, ofRun, { envelopes: [[account, envelope.id]] }]);
+  if (part.kind === "call") {
+    if (verdict === "retry") return own;
+    const ending = surelyFits(going, part, outcome)
+      ? []
+      : [needsOfEnding(draft, account, part.run), needsOfFailure(account, going.run, outcome)];
+    return together([own, ofRun, { envelopes: [[account, envelope.id]] }, ...ending]);
+  }
   if (verdict !== "failed" && problemIn(part, outcome, []) === null) return own;
   return together([own, ofRun, needsOfEnding(draft, account, part.run), needsOfFailure(account, going.run, outcome)]);
 }
+
+/**
+ * Whether the answer of a third party surely fits into the history: before its step is written, which has the answer in
+ * base64, what was asked as well, and the headers of both.
+ */
+const surelyFits = (going: Going, { size }: RunPart, { body }: Answer): boolean =>
+  hasRoom(going, 2 * (body.byteLength + size) + 1024 * 1024);
 
 /** Why a run cannot go on after this answer. That of a third party is for the run to look at, whatever it is. */
 const problemIn = ({ kind, first }: RunPart, outcome: Answer, steps: readonly Pick<Step, "head">[]): string | null =>
@@ -78,7 +92,11 @@ export function drawOfRun(draft: Draft, moment: Moment, of: Case): { became: "de
   const problem = problemIn(part, outcome, steps);
   const verdict = verdictOf({ envelope, outcome, retried: retriedOf(state), now: moment.now });
   if (verdict.kind === "delivered" && (problem === null || !going)) {
-    if (going && part.kind === "call") takeAnswer(draft, moment, { ...of, going });
+    const tooLong = going && part.kind === "call" ? takeAnswer(draft, moment, { ...of, going }) : null;
+    if (going && tooLong !== null) {
+      failRun(draft, moment, { ...of, going, outcome: { ...outcome, error: tooLong } });
+      return { became: "failed" };
+    }
     delivered(draft, moment, of);
     depart(draft, moment, state);
   } else if (going && problem === null && verdict.kind === "retry") {
@@ -99,7 +117,8 @@ export function failOfRun(draft: Draft, moment: Moment, failure: Failure & { env
   const { run: part } = envelope;
   const going = goingRun(draft, envelope.account, part.runId, part.run);
   if (going && part.kind !== "call") return failRun(draft, moment, { ...failure, going });
-  if (going) takeAnswer(draft, moment, { ...failure, going });
+  const tooLong = going && takeAnswer(draft, moment, { ...failure, going });
+  if (going && tooLong !== null) return failRun(draft, moment, { ...failure, going, outcome: { ...outcome, error: tooLong } });
   draft.drop("messages", state.account, state.id);
   log(draft, moment, state, { states: going ? ["ERROR", "FAILED"] : ["ERROR", "CANCELLED"], ...answerOf(outcome) });
   depart(draft, moment, state);
@@ -107,10 +126,13 @@ export function failOfRun(draft: Draft, moment: Moment, failure: Failure & { env
 
 type GoingFailure = Failure & { envelope: OfRun<Outline<Envelope>>; going: Going };
 
-/** The last answer of a third party becomes a step, which the endpoint is called with (protocol 6.9, 3). */
-function takeAnswer(draft: Draft, moment: Moment, { account, envelope, state, outcome, going }: GoingFailure): void {
+/**
+ * The last answer of a third party becomes a step, which the endpoint is called with (protocol 6.9, 3). One that does not
+ * fit is none: what is said of it, as the reason why the run fails.
+ */
+function takeAnswer(draft: Draft, moment: Moment, { account, envelope, state, outcome, going }: GoingFailure): string | null {
   const { callback } = envelope;
-  if (!callback) return;
+  if (!callback) return null;
   const call = draft.outline("steps", account.id, stepKey(going.run.id, envelope.run.slot));
   const tells = { kind: "callback", messageId: envelope.id, dlqId: null } as const;
   const retried = retriedOf(state);
@@ -118,9 +140,16 @@ function takeAnswer(draft: Draft, moment: Moment, { account, envelope, state, ou
   const retries = isSuccess(outcome) ? envelope.retries : retried;
   const told = { envelope: { ...withBody(draft, envelope), retries }, retried, outcome, tells };
   const { body, headers } = callbackLetter({ to: callback, ...told });
+  if (!hasRoom(going, body.byteLength)) {
+    // Others of this batch have made the history longer.
+    if (!draft.mayEnd(account.id, going.run.id)) throw new Later();
+    const step = call?.head ? `step ${call.head.stepId} ${JSON.stringify(call.head.stepName)}` : "a step";
+    return `${step}: ${noRoomFor(going, "the answer of the third party")}`;
+  }
   appendStep(draft, moment, account, going, {
     ...{ callType: "fromCallback", head: call?.head ?? null, body, url: callback.url, headers, kind: "result" },
   });
+  return null;
 }
 
 /** Ends a run because a call to its endpoint has failed for good: it is a dead letter now, and the failure callback is told. */

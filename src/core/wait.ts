@@ -65,8 +65,11 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     const body = draft.get("notifications", id, kept.id)?.body;
     // Another one of this batch has taken the one that was loaded.
     if (!body) throw new Later();
+    const result = resultOf(waiter, body);
+    const { stepId, stepName } = post.step;
+    if (!hasRoom(going, result.byteLength)) throw noRoom(going, `eventId: step ${String(stepId)} ${JSON.stringify(stepName)}`);
     draft.drop("notifications", id, kept.id);
-    wake(draft, moment, account, going, waiter, body);
+    wake(draft, moment, account, going, { waiter, result, isInTime: true });
     return { waits: false };
   },
 };
@@ -93,16 +96,21 @@ const storedFor = (
   { account, run, kind, event }: Pick<Waiter, "account" | "run" | "kind" | "event">,
 ): Outline<Notification>[] => draft.ofRun("notifications", account, run).filter((one) => one.event === event && one.kind === kind);
 
-/** Ends a wait: its step has a result, and its run goes on. `event` null: the time is over. */
-function wake(draft: Draft, moment: Moment, account: Account, going: Going, waiter: Waiter, event: Bytes | null): MessageId {
-  const { step, event: waitEventId, timeout } = waiter;
+/** What a wait comes to. `event` null: the time is over. */
+function resultOf({ step, event: waitEventId, timeout }: Waiter, event: Bytes | null): Bytes {
   const out = event === null ? {} : { out: Buffer.from(event.buffer, event.byteOffset, event.byteLength).toString("base64") };
-  const result = { ...step, waitEventId, timeout, ...out, waitTimeout: event === null };
+  return new TextEncoder().encode(JSON.stringify({ ...step, waitEventId, timeout, ...out, waitTimeout: event === null }));
+}
+
+type Woken = { waiter: Waiter; result: Bytes; isInTime: boolean };
+
+/** Ends a wait: its step has a result, and its run goes on. */
+function wake(draft: Draft, moment: Moment, account: Account, going: Going, { waiter, result, isInTime }: Woken): MessageId {
   dropWaiter(draft, waiter.account, waiter.id);
   const message = appendStep(draft, moment, account, going, {
-    ...{ callType: "step", head: headOf(step), body: new TextEncoder().encode(JSON.stringify(result)) },
+    ...{ callType: "step", head: headOf(waiter.step), body: result },
     waited: { createdAt: waiter.createdAt, dueAt: waiter.dueAt, child: null },
-    ...(event === null ? { url: waiter.timeoutUrl, headers: waiter.timeoutHeaders } : { url: waiter.url, headers: waiter.headers }),
+    ...(isInTime ? { url: waiter.url, headers: waiter.headers } : { url: waiter.timeoutUrl, headers: waiter.timeoutHeaders }),
   });
   return message.id;
 }
@@ -155,11 +163,12 @@ export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boole
     const notified = woken.flatMap((waiter): Notified[] => {
       const going = goingRun(draft, account.id, waiter.runId, waiter.run);
       if (!going) return [];
-      if (!hasRoom(going, bytesInStep(input.body))) {
+      const result = resultOf(waiter, input.body);
+      if (!hasRoom(going, result.byteLength)) {
         if ("runId" in input) throw noRoom(going, "eventId");
         return [];
       }
-      const messageId = wake(draft, moment, account, going, waiter, input.body);
+      const messageId = wake(draft, moment, account, going, { waiter, result, isInTime: true });
       return [{ waiter, messageId, runId: waiter.runId, createdAt: going.run.createdAt }];
     });
     if (notified.length > 0 || !("runId" in input)) return { notified, stored: false };
@@ -167,9 +176,6 @@ export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boole
     return { notified, stored: true };
   },
 };
-
-/** An event stands in the step that it ends in base64. */
-const bytesInStep = (event: Bytes): number => Math.ceil(event.byteLength / 3) * 4;
 
 function waitersInRun(draft: Draft, { account, runId }: { account: AccountId; runId: string }): Waiter[] {
   const going = goingRun(draft, account, runId);
@@ -218,7 +224,7 @@ export function giveUpWaiting(draft: Draft, moment: Moment, waiters: readonly Wa
   for (const waiter of waiters) {
     const account = draft.get("accounts", waiter.account);
     const going = goingRun(draft, waiter.account, waiter.runId, waiter.run);
-    if (account && going) wake(draft, moment, account, going, waiter, null);
+    if (account && going) wake(draft, moment, account, going, { waiter, result: resultOf(waiter, null), isInTime: false });
     else {
       draft.fault(`the step ${waiter.id} of account ${waiter.account} waits for a run that is not there`);
       draft.drop("waiters", waiter.account, waiter.id);

@@ -176,6 +176,8 @@ export class WorkingSet implements Draft {
     return rows.filter((row) => row.run === run);
   }
 
+  mayEnd = (account: AccountId, run: RunKey): boolean => this.#runs.wereRowsAsked({ account, run, table: "messages" });
+
   stepsOf(account: AccountId, run: RunKey, slot?: string): readonly Step[] {
     const need = { account, run, ...(slot === undefined ? {} : { slot }) };
     if (this.#histories.isLeft(need)) throw new Later();
@@ -243,9 +245,7 @@ export class WorkingSet implements Draft {
     this.#undo.push(() => this.faults.pop());
   }
 
-  behind(): boolean {
-    return this.#hands.behind;
-  }
+  behind = (): boolean => this.#hands.behind;
 
   deliver(delivery: Delivery): void {
     this.deliveries.push(delivery);

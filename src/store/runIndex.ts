@@ -11,6 +11,10 @@ export class RunIndex {
     return needs.filter((need) => !this.#asked.has(nameOf(need.table, need)) && this.#ask(`${need.table}${eventOf(need)}`, need));
   }
 
+  wereRowsAsked(need: OfRunNeed): boolean {
+    return this.#asked.has(nameOf(`${need.table}${eventOf(need)}`, need));
+  }
+
   /** Those histories that were not asked for before. */
   askHistories(needs: readonly StepsNeed[] = []): StepsNeed[] {
     return needs.filter((need) => this.#ask(historyOf(need), need));

@@ -2,7 +2,9 @@ import { expect, test } from "vitest";
 import { limits } from "../../src/core/limits.ts";
 import type { InvokerPost, Letter, RunFeatures } from "../../src/core/message.ts";
 import type { WaitPost } from "../../src/core/wait.ts";
-import { Broker, bytes, letterOf, noon } from "./broker.ts";
+import { idMaker } from "../../src/core/ids.ts";
+import { memoryStore } from "../../src/store/memory.ts";
+import { Broker, bytes, callbackTo, letterOf, noon, outcomeOf } from "./broker.ts";
 
 // What comes to a run from outside does not make its history longer than it may be.
 
@@ -53,6 +55,77 @@ test("an event for all runs passes over those that have no room for it", async (
     notified: [{ runId: "wfr_2" }],
   });
   expect([...broker.memory.tables.waiters.values()]).toMatchObject([{ runId: "wfr_1" }]);
+});
+
+const called = { ...stepAt(7), stepName: "get", stepType: "Call" };
+const callOf = (runId: string, body = bytes("?")): Letter =>
+  letterOf({
+    ...{ url: "https://third.example", retries: 0, body, callback: callbackTo(endpoint) },
+    post: { kind: "call", runId, head: called },
+  });
+
+/** A run that has asked a third party, and whose history is that long now. */
+async function asking(size: number): Promise<{ broker: Broker; messageId: string }> {
+  const broker = await Broker.open();
+  await publish(broker, startOf("wfr_1"));
+  const messageId = await broker.publish(callOf("wfr_1"));
+  resize(broker, { size });
+  return { broker, messageId };
+}
+
+test.each([
+  ["that comes", { status: 200 }],
+  ["that says that it failed", { status: 500 }],
+])("an answer of a third party %s, and does not fit, ends the run with a reason", async (_, answer) => {
+  const { broker, messageId } = await asking(limits.historyBytes - 3_000);
+  await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(1) });
+  expect(await broker.settle(messageId, { host: "third.example", body: event, ...answer })).toBe("failed");
+  const { runs, activeRuns, messages, waiters, steps } = broker.memory.tables;
+  const error = `step 7 "get": the answer of the third party does not fit into the history of the run wfr_1, which comes to ${limits.historyBytes - 3_000} bytes; the limit is ${limits.historyBytes}`;
+  expect(broker.deadLetters).toMatchObject([{ messageId, error, run: { runId: "wfr_1" } }]);
+  expect([...runs.values()]).toMatchObject([{ state: "RUN_FAILED", failure: { error } }]);
+  expect([activeRuns.size, waiters.size]).toEqual([0, 0]);
+  expect([...steps.values()].map(({ id }) => id.split("/")[1])).toEqual(["i", "c7"]);
+  // What was being sent is left to arrive.
+  expect([...messages.values()].map(({ state }) => state)).toEqual(["active"]);
+  expect(broker.log(messageId)).toBe("ERROR FAILED");
+});
+
+test("an answer that fits is a step, however long the history is already", async () => {
+  const { broker, messageId } = await asking(limits.historyBytes - 9_000);
+  expect(await broker.settle(messageId, { host: "third.example", status: 200, body: event })).toBe("delivered");
+  expect([...broker.memory.tables.steps.keys()].some((id) => id.endsWith("/f7"))).toBe(true);
+});
+
+test("answers that come at once, and fit one by one but not together, end the run", async () => {
+  const broker = await Broker.open();
+  await publish(broker, startOf("wfr_1"));
+  const head = { ...called, stepId: 8 };
+  const ids = [
+    await broker.publish(callOf("wfr_1")),
+    await broker.publish({ ...callOf("wfr_1"), post: { kind: "call", runId: "wfr_1", head } }),
+  ];
+  // So that neither alone is suspected to be too long.
+  resize(broker, { size: limits.historyBytes - 20 * 1024 * 1024 });
+  const source = { node: "nod_a", now: () => broker.now, random: () => 0.5, newId: idMaker(Math.random) };
+  const store = memoryStore(source, broker.memory);
+  const body = new Uint8Array(6 * 1024 * 1024);
+  const settled = await Promise.all(
+    ids.map((messageId) => store.execute("settle", outcomeOf({ messageId, host: "third.example", status: 200, body }))),
+  );
+  expect(settled.map(({ became }) => became)).toEqual(["delivered", "failed"]);
+  expect(broker.deadLetters).toMatchObject([{ messageId: ids[1], error: expect.stringContaining('step 8 "get"') }]);
+  expect([...broker.memory.tables.activeRuns.values()]).toEqual([]);
+});
+
+test("a step does not take an event that was kept, and does not fit", async () => {
+  const broker = await long(0);
+  await broker.run("notify", toRun);
+  resize(broker, { size: limits.historyBytes - 3_000 });
+  await expect(broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(4) })).rejects.toThrow(
+    `eventId: step 4 \\\"s\\\": it does not fit into the history of the run wfr_1, which comes to ${limits.historyBytes - 3_000} bytes; the limit is ${limits.historyBytes}`,
+  );
+  expect(broker.memory.tables.notifications.size).toBe(1);
 });
 
 test("no more steps wait than there is room for", async () => {
