@@ -81,8 +81,7 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
     const run = draft.get("runs", id, letter.run.key);
     const steps = [...draft.stepsOf(id, letter.run.key, slotFrom[input.from])].sort((a, b) => a.position - b.position);
     const needed = input.from === "failure" ? (run?.steps ?? 0) : 1;
-    if (!run || !initialOf(steps) || steps.length < needed)
-      throw new Refusal("invalid", `dlqId: the history of the run of ${dlqId.slice(0, 100)} is not kept any more`);
+    if (!run || !initialOf(steps) || steps.length < needed) throw noHistory(dlqId);
     if (overrides.runId !== undefined && draft.get("activeRuns", id, overrides.runId))
       throw new Refusal("invalid", `workflow-runid: the run ${JSON.stringify(overrides.runId.slice(0, 200))} has not ended`);
     const plan = input.from === "failure" ? planOfResume(steps, unfinishedOf(run)) : planOfRestart(steps);
@@ -98,6 +97,10 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
     return { dlqId, runId: next.runId, createdAt: next.createdAt };
   },
 };
+
+/** At the end of its time a history goes in parts, and its dead letter may be there a little longer. */
+const noHistory = (dlqId: string): Refusal =>
+  new Refusal("invalid", `dlqId: the history of the run of ${dlqId.slice(0, 100)} is not kept any more`);
 
 /** What is looked at of the history: all of it, or one entry. */
 const slotFrom = { failure: undefined, beginning: initialSlot } as const;
@@ -293,6 +296,9 @@ export const repeatFailureCallback: Decision<Named, { runId: string; createdAt: 
         `dlqId: the failure callback of ${dlqId.slice(0, 100)} ${problem}; only one that has failed can be called again`,
       );
     }
+    const told = toldOf(run);
+    const kept = draft.stepsOf(id, run.id, told.slot).length;
+    if (kept < (told.slot === undefined ? run.steps : 1)) throw noHistory(dlqId);
     callBackFailure(draft, moment, { account, run, letter, envelope, to });
     return { runId: run.runId, createdAt: run.createdAt };
   },

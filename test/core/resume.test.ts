@@ -5,7 +5,7 @@ import { planOfResume } from "../../src/core/resume.ts";
 import type { ResumePlan } from "../../src/core/resume.ts";
 import { slotIn } from "../../src/core/run.ts";
 import type { Step } from "../../src/core/run.ts";
-import { Broker, bytes, letterOf } from "./broker.ts";
+import { Broker, bytes, callbackTo, letterOf } from "./broker.ts";
 import type { Kind, Program } from "./resumeModel.ts";
 import { ModelRun } from "./resumeModel.ts";
 
@@ -176,6 +176,75 @@ describe("a history that is copied", () => {
     broker.memory.tables.steps.delete(`acme\n${key}/i`);
     await expect(ask("beginning")).rejects.toThrow("is not kept any more");
     expect(broker.deadLetters).toHaveLength(1);
+  });
+
+  const hour = 3_600_000;
+
+  /** A run with a failure callback that failed, too, and two steps that have results. */
+  async function longFailed({ initialBody = true } = {}): Promise<{ broker: Broker; dlqId: string; key: string }> {
+    const broker = await Broker.open();
+    const start = {
+      kind: "start",
+      runId: "wfr_1",
+      url: endpoint,
+      features: { ...features, initialBody },
+      origin: "sdk",
+      invoker: null,
+    } as const;
+    const failureCallback = { ...callbackTo("https://told.example"), retries: 0 };
+    const first = await post(broker, { body: bytes("payload"), post: start, retries: 0, failureCallback });
+    await broker.settle(first, { status: 200 });
+    const head = (stepId: number) => ({ stepId, stepName: "s", stepType: "Run", concurrent: 1 });
+    const one = await post(broker, { body: bytes("one"), post: { kind: "step", runId: "wfr_1", head: head(1) } });
+    await broker.settle(one, { status: 200 });
+    const two = await post(broker, { body: bytes("two"), post: { kind: "step", runId: "wfr_1", head: head(2) } });
+    await broker.settle(two, { status: 500 });
+    const [callback] = broker.deliveries;
+    await broker.settle(callback?.message.id ?? "", { host: "told.example", status: 500 });
+    return { broker, dlqId: broker.deadLetters[0]?.id ?? "", key: [...broker.memory.tables.runs.values()][0]?.id ?? "" };
+  }
+
+  const expire = (broker: Broker, { log = hour, deadLetters = 10 * hour, limit = 100 } = {}) =>
+    broker.run("expire", { account: "acme", retention: { log, deadLetters }, now: broker.now, limit });
+
+  test("is whole, however long ago the log of the run has gone", async () => {
+    const { broker, dlqId } = await longFailed();
+    broker.now += 5 * hour;
+    while ((await expire(broker, { limit: 2 })).more);
+    const { log, envelopes } = broker.memory.tables;
+    // What failed is shown by the dead letter.
+    expect([log.size, envelopes.size]).toEqual([0, 1]);
+    await broker.run("repeatFailureCallback", { account: "acme", dlqId });
+    expect(broker.deliveries.map(({ message }) => JSON.parse(new TextDecoder().decode(message.body)).sourceBody)).toEqual([
+      btoa("payload"),
+    ]);
+    const { runId } = await broker.run("resumeRun", { account: "acme", dlqId, from: "failure", overrides: {}, logRetention: hour });
+    const sent = broker.deliveries.map(({ message }) => JSON.parse(new TextDecoder().decode(message.body)));
+    expect(sent.map((entries: { body: string }[]) => entries.map(({ body }) => atob(body)))).toEqual([["payload", "one", "two"]]);
+    const run = [...broker.memory.tables.runs.values()].find((one) => one.runId === runId);
+    expect(historyOf(broker, run?.id ?? "")).toEqual(["i@0", "r1@1", "r2@2"]);
+  });
+
+  test.each([
+    [true, "is not kept any more"],
+    [false, "is not kept any more"],
+  ])("that goes at the end of its time is not used in parts (%s)", async (initialBody, words) => {
+    const { broker, dlqId, key } = await longFailed({ initialBody });
+    const { deadLetters } = broker.memory.tables;
+    const [letter] = deadLetters.values();
+    // Others are older, so that the entry goes later than the first steps.
+    for (const id of ["0000000000001-0", "0000000000002-0"])
+      if (letter) deadLetters.set(`acme\n${id}`, { ...letter, id, messageId: id, marks: [] });
+    broker.now += 11 * hour;
+    await expire(broker, { limit: 1 });
+    expect([historyOf(broker, key), deadLetters.has(`acme\n${dlqId}`)]).toEqual([["r1@1", "r2@2"], true]);
+    const before = structuredClone(broker.memory.tables);
+    for (const from of ["failure", "beginning"] as const)
+      await expect(broker.run("resumeRun", { account: "acme", dlqId, from, overrides: {}, logRetention: hour })).rejects.toThrow(words);
+    await expect(broker.run("repeatFailureCallback", { account: "acme", dlqId })).rejects.toThrow(words);
+    expect(broker.memory.tables).toEqual(before);
+    while ((await expire(broker, { limit: 1 })).more);
+    await expect(broker.run("repeatFailureCallback", { account: "acme", dlqId })).rejects.toThrow("there is no failed run");
   });
 
   test("is not there any more when its entry was deleted", async () => {

@@ -123,7 +123,7 @@ test("a step does not take an event that was kept, and does not fit", async () =
   await broker.run("notify", toRun);
   resize(broker, { size: limits.historyBytes - 3_000 });
   await expect(broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(4) })).rejects.toThrow(
-    `eventId: step 4 \\\"s\\\": it does not fit into the history of the run wfr_1, which comes to ${limits.historyBytes - 3_000} bytes; the limit is ${limits.historyBytes}`,
+    `eventId: step 4 \\"s\\": it does not fit into the history of the run wfr_1, which comes to ${limits.historyBytes - 3_000} bytes; the limit is ${limits.historyBytes}`,
   );
   expect(broker.memory.tables.notifications.size).toBe(1);
 });
