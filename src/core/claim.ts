@@ -132,10 +132,11 @@ function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
   const waiting = met.leasedBy !== null ? afterLostLease(draft, moment, met) : met;
   if (!waiting) return true;
   const { state, stoppedAt } = advance(draft, moment, waiting);
-  if (stoppedAt !== null) standInLine(draft, moment, state, stoppedAt);
+  const line = stoppedAt ?? (draft.isAtHand(state) || !draft.isCrowded(state) ? null : hostLine(state.host));
+  if (line !== null) standInLine(draft, moment, state, line);
   else if (draft.isAtHand(state)) sendNow(draft, moment, state);
   else if (state !== met) draft.put("messages", state);
-  return stoppedAt !== null || draft.isAtHand(state);
+  return line !== null || draft.isAtHand(state);
 }
 
 /**

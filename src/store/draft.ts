@@ -205,9 +205,7 @@ export class WorkingSet implements Draft {
     return hosts !== undefined && hosts.loaded && hosts.before === undefined;
   }
 
-  leasedByOthers(): readonly MessageState[] {
-    return this.#current(this.#leasedByOthers);
-  }
+  leasedByOthers = (): readonly MessageState[] => this.#current(this.#leasedByOthers);
 
   expired(account: AccountId): Expired {
     const { log = [], deadLetters = [], deduplications = [], runs = [], steps = [], usage = [] } = this.#expired.get(account) ?? {};
@@ -246,6 +244,8 @@ export class WorkingSet implements Draft {
   }
 
   behind = (): boolean => this.#hands.behind;
+
+  isCrowded = (of: Pick<MessageState, "account" | "host">): boolean => this.#toSend.isCrowded(of);
 
   deliver(delivery: Delivery): void {
     this.deliveries.push(delivery);
