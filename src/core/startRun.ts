@@ -131,9 +131,16 @@ function startAgain(draft: Draft, moment: Moment, account: Account, letter: Star
   return { messageId: message.id, deduplicated: false, run: { runId: run.runId, createdAt: run.createdAt } };
 }
 
-/** The run that waits for the new one. Throws `Refusal` when it has ended. */
+/**
+ * The run that waits for the new one. Throws `Refusal` when it has ended: also where another one of its name goes on, as
+ * far as the post says when its run began. No other post of an endpoint does.
+ */
 function invokerOf(draft: Draft, account: AccountId, post: InvokerPost): Invoker {
   const going = mustGoOn(draft, account, post.runId);
+  if (post.createdAt > 0 && post.createdAt !== going.run.createdAt) {
+    const problem = `there is no run ${JSON.stringify(post.runId.slice(0, 200))} that has not ended and began at ${post.createdAt}`;
+    throw new Refusal("invalid", `workflow-runid: ${problem}`);
+  }
   checkHistory(going);
   mustBeStep(post.step);
   return { ...post, run: going.run.id };

@@ -50,6 +50,25 @@ test("the end of its time wakes no step that has its result", async () => {
   expect([...broker.memory.tables.waiters.values()]).toEqual([]);
 });
 
+test("a late invocation of a run that has ended starts nothing for a later run of the same name", async () => {
+  const broker = await Broker.open();
+  await publish(broker, startOf("wfr_1"));
+  await broker.run("finishRun", { account: "acme", runId: "wfr_1", body: bytes("") });
+  broker.now = noon + 1;
+  await publish(broker, startOf("wfr_1"));
+  const invoke = (runId: string, createdAt: number) =>
+    publish(broker, startOf(runId, { runId: "wfr_1", createdAt, url: endpoint, headers: [], step: head }));
+  // In the words that a client takes for the end of its run.
+  await expect(invoke("late", noon)).rejects.toThrow(
+    'workflow-runid: there is no run \\"wfr_1\\" that has not ended and began at 1767268800000',
+  );
+  expect([...broker.memory.tables.waiters.values()]).toEqual([]);
+  await invoke("child", noon + 1);
+  // Who does not say which run it is means the one that goes on.
+  await publish(broker, startOf("other", { runId: "wfr_1", createdAt: 0, url: endpoint, headers: [], step: { ...head, stepId: 2 } }));
+  expect([...broker.memory.tables.waiters.values()]).toHaveLength(2);
+});
+
 test("a run that ends tells no step that has its result", async () => {
   const broker = await Broker.open();
   await publish(broker, startOf("wfr_1"));
