@@ -68,6 +68,12 @@ export const settingRows = {
     help: "what secrets are sealed with, as waypost keys new prints it; several as 2:…,1:…, of which the first seals",
   },
   keysFile: { takes: z.string(), default: "", value: "<file>", help: "the same in a file; without it, the file keys in the data folder" },
+  databasePooling: {
+    takes: z.enum(["session", "transaction"], { error: "must be session or transaction" }),
+    default: "session",
+    value: "<mode>",
+    help: "transaction: between this server and PostgreSQL is a pooler in transaction mode, such as PgBouncer",
+  },
   egressAllow: {
     takes: networks,
     default: "",

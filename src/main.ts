@@ -236,12 +236,14 @@ async function withDesk<T>(settings: Settings, run: (desk: Desk) => Promise<T>):
 }
 
 async function accountsOf(settings: Settings) {
-  const { data, databaseUrl } = settings;
+  const { data, databaseUrl, databasePooling } = settings;
   const keys = keySourceOf(settings);
   if (databaseUrl !== "") {
     const { openPostgresShelf } = await import("./store/postgres.ts");
-    const { shelf, close } = await openPostgresShelf(databaseUrl, keys);
-    return shelf.accounts().finally(() => void close());
+    const { shelf, close } = await openPostgresShelf({ url: databaseUrl, pooling: databasePooling, keys });
+    const accounts = await shelf.accounts();
+    await close();
+    return accounts;
   }
   if (!hasStore(data)) throw new CannotStart(`${data}: there is no store yet; waypost start --data ${data} makes one`);
   const database = openSqlite(storePath(data), { readOnly: true, keys: keysIfAny(keys) });

@@ -32,19 +32,33 @@ export async function serve(
 ): Promise<Served> {
   const newId = idMaker(systemRandom);
   const node = newId("nod", systemClock.now());
-  const opened = await openStore(settings, { node, log });
+  const health = { outdated: false };
+  const onOutdated = (trouble: string): void => {
+    if (!health.outdated) log.fatal(`${trouble}; this server changes nothing any more, and what it had under way goes to the others`);
+    health.outdated = true;
+  };
+  const opened = await openStore(settings, { node, log, onOutdated });
   try {
-    return await serveStore(settings, { log, firstAccounts, opened });
+    return await serveStore(settings, { log, firstAccounts, opened, health });
   } catch (error) {
     await opened.close();
     throw error;
   }
 }
 
-type Opened = { store: Store; keys: KeySource; close(): Promise<void> };
+/** `inFoundation` runs what only the first of all nodes shall do: one node after another. */
+type Opened = { store: Store; keys: KeySource; inFoundation<T>(run: () => Promise<T>): Promise<T>; close(): Promise<void> };
+
+type Opening = {
+  node: NodeId;
+  log: Logger;
+  reclaims?: boolean;
+  /** Is told when a newer version has changed the tables so that this one can do nothing with them. */
+  onOutdated?: (trouble: string) => void;
+};
 
 /** The store the settings name. A data folder is this process's alone, so what a dead one had leased is due at once, unless `reclaims` is false. */
-export async function openStore(settings: Settings, how: { node: NodeId; log: Logger; reclaims?: boolean }): Promise<Opened> {
+export async function openStore(settings: Settings, how: Opening): Promise<Opened> {
   const opened = settings.databaseUrl === "" ? await openFolder(settings, how) : await openDatabase(settings, how);
   try {
     await checkKeys(opened.store.read, opened.keys);
@@ -55,24 +69,19 @@ export async function openStore(settings: Settings, how: { node: NodeId; log: Lo
   }
 }
 
-async function openDatabase(
-  settings: Settings,
-  { node, log, reclaims = true }: { node: NodeId; log: Logger; reclaims?: boolean },
-): Promise<Opened> {
+async function openDatabase(settings: Settings, { node, log, reclaims = true, onOutdated = () => undefined }: Opening): Promise<Opened> {
   const keys = await readyKeys(settings);
-  const { postgresStore } = await import("./store/postgres.ts");
-  const store = await postgresStore({ url: settings.databaseUrl, node, random: systemRandom, clock: systemClock, keys });
+  const { inFoundation, postgresStore } = await import("./store/postgres.ts");
+  const place = { url: settings.databaseUrl, pooling: settings.databasePooling, keys, clock: systemClock };
+  const store = await postgresStore({ ...place, node, random: systemRandom, onOutdated });
   if (keys === null && reclaims) log.warn(inClear);
-  return { store, keys, close: () => store.close() };
+  return { store, keys, inFoundation: (run) => inFoundation(place, run), close: () => store.close() };
 }
 
 const inClear =
   'tokens, passwords and keys are kept in clear in the database; set WAYPOST_KEYS to what "waypost keys new" prints, the same for all nodes, and then "waypost keys reseal"';
 
-async function openFolder(
-  settings: Settings,
-  { node, log, reclaims = true }: { node: NodeId; log: Logger; reclaims?: boolean },
-): Promise<Opened> {
+async function openFolder(settings: Settings, { node, log, reclaims = true }: Opening): Promise<Opened> {
   const { data } = settings;
   const release = takeDataFolder(data);
   try {
@@ -83,7 +92,7 @@ async function openFolder(
       release();
     };
     if (reclaims) await reclaim(store, { node, log });
-    return { store, keys, close };
+    return { store, keys, inFoundation: (run) => run(), close };
   } catch (error) {
     release();
     throw error;
@@ -107,13 +116,25 @@ const lingerTime: Millis = 5;
 const linger = (): Promise<void> => systemClock.sleep(systemClock.now() + lingerTime, never);
 const never = new AbortController().signal;
 
-type Rest = { log: Logger; firstAccounts: () => readonly NewAccount[]; opened: Opened };
+/** `health.outdated`: the data are beyond this version. */
+type Rest = { log: Logger; firstAccounts: () => readonly NewAccount[]; opened: Opened; health: { outdated: boolean } };
 
-async function serveStore(settings: Settings, { log, firstAccounts, opened: { store, keys, close } }: Rest): Promise<Served> {
+/** Those there are, and those that are made where there is none, by one of the nodes that start at once. */
+async function foundAccounts({ store, inFoundation }: Opened, firstAccounts: Rest["firstAccounts"]) {
+  const present = await store.read.accounts();
+  if (present.length > 0) return { present, created: [] };
+  return inFoundation(async () => {
+    const found = await store.read.accounts();
+    const made = found.length > 0 ? [] : firstAccounts().map((account) => store.execute("createAccount", account));
+    return { present: found, created: await Promise.all(made) };
+  });
+}
+
+async function serveStore(settings: Settings, { log, firstAccounts, opened, health }: Rest): Promise<Served> {
+  const { store, keys, close } = opened;
   const newId = idMaker(systemRandom);
   const clock = systemClock;
-  const present = await store.read.accounts();
-  const created = present.length > 0 ? [] : await Promise.all(firstAccounts().map((account) => store.execute("createAccount", account)));
+  const { present, created } = await foundAccounts(opened, firstAccounts);
   const out = createDeliver({
     egress: createEgress({ allow: settings.egressAllow }),
     clock,
@@ -139,7 +160,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened: { st
     trustProxy,
     publicUrl: settings.publicUrl,
     log: requestLog(log),
-    ready: () => !stopping,
+    ready: () => !stopping && !health.outdated,
     health: () => ({ unsettled: dispatcher.unsettled }),
   });
   await api.listen({ port: settings.port, host: settings.host });

@@ -97,7 +97,10 @@ export function retentionDuty({ store, clock, retention }: { store: Store; clock
       }),
     run: async () => {
       newSince = null;
-      for (const account of await store.read.accounts()) {
+      const accounts = await store.read.accounts();
+      const longest = accounts.reduce((most, account) => Math.max(most, retentionFor(account, retention).log), retention.log);
+      await store.forgetBefore(clock.now() - longest);
+      for (const account of accounts) {
         const own = { account: account.id, retention: retentionFor(account, retention) };
         let more = true;
         while (more) ({ more } = await store.execute("expire", { ...own, now: clock.now(), limit: expireLimit }));

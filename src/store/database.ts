@@ -12,8 +12,9 @@ export interface Database {
   recent?: RecentRows;
   /** The time of the running transaction, where nodes must agree on it; else it is the source's. */
   now?(): Millis;
-  /** Tells other nodes what became due, once the transaction is stored. */
-  notify?(connection: Connection, dueAt: Millis): Promise<void>;
+  /** Tells other nodes what became due, when the transaction is stored. Nobody waits for it. */
+  tellOthers?(dueAt: Millis): void;
+  readonly logCut?: LogCut;
   /** Steps aside before a transaction is run for the nth time, so that those who met do not meet again. */
   pause?(race: number): Promise<void>;
 }
@@ -39,7 +40,15 @@ export type Dialect = {
   lockInOrder(of: string, key: readonly string[]): string;
   /** Which index to take, where the database does not know how many rows each would come to: stands behind the table. */
   by(index: string): string;
+  /** The id up to which the log of an account is gone although its rows are still there, where that can be; `account` stands for it. */
+  forgottenUpTo?(account: string): string;
 };
+
+/**
+ * Where old parts of the log are dropped whole: rows with ids before this are not deleted one by one. It is noted up to
+ * which one the log of an account is gone, and they are seen no more. Null: all are deleted.
+ */
+export type LogCut = { readonly wholeBefore: string | null };
 
 /** A row that is read without a lock was changed by another node in between. */
 export class LostUpdate extends Error {}

@@ -28,6 +28,7 @@ export type Parts = {
   /** The same of accounts that were changed. */
   hearAccounts?(listener: () => void): void;
   tellAccounts?(): Promise<void>;
+  forgetBefore?(time: Millis): Promise<void>;
   /** Whether batches wait for each other where they are run, so that a second one may be sent ahead. */
   runsInTurn?: boolean;
   /** For so long calls that can wait do, for the company of others; not at all where this is not given. */
@@ -48,6 +49,7 @@ export function groupCommit(parts: Parts): Store {
     onDue: (listener) => group.onDue(listener),
     onAccounts: (listener) => group.onAccounts(listener),
     attach: (desk) => group.attach(desk),
+    forgetBefore: async (time) => parts.forgetBefore?.(time),
     close: () => group.close(),
   };
 }

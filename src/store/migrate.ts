@@ -4,15 +4,17 @@ import { StorageRefused } from "./store.ts";
 
 const folder = new URL("./migrations/", import.meta.url);
 
-type Migration = { version: number; sql: string };
+/** `readableBy`: the oldest version of the program that can work with the tables as they are then. */
+type Migration = { version: number; readableBy: number; sql: string };
 
 /** All migrations, first to last, in the words of one database. */
 function migrations(database: "sqlite" | "postgres"): Migration[] {
   const files = readdirSync(folder).filter((name) => /^\d{4}\.sql$/.test(name));
-  return files.sort().map((name) => ({
-    version: Number(name.slice(0, 4)),
-    sql: inWordsOf(database, readFileSync(new URL(name, folder), "utf8")),
-  }));
+  return files.sort().map((name) => {
+    const text = readFileSync(new URL(name, folder), "utf8");
+    const version = Number(name.slice(0, 4));
+    return { version, readableBy: Number(/^-- Readable by (\d+)/.exec(text)?.[1] ?? version), sql: inWordsOf(database, text) };
+  });
 }
 
 /**
@@ -26,23 +28,44 @@ function inWordsOf(database: string, sql: string): string {
   return database === "postgres" ? own.replace(/^( +\w+ text)\b/gm, `$1 collate "C"`) : own;
 }
 
+/** The last version of the tables that this program knows. */
+const newest = Math.max(...readdirSync(folder).map((name) => Number(/^(\d{4})\.sql$/.exec(name)?.[1] ?? 0)));
+
+/** Which version of the program the tables demand at least: a column of a select. */
+export const oldestReader = `(select max(coalesce(readable_by, version)) from schema_version) as readable_by`;
+
+/** Why this program must leave tables alone that demand such a version; null: it need not. */
+export const tooNew = (readableBy: number): string | null =>
+  readableBy > newest
+    ? `the data has schema version ${readableBy}, this program knows up to ${newest}: start the version of waypost that wrote it, or a newer one`
+    : null;
+
+/** What migrations need of a database besides a connection. */
+export type Migrating = {
+  run(sql: string): Promise<void>;
+  /** Keeps all programs out that are at work on these tables, until the transaction ends. They find then what has changed. */
+  keepOthersOut?(): Promise<void>;
+};
+
 /**
  * Brings the tables up to this version, within the caller's transaction. Only forward: tables that are newer than this
- * program are refused untouched.
+ * program are left alone, and refused where it could not work with them. A migration that older programs can live with says so in its first
+ * line (`-- Readable by 3: …`); they go on then.
  */
-export async function migrate(connection: Connection, database: "sqlite" | "postgres", run: (sql: string) => Promise<void>): Promise<void> {
+export async function migrate(connection: Connection, database: "sqlite" | "postgres", { run, keepOthersOut }: Migrating): Promise<void> {
   await connection.query(`create table if not exists schema_version (version integer not null)`, []);
-  const [row] = await connection.query(`select max(version) as version from schema_version`, []);
-  const present = typeof row?.version === "number" ? row.version : 0;
-  const all = migrations(database);
-  const newest = all.at(-1)?.version ?? 0;
-  if (present > newest) {
-    throw new StorageRefused(
-      `the data has schema version ${present}, this program knows up to ${newest}: start the version of waypost that wrote it, or a newer one`,
-    );
-  }
-  for (const { version, sql } of all.filter((migration) => migration.version > present)) {
+  // The first versions had no `readable_by`.
+  const versions = await connection.query(`select * from schema_version`, []);
+  const present = Math.max(0, ...versions.map(({ version }) => Number(version)));
+  const trouble = tooNew(Math.max(0, ...versions.map(({ version, readable_by: by }) => Number(by ?? version))));
+  if (trouble !== null) throw new StorageRefused(trouble);
+  const pending = migrations(database).filter(({ version }) => version > present);
+  if (pending.some(({ readableBy }) => readableBy > present)) await keepOthersOut?.();
+  for (const { version, sql } of pending) {
     await run(sql);
     await connection.query(`insert into schema_version (version) values (?)`, [version]);
   }
+  const marked = pending.filter(({ version, readableBy }) => readableBy < version);
+  for (const { version, readableBy } of marked)
+    await connection.query(`update schema_version set readable_by = ? where version = ?`, [readableBy, version]);
 }

@@ -4,12 +4,17 @@ import type { Millis } from "../core/message.ts";
 import type { Connection, Database } from "./database.ts";
 import { LostUpdate } from "./database.ts";
 import { groupCommit } from "./group.ts";
-import type { KeySource, Seals } from "./keyRing.ts";
+import type { Seals } from "./keyRing.ts";
 import { sealsOf } from "./keyRing.ts";
-import { migrate } from "./migrate.ts";
-import { accountChannel, channel, listenForDue } from "./postgresListener.ts";
-import type { PostgresOptions } from "./postgresSession.ts";
-import { codeOf, connect, connectionOf, plainly, readingPool } from "./postgresSession.ts";
+import { oldestReader, tooNew } from "./migrate.ts";
+import { migratePostgres } from "./postgresMigration.ts";
+export { inFoundation } from "./postgresMigration.ts";
+import { LogPartitions } from "./logPartitions.ts";
+import type { Others } from "./postgresListener.ts";
+import { othersOf } from "./postgresListener.ts";
+import { readersOf } from "./postgresReaders.ts";
+import type { Place, PostgresOptions } from "./postgresSession.ts";
+import { codeOf, connect, connectionOf, isPrepared, limitsWithin, plainly } from "./postgresSession.ts";
 import { queriesOf } from "./queries.ts";
 import { nextDueAt, runSqlBatch, sqlShelf } from "./sql.ts";
 import type { Shelf } from "./shelf.ts";
@@ -21,13 +26,13 @@ import { Unavailable } from "./store.ts";
  * Time is that of the database, so that nodes agree. Due times are told in it, too: a dispatcher knows how its own clock differs.
  */
 export async function postgresStore(options: PostgresOptions): Promise<Store> {
-  const { url, node, clock, random } = options;
-  const seals = sealsOf(options.keys ?? null);
-  const database = new PostgresDatabase(options, seals);
-  await database.migrate();
-  const pool = readingPool(url, seals);
+  const { node, clock, random } = options;
+  const database = new PostgresDatabase(options);
+  await migratePostgres(options);
+  const pool = readersOf(options);
   const source: Source = { node, now: () => clock.now(), random, newId: idMaker(random) };
-  const listener = await listenForDue({ url, node, clock });
+  const others = await othersOf({ ...options, nextDueAt: () => nextDueAt(pool.connection) });
+  database.others = others;
   return groupCommit({
     runBatch: (calls, hands) =>
       runSqlBatch(database, source, calls, hands).catch((error: unknown) => {
@@ -35,20 +40,19 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
       }),
     read: queriesOf(sqlShelf(pool.connection)),
     nextDueAt: () => nextDueAt(pool.connection),
-    hearOthers: (tell) => listener.hear(tell),
-    hearAccounts: (tell) => listener.hearAccounts(tell),
-    tellAccounts: async () => {
-      await pool.connection.query(`select pg_notify('${accountChannel}', ?)`, [node]);
-    },
+    hearOthers: (tell) => others.hear(tell),
+    hearAccounts: (tell) => others.hearAccounts(tell),
+    tellAccounts: () => others.tellAccounts(),
+    forgetBefore: (time) => database.logCut.dropBefore(time),
     close: async () => {
-      await Promise.all([listener.close(), pool.close(), database.close()]);
+      await Promise.all([others.close(), pool.close(), database.close()]);
     },
   });
 }
 
 /** The plain reads alone, for tools that look into a database and leave it as it is. */
-export async function openPostgresShelf(url: string, keys: KeySource = null): Promise<{ shelf: Shelf; close(): Promise<void> }> {
-  const { connection, close } = readingPool(url, sealsOf(keys));
+export async function openPostgresShelf(place: Place): Promise<{ shelf: Shelf; close(): Promise<void> }> {
+  const { connection, close } = readersOf(place);
   return { shelf: sqlShelf(connection), close };
 }
 
@@ -60,8 +64,6 @@ const uniqueViolation = "23505";
 /** The connection was lost before the end of the transaction, so nothing of it happened. */
 class Interrupted extends Unavailable {}
 
-/** Any number will do that no other program uses on this database. */
-const migrationLock = 7_709_812_345;
 /** The longest pause between two tries of the same transaction. */
 const longestPause: Millis = 100;
 /**
@@ -71,18 +73,26 @@ const longestPause: Millis = 100;
 const firstLockTimeout: Millis = 50;
 const longestLockTimeout: Millis = 2_000;
 
+/** The tables are of a version that this program must not write to. Nothing of the transaction happened. */
+class Outdated extends Unavailable {}
+
 type Session = { client: Client; connection: Connection };
 
 class PostgresDatabase implements Database {
   readonly #options: PostgresOptions;
   readonly #seals: Seals;
+  readonly logCut: LogPartitions;
+  others: Others | null = null;
   #session: Session | null = null;
   #begunAt: Millis = 0;
+  /** The same by the clock of this node. */
+  #begunHere: Millis = 0;
   #lockTimeout = firstLockTimeout;
 
-  constructor(options: PostgresOptions, seals: Seals) {
+  constructor(options: PostgresOptions) {
     this.#options = options;
-    this.#seals = seals;
+    this.#seals = sealsOf(options.keys ?? null);
+    this.logCut = new LogPartitions(options);
   }
 
   now(): Millis {
@@ -99,8 +109,9 @@ class PostgresDatabase implements Database {
     await clock.sleep(clock.now() + random() * Math.min(2 ** race, longestPause), new AbortController().signal);
   }
 
-  async notify(connection: Connection, dueAt: Millis): Promise<void> {
-    await connection.query(`select pg_notify('${channel}', ?)`, [`${this.#options.node} ${dueAt}`]);
+  tellOthers(dueAt: Millis): void {
+    const { clock } = this.#options;
+    this.others?.tell(dueAt, this.#begunAt + Math.max(0, clock.now() - this.#begunHere));
   }
 
   async transaction<T>(run: (connection: Connection) => Promise<T>): Promise<T> {
@@ -108,34 +119,20 @@ class PostgresDatabase implements Database {
     let isCommitting = false;
     try {
       await this.#begin(session);
+      const room = this.logCut.roomAt(this.#begunAt);
+      if (room) await room;
       const result = await run(session.connection);
       isCommitting = true;
       await plainly(session.client, "commit");
       this.#lockTimeout = firstLockTimeout;
       return result;
     } catch (error) {
-      if (!(error instanceof Unavailable)) {
+      if (!(error instanceof Unavailable) || error instanceof Outdated) {
         await plainly(session.client, "rollback").catch(() => this.#drop(session));
         throw error;
       }
       this.#drop(session);
       throw isCommitting ? error : new Interrupted(error.message, { cause: error });
-    }
-  }
-
-  /** Brings the tables up to this version. Of several nodes that start at once, one does it and the others wait. */
-  async migrate(): Promise<void> {
-    const client = await connect(this.#options.url, { kind: "migration" });
-    const connection = connectionOf((query) => client.query(query));
-    try {
-      await client.query("begin");
-      await connection.query("select pg_advisory_xact_lock(?)", [migrationLock]);
-      await migrate(connection, "postgres", async (sql) => {
-        await client.query(sql);
-      });
-      await client.query("commit");
-    } finally {
-      await client.end();
     }
   }
 
@@ -145,8 +142,9 @@ class PostgresDatabase implements Database {
 
   async #open(): Promise<Session> {
     if (this.#session) return this.#session;
-    const client = await connect(this.#options.url, { kind: "writer" });
-    const session: Session = { client, connection: connectionOf((query) => client.query(query), this.#seals) };
+    const client = await connect(this.#options, { kind: "writer" });
+    const prepares = isPrepared(this.#options);
+    const session: Session = { client, connection: connectionOf((query) => client.query(query), { prepares, seals: this.#seals }) };
     client.once("end", () => this.#drop(session));
     this.#session = session;
     return session;
@@ -158,11 +156,17 @@ class PostgresDatabase implements Database {
   }
 
   async #begin({ client }: Session): Promise<void> {
+    const { clock, now, onOutdated } = this.#options;
     const [row] = await plainly(
       client,
-      `begin isolation level read committed; set local lock_timeout = ${this.#lockTimeout}; ` +
-        `select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now`,
+      `begin isolation level read committed; set local lock_timeout = ${this.#lockTimeout}${limitsWithin(this.#options)}; ` +
+        `select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now, ${oldestReader}`,
     );
-    this.#begunAt = this.#options.now?.() ?? Number(row?.now);
+    this.#begunAt = now?.() ?? Number(row?.now);
+    this.#begunHere = clock.now();
+    const trouble = tooNew(Number(row?.readable_by));
+    if (trouble === null) return;
+    onOutdated?.(trouble);
+    throw new Outdated(trouble);
   }
 }

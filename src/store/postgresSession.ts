@@ -1,24 +1,36 @@
-import { Client, DatabaseError, Pool, types } from "pg";
+import { Client, DatabaseError, types } from "pg";
 import type { ClientConfig, CustomTypesConfig, QueryConfig } from "pg";
 import type { Millis, NodeId } from "../core/message.ts";
 import type { Connection, Dialect } from "./database.ts";
-import { orUnavailable } from "./group.ts";
 import type { KeySource, Seals } from "./keyRing.ts";
 import { noSeals } from "./keyRing.ts";
+import { addressesOf } from "./postgresUrl.ts";
 import { Unavailable } from "./store.ts";
 import type { Columns, ColumnType, Value } from "./tables.ts";
 
-export type PostgresOptions = {
-  /** `postgres://user:password@host:port/database?sslmode=…` */
+/**
+ * Where the database is, and what comes of a connection to it. `session`: it is ours until it ends. `transaction`: it leads to a pooler that
+ * lends us a connection of the database for one transaction at a time, as PgBouncer can. Then nothing that outlives a transaction
+ * is used: nothing is prepared, set or listened for.
+ */
+export type Place = {
+  /** `postgres://user:password@host:port/database?sslmode=…`, with one host or several. */
   url: string;
+  pooling?: Pooling;
+  /** What secrets of rows are sealed with; the same for all nodes. */
+  keys?: KeySource;
+};
+export type Pooling = "session" | "transaction";
+
+export type PostgresOptions = Place & {
   node: NodeId;
   random(): number;
   /** The time of this machine, as its dispatcher knows it, and waiting. */
   clock: { now(): Millis; sleep(until: Millis, wake: AbortSignal): Promise<void> };
-  /** What secrets of rows are sealed with; the same for all nodes. */
-  keys?: KeySource;
   /** What tests take for the time of the database. */
   now?: () => Millis;
+  /** Is told when the tables have become newer than this program can work with. From then on it changes nothing any more. */
+  onOutdated?(trouble: string): void;
 };
 
 const second = 1000;
@@ -27,14 +39,35 @@ const second = 1000;
 const statementTimeout = 30 * second;
 const idleInTransaction = 30 * second;
 const connectTimeout = 5 * second;
-const readers = 4;
 
 /** `writer`: statements go out without waiting for the answers of those before. `migration`: may take its time. */
-type Kind = "writer" | "listener" | "migration";
+type Kind = "writer" | "reader" | "listener" | "migration";
 
-/** Opens a connection. Throws `Unavailable` when there is none to be had. */
-export async function connect(url: string, { kind }: { kind: Kind }): Promise<Client> {
-  const client = new Client({ ...settings(url, kind), pipeline: kind === "writer" });
+/** Which of its hosts a URL led to last: after a failover the next connection need not wait for one that is gone. */
+const foundAt = new Map<string, number>();
+
+/** Opens a connection, to the first host that has one for us. Throws `Unavailable` when there is none to be had. */
+export async function connect({ url, pooling }: Place, { kind }: { kind: Kind }): Promise<Client> {
+  const { urls, mustWrite } = addressesOf(url);
+  const first = foundAt.get(url) ?? 0;
+  let trouble: unknown;
+  for (let turn = 0; turn < urls.length; turn++) {
+    const at = (first + turn) % urls.length;
+    try {
+      const client = await connectTo(urls[at] ?? url, { kind, pooling });
+      if (mustWrite) await requireWritable(client);
+      foundAt.set(url, at);
+      return client;
+    } catch (error) {
+      trouble = error;
+    }
+  }
+  throw outage(trouble);
+}
+
+async function connectTo(url: string, { kind, pooling }: { kind: Kind; pooling: Pooling | undefined }): Promise<Client> {
+  const isPipelined = kind === "writer" || (kind === "reader" && pooling === "transaction");
+  const client = new Client({ ...settings(url, { kind, pooling }), pipeline: isPipelined });
   // Whoever waits for an answer is told as well; without a listener the process would end.
   client.on("error", () => undefined);
   try {
@@ -42,40 +75,51 @@ export async function connect(url: string, { kind }: { kind: Kind }): Promise<Cl
     return client;
   } catch (error) {
     await client.end().catch(() => undefined);
-    throw outage(error);
+    throw error;
   }
 }
 
-/** A few connections for plain reads. A read that met a connection that was lost is put once more. */
-export function readingPool(url: string, seals: Seals = noSeals): { connection: Connection; close(): Promise<void> } {
-  const pool = new Pool({ ...settings(url, "reader"), max: readers, idleTimeoutMillis: 60 * second });
-  pool.on("error", () => undefined);
-  const once = (query: QueryConfig): Promise<Answer> => pool.query<Columns>(query).catch(rethrow);
-  const twice = (query: QueryConfig): Promise<Answer> =>
-    once(query).catch((error: unknown) => {
-      if (error instanceof Unavailable) return once(query);
-      throw error;
-    });
-  const { query, each } = connectionOf(twice);
-  const connection: Connection = {
-    ...{ dialect, seals },
-    query: (sql, values) => orUnavailable(query(sql, values)),
-    each: (sql, types, rows) => orUnavailable(each(sql, types, rows)),
-  };
-  return { connection, close: () => pool.end() };
+async function requireWritable(client: Client): Promise<void> {
+  try {
+    const [row] = await plainly(client, "show transaction_read_only");
+    if (row?.transaction_read_only === "off") return;
+    throw new Unavailable("no host of the database takes changes; the last one asked is a standby");
+  } catch (error) {
+    await client.end().catch(() => undefined);
+    throw error;
+  }
 }
 
-function settings(url: string, kind: Kind | "reader"): ClientConfig {
+function settings(url: string, { kind, pooling }: { kind: Kind; pooling: Pooling | undefined }): ClientConfig {
   const common: ClientConfig = {
     ...{ connectionString: url, types: parsers, application_name: `waypost ${kind}` },
     ...{ keepAlive: true, keepAliveInitialDelayMillis: 10 * second, connectionTimeoutMillis: connectTimeout },
   };
   if (kind === "migration") return common;
-  return {
-    ...common,
-    ...{ statement_timeout: statementTimeout, query_timeout: statementTimeout + 5 * second },
-    idle_in_transaction_session_timeout: idleInTransaction,
-  };
+  const patient: ClientConfig = { ...common, query_timeout: statementTimeout + 5 * second };
+  // A pooler refuses connections that ask for these.
+  if (pooling === "transaction") return patient;
+  return { ...patient, statement_timeout: statementTimeout, idle_in_transaction_session_timeout: idleInTransaction };
+}
+
+/** The limits of a transaction, where they are not those of its connection. */
+export const limitsWithin = ({ pooling }: Place): string =>
+  pooling === "transaction"
+    ? `; set local statement_timeout = ${statementTimeout}; set local idle_in_transaction_session_timeout = ${idleInTransaction}`
+    : "";
+
+/** Whether texts of statements may be kept on a connection. */
+export const isPrepared = ({ pooling }: Place): boolean => pooling !== "transaction";
+
+/** Puts one read. Where a connection is lent for a transaction, it is one, which has the limits that the connection has not. */
+export async function inTransaction(client: Client, place: Place, query: QueryConfig): Promise<Answer> {
+  if (isPrepared(place)) return client.query<Columns>(query).catch(rethrow);
+  const [, answer] = await Promise.all([
+    plainly(client, `begin read only${limitsWithin(place)}`),
+    client.query<Columns>(query).catch(rethrow),
+    plainly(client, "commit"),
+  ]);
+  return answer;
 }
 
 const int8 = 20;
@@ -95,18 +139,24 @@ function bytesOf(text: string): Uint8Array {
   return new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength);
 }
 
-type Answer = { rows: Columns[] };
+export type Answer = { rows: Columns[] };
 
-/** A connection that puts its statements through `run`. Every text is prepared once on each of the driver's connections. */
-export function connectionOf(run: (query: QueryConfig<unknown[]>) => Promise<Answer>, seals: Seals = noSeals): Connection {
+type How = { prepares?: boolean; seals?: Seals };
+
+/** A connection that puts its statements through `run`. Where it `prepares`, every text is prepared once on each of the driver's connections. */
+export function connectionOf(
+  run: (query: QueryConfig<unknown[]>) => Promise<Answer>,
+  { prepares = true, seals = noSeals }: How = {},
+): Connection {
+  const inWords = prepares ? prepared : unprepared;
   return {
     ...{ dialect, seals },
-    query: async (sql, values) => (await run({ ...prepared(sql), values: values.map(storable) }).catch(rethrow)).rows,
+    query: async (sql, values) => (await run({ ...inWords(sql), values: values.map(storable) }).catch(rethrow)).rows,
     each: async (sql, types, rows) => {
       const found: Columns[] = [];
       for (const portion of types.includes("bytea") ? portionsOf(rows) : [rows]) {
         const columns = types.map((_: ColumnType, index) => portion.map((row) => storable(row[index] ?? null)));
-        const { rows: answered } = await run({ ...prepared(sql), values: columns }).catch(rethrow);
+        const { rows: answered } = await run({ ...inWords(sql), values: columns }).catch(rethrow);
         if (portion.length === rows.length) return answered;
         for (const one of answered) found.push(one);
       }
@@ -154,6 +204,7 @@ const dialect: Dialect = {
   lock: (of, skip) => ` for update of ${of}${skip ? ` ${skip}` : ""}`,
   lockInOrder: (of, key) => ` order by ${key.map((column) => `${of}.${column}`).join(", ")} for update of ${of}`,
   by: () => "",
+  forgottenUpTo: (account) => `coalesce((select up_to from log_forgotten where log_forgotten.account = ${account}), '')`,
 };
 
 const statements = new Map<string, { name: string; text: string }>();
@@ -167,6 +218,8 @@ function prepared(sql: string): { name: string; text: string } {
   statements.set(sql, statement);
   return statement;
 }
+
+const unprepared = (sql: string): { text: string } => ({ text: prepared(sql).text });
 
 /** PostgreSQL has no text with a NUL in it, so none that is stored has one; what asks for one shall find nothing. */
 const storable = (value: Value): Value => (typeof value === "string" && value.includes("\0") ? value.replaceAll("\0", "\uFFFD") : value);
@@ -193,4 +246,6 @@ function faultOf(error: unknown): Error {
 }
 
 const outage = (cause: unknown): Unavailable =>
-  new Unavailable(`PostgreSQL cannot be reached: ${cause instanceof Error ? cause.message || cause.name : String(cause)}`, { cause });
+  cause instanceof Unavailable
+    ? cause
+    : new Unavailable(`PostgreSQL cannot be reached: ${cause instanceof Error ? cause.message || cause.name : String(cause)}`, { cause });

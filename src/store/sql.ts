@@ -32,11 +32,11 @@ export async function runSqlBatch(database: Database, source: Source, calls: rea
         const loader = database.recent?.before(loaderOf(connection)) ?? loaderOf(connection);
         const { set, replies } = await decideBatch(calls, { loader, hands, source, now });
         const result = resultOf(set, replies);
-        await writeAll(connection, set, { now, node: source.node });
-        if (result.dueAt !== null) await database.notify?.(connection, result.dueAt);
+        await writeAll(connection, set, { now, node: source.node, wholeBefore: database.logCut?.wholeBefore ?? null });
         return { set, result: await composed(loader, result) };
       });
       database.recent?.learn(set);
+      if (result.dueAt !== null) database.tellOthers?.(result.dueAt);
       return result;
     } catch (error) {
       if (race === maxRaces || !database.isConflict(error)) throw error;
@@ -45,9 +45,12 @@ export async function runSqlBatch(database: Database, source: Source, calls: rea
   }
 }
 
+/** `wholeBefore`: see `Database.logCut`. */
+type Writing = { now: Millis; node: NodeId; wholeBefore: string | null };
+
 /** In one go as well. Where both fail, what failed first tells why: the rest is refused because of it. */
-async function writeAll(connection: Connection, set: WorkingSet, at: { now: Millis; node: NodeId }): Promise<void> {
-  const writing = writeChanges(connection, set);
+async function writeAll(connection: Connection, set: WorkingSet, at: Writing): Promise<void> {
+  const writing = writeChanges(connection, set, at.wholeBefore);
   const adding = addUsage(connection, set.tally.rows(at));
   adding.catch(() => undefined);
   await writing;
@@ -55,32 +58,50 @@ async function writeAll(connection: Connection, set: WorkingSet, at: { now: Mill
 }
 
 /** All tables at once: a connection keeps the order, and need not wait for one answer before the next statement. */
-async function writeChanges(connection: Connection, set: WorkingSet): Promise<void> {
-  await Promise.all(set.touched().map((name) => writeTable(connection, name, set)));
+async function writeChanges(connection: Connection, set: WorkingSet, wholeBefore: string | null): Promise<void> {
+  await Promise.all(set.touched().map((name) => writeTable(connection, name, set, wholeBefore)));
 }
 
 /** Writes the net changes of a table: one statement for what is new, one for what changed, one for what is gone. */
-async function writeTable<T extends TableName>(connection: Connection, name: T, set: WorkingSet): Promise<void> {
+async function writeTable<T extends TableName>(
+  connection: Connection,
+  name: T,
+  set: WorkingSet,
+  wholeBefore: string | null,
+): Promise<void> {
   const table: Table<Rows[T]> = tables[name];
   const made: Value[][] = [];
   const changed: Value[][] = [];
   const gone: Value[][] = [];
+  const forgotten = new Map<string, Value[]>();
   const valuesOf = (row: Rows[T]): Value[] => Object.values(table.write(row, connection.seals));
   for (const { key, before, now } of set.changes(name)) {
-    if (now === undefined) gone.push(keyValues(key));
+    if (now === undefined && name === "log" && wholeBefore !== null && String(key[1]) < wholeBefore) noteLast(forgotten, keyValues(key));
+    else if (now === undefined) gone.push(keyValues(key));
     else if (before === undefined) made.push(valuesOf(now));
     else changed.push(table.unlocked ? [...valuesOf(now), ...valuesOf(before)] : valuesOf(now));
   }
-  if (made.length + changed.length + gone.length === 0) return;
+  if (made.length + changed.length + gone.length + forgotten.size === 0) return;
   const statements = statementsOf(connection.dialect, name);
   if (table.contested) made.sort(byKey(table.key.length));
   const [, updated] = await Promise.all([
     made.length > 0 ? connection.each(statements.insert, statements.types, made) : null,
     changed.length > 0 ? connection.each(statements.update, statements.updateTypes, changed) : null,
     gone.length > 0 ? connection.each(statements.remove, statements.keyTypes, gone) : null,
+    forgotten.size > 0 ? connection.each(forget(connection.dialect), statements.keyTypes, [...forgotten.values()].sort(byKey(1))) : null,
   ]);
   if (table.unlocked && updated && updated.length < changed.length) throw new LostUpdate(`${name}: changed by another node`);
 }
+
+/** The log of an account goes from its oldest row on, so its last one tells of all. */
+function noteLast(forgotten: Map<string, Value[]>, key: Value[]): void {
+  const [account = "", id = ""] = key.map(String);
+  if (String(forgotten.get(account)?.[1] ?? "") < id) forgotten.set(account, key);
+}
+
+const forget = (dialect: Dialect): string =>
+  `insert into log_forgotten (account, up_to) ${dialect.given(["text", "text"]).values}
+    on conflict (account) do update set up_to = greatest(log_forgotten.up_to, excluded.up_to)`;
 
 /** The columns of the key come first. */
 const byKey =
@@ -118,7 +139,7 @@ function loaderOf(connection: Connection): Loader {
 }
 
 function makeLoader(connection: Connection): Loader {
-  const { messages, lines, flows, schedules, log, deadLetters, deduplications, waiters, runs } = tables;
+  const { messages, lines, flows, schedules, waiters } = tables;
   const { dialect } = connection;
   const list = reader(connection);
   const dueMessages = `where due_at <= ? order by due_at, id limit ?${dialect.lock(messages.name, "skip locked")}`;
@@ -134,11 +155,7 @@ function makeLoader(connection: Connection): Loader {
     return taken.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0));
   };
   const head = `${dialect.by("messages_line")} where line is not null and account = ? and line = ? order by id limit ?${dialect.lock(messages.name)}`;
-  const endedRuns = `${dialect.by("runs_end")} where ended_at is not null and account = ? and failed = ? and ended_at < ? order by ended_at, id limit ?${dialect.lock(runs.name)}`;
   const leasedByOthers = `where due_at is not null and leased_by <> ? order by due_at, id limit ?`;
-  const oldest = `where account = ? and id < ? order by id limit ?`;
-  const usageWithin = `${within} limit ?${dialect.lock(tables.usage.name)}`;
-  const ended = `where account = ? and expires_at < ? order by expires_at, key limit ?`;
   return {
     rows: (name, keys, how) => rows(connection, name, keys, { to: "take", ...how }),
     due: async (now, most) => {
@@ -156,9 +173,27 @@ function makeLoader(connection: Connection): Loader {
     heads: async (heads: readonly LineHead[]) =>
       (await Promise.all(heads.map(({ account, line, limit }) => list(messages, head, [account, line, limit])))).flat(),
     leasedByOthers: (node, limit) => list(messages, leasedByOthers, [node, limit]),
+    ...expiredOf(connection),
+  };
+}
+
+/** What is past its time. */
+function expiredOf(connection: Connection): Pick<Loader, "expired"> {
+  const { log, deadLetters, deduplications, runs } = tables;
+  const { dialect } = connection;
+  const list = reader(connection);
+  const endedRuns = `${dialect.by("runs_end")} where ended_at is not null and account = ? and failed = ? and ended_at < ? order by ended_at, id limit ?${dialect.lock(runs.name)}`;
+  const oldest = `where account = ? and id < ? order by id limit ?`;
+  const oldestLog = async (account: AccountId, before: string, limit: number): Promise<LogRow[]> => {
+    const { where, values } = stretch({ account, before }, { of: "log", dialect });
+    return list(log, `${where} order by id limit ?`, [...values, limit]);
+  };
+  const ended = `where account = ? and expires_at < ? order by expires_at, key limit ?`;
+  const usageWithin = `${within} limit ?${dialect.lock(tables.usage.name)}`;
+  return {
     expired: async ({ account, limit, ...before }) => {
       const [oldLog, oldLetters, endedDeduplications, succeeded, failed, usage] = await Promise.all([
-        list(log, oldest, [account, firstIdAt("log", before.logBefore), limit]),
+        oldestLog(account, firstIdAt("log", before.logBefore), limit),
         list(deadLetters, oldest + dialect.lock(deadLetters.name), [account, firstIdAt("dlq", before.deadLettersBefore), limit], {
           bodies: false,
         }),
@@ -272,17 +307,17 @@ export function sqlShelf(connection: Connection): Shelf {
     sizesIn: (name, range) => sizesIn(connection, name, range),
     range: async (name, range) => {
       const id = tables[name].key.at(-1) ?? "id";
-      const { where, values } = stretch(range, id);
+      const { where, values } = stretch(range, { of: name, dialect });
       return read(tables[name], `${where} order by ${id} ${range.descending ? "desc" : "asc"} limit ?`, [...values, range.limit], range);
     },
     logOf: (messageId, range) => {
-      const { where, values } = stretch(range, "id");
+      const { where, values } = stretch(range, { of: "log", dialect });
       const rest = `${dialect.by("log_message")} ${where} and message_id = ? order by id ${range.descending ? "desc" : "asc"} limit ?`;
       return read(tables.log, rest, [...values, messageId, range.limit], range);
     },
     logsOf: (account, messageIds, limit) => logsOf(connection, account, messageIds, limit),
     messagesTo: (host, range) => {
-      const { where, values } = stretch(range, "id");
+      const { where, values } = stretch(range, { of: "messages", dialect });
       return read(tables.messages, `${dialect.by("messages_host")} ${where} and host = ? order by id limit ?`, [
         ...values,
         host,
@@ -302,12 +337,13 @@ export function sqlShelf(connection: Connection): Shelf {
     accountByToken: async (hash) => (await read(tables.accounts, `where token_hash = ?`, [hash]))[0] ?? null,
     accounts: () => read(tables.accounts, `order by id`, []),
     idBehind: async (name, account, newer) => {
-      const newest = `select id from ${tables[name].name} where account = ? order by id desc limit 1 offset ?`;
-      const [row] = await connection.query(newest, [account, newer]);
+      const { where, values } = stretch({ account }, { of: name, dialect });
+      const newest = `select id from ${tables[name].name} ${where} order by id desc limit 1 offset ?`;
+      const [row] = await connection.query(newest, [...values, newer]);
       return row ? String(row.id) : null;
     },
     count: async (name, range) => {
-      const { where, values } = stretch(range, tables[name].key.at(-1) ?? "id");
+      const { where, values } = stretch(range, { of: name, dialect });
       const counted = `select count(*) as n from (select 1 as one from ${tables[name].name} ${where} limit ?) as counted`;
       const [row] = await connection.query(counted, [...values, range.limit]);
       return Number(row?.n ?? 0);
@@ -350,7 +386,7 @@ async function sealing(connection: Connection, name: SealedName, { after, limit 
 }
 
 async function sizesIn(connection: Connection, name: "schedules", range: Range): Promise<number[]> {
-  const { where, values } = stretch(range, "id");
+  const { where, values } = stretch(range, { of: name, dialect: connection.dialect });
   const sizes = `select coalesce(length(body), 0) as size from ${name} ${where} order by id ${range.descending ? "desc" : "asc"} limit ?`;
   return (await connection.query(sizes, [...values, range.limit])).map(({ size }) => Number(size));
 }
@@ -360,8 +396,9 @@ async function logsOf(connection: Connection, account: AccountId, messageIds: re
   const { dialect } = connection;
   const keyTypes = ["text", "text"] as const;
   const { also, column } = dialect.given(keyTypes);
+  const isKept = dialect.forgottenUpTo ? `and log.id > ${dialect.forgottenUpTo(column(0))}` : "";
   const ofOne = `select ${columnsOf(tables.log, { bodies: false })} from log ${dialect.by("log_message")}
-    where log.account = ${column(0)} and log.message_id = ${column(1)} order by log.id desc limit ${limit}`;
+    where log.account = ${column(0)} and log.message_id = ${column(1)} ${isKept} order by log.id desc limit ${limit}`;
   // Where all keys are a relation, each of its rows has lines of its own.
   const lateral = also === "" ? "" : "lateral ";
   const statement = `select ${columnsOf(tables.log, { bodies: false })} from (select 1 as one) as one${also}, ${lateral}(${ofOne}) as log`;
@@ -386,7 +423,7 @@ function shelfOfRuns(connection: Connection): Pick<Shelf, "earliestRunEnd" | "me
     messagesOfRun: (account, run) =>
       read(tables.messages, `${dialect.by("messages_run")} where run is not null and account = ? and run = ? order by id`, [account, run]),
     waitersOfEvent: (event, range) => {
-      const { where, values } = stretch(range, "id");
+      const { where, values } = stretch(range, { of: "waiters", dialect });
       return read(tables.waiters, `${dialect.by("waiters_event")} ${where} and event = ? order by id limit ?`, [
         ...values,
         event,
@@ -396,9 +433,16 @@ function shelfOfRuns(connection: Connection): Pick<Shelf, "earliestRunEnd" | "me
   };
 }
 
-function stretch({ account, after, before }: Range, id: string): { where: string; values: Value[] } {
+type Stretch = Pick<Range, "account" | "after" | "before">;
+
+function stretch(
+  { account, after, before }: Stretch,
+  { of, dialect }: { of: TableName; dialect: Dialect },
+): { where: string; values: Value[] } {
+  const id = tables[of].key.at(-1) ?? "id";
   const conditions: [string, Value][] = [["account = ?", account]];
   if (after !== undefined) conditions.push([`${id} > ?`, after]);
   if (before !== undefined) conditions.push([`${id} < ?`, before]);
+  if (of === "log" && dialect.forgottenUpTo) conditions.push([`${id} > ${dialect.forgottenUpTo("?")}`, account]);
   return { where: `where ${conditions.map(([text]) => text).join(" and ")}`, values: conditions.map(([, value]) => value) };
 }

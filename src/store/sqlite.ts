@@ -92,7 +92,7 @@ export function openSqlite(path: string, { readOnly = false, keys = null }: { re
     connection,
     transaction,
     recent,
-    migrate: () => transaction(() => migrate(connection, "sqlite", async (sql) => db.exec(sql))),
+    migrate: () => transaction(() => migrate(connection, "sqlite", { run: async (sql) => db.exec(sql) })),
     isConflict: (error) => error instanceof LostUpdate,
     close: () => db.close(),
   };

@@ -24,6 +24,11 @@ export interface Store {
   onAccounts(listener: () => void): Unsubscribe;
   /** Says who leases through this store. Until then nothing is leased at once. */
   attach(desk: Desk): void;
+  /**
+   * Says that no account keeps logs from before `time`. Where the log is kept in parts, old parts go as a whole, as soon as `expire` has
+   * been through them, and their rows are not deleted one by one.
+   */
+  forgetBefore(time: Millis): Promise<void>;
   /** Waits for what is under way, then lets go of the data. */
   close(): Promise<void>;
 }

@@ -8,7 +8,7 @@ import type { Run, Step } from "../../src/core/run.ts";
 import type { Connection } from "../../src/store/database.ts";
 import { keyOf, keyText } from "../../src/store/key.ts";
 import { Memory, memoryStore } from "../../src/store/memory.ts";
-import { readingPool } from "../../src/store/postgresSession.ts";
+import { readersOf } from "../../src/store/postgresReaders.ts";
 import { openSqlite, sqliteStore } from "../../src/store/sqlite.ts";
 import { tableNames } from "../../src/store/store.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -243,7 +243,7 @@ async function inSqlite(clock: TestClock, seed: number): Promise<Contestant> {
 async function inPostgres(clock: TestClock, seed: number): Promise<Contestant> {
   const url = await freshDatabase();
   return contestant(await openNode(url, clock, { seed }), clock, async () => {
-    const { connection, close } = readingPool(url);
+    const { connection, close } = readersOf({ url });
     return dumpSql(connection).finally(close);
   });
 }

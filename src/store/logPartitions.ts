@@ -1,0 +1,120 @@
+import type { Client } from "pg";
+import { birthOf, firstIdAt } from "../core/ids.ts";
+import type { Millis } from "../core/message.ts";
+import { alone } from "./postgresMigration.ts";
+import type { PostgresOptions } from "./postgresSession.ts";
+import { plainly } from "./postgresSession.ts";
+import type { LogCut } from "./database.ts";
+
+/** A part of the log is a day of it, so there are some more parts than days that are kept. */
+const day = 24 * 60 * 60 * 1000;
+/** A day is made this long before it begins; whoever writes waits for it only when there is next to no time left. */
+const ahead = day / 2;
+const lastMoment: Millis = 60_000;
+/** Who drops a part needs the log for itself for a moment. While others read long, as a backup does, it is for another time. */
+const patience: Millis = 200;
+
+/** A part: the ids from the first of one time to the first of another. */
+type Part = { name: string; from: Millis; to: Millis };
+
+/**
+ * The parts of the log. Each covers a day by the times in its ids; the first one covers all that was before. Whoever writes makes
+ * sure that there is a part for it; a part that is past its time, and holds nothing that is still shown, is dropped whole.
+ */
+export class LogPartitions implements LogCut {
+  readonly #options: PostgresOptions;
+  /** All times from, and before, which there are parts for. */
+  #room: { from: Millis; to: Millis } = { from: 0, to: 0 };
+  #making: Promise<void> | null = null;
+  #wholeBefore: string | null = null;
+
+  constructor(options: PostgresOptions) {
+    this.#options = options;
+  }
+
+  get wholeBefore(): string | null {
+    return this.#wholeBefore;
+  }
+
+  /** Sees to it that rows of this time find their part. Null: there is nothing to wait for. */
+  roomAt(now: Millis): Promise<void> | null {
+    const { from, to } = this.#room;
+    const isIn = now >= from && now + lastMoment < to;
+    if (isIn && now + ahead < to) return null;
+    this.#making ??= this.#make(now).finally(() => (this.#making = null));
+    if (!isIn) return this.#making;
+    // Whoever writes in the last moment is told what came of it.
+    this.#making.catch(() => undefined);
+    return null;
+  }
+
+  /**
+   * Drops the parts that end before `time`, as far as no account has anything of them left. From now on rows of the day of that time, and
+   * of those before, are not deleted one by one.
+   */
+  async dropBefore(time: Millis): Promise<void> {
+    this.#wholeBefore = firstIdAt("log", (Math.floor(time / day) + 1) * day);
+    const parts = await this.#alone(partsOf);
+    for (const { name } of parts.filter(({ to }) => to <= time)) await this.#drop(name);
+  }
+
+  async #drop(name: string): Promise<void> {
+    await this.#alone(async (client) => {
+      const left = await plainly(client, stillShown(name));
+      if (left.length > 0) return;
+      await plainly(client, `set local lock_timeout = ${patience}; alter table log detach partition ${name}; drop table ${name}`);
+    }).catch((error: unknown) => {
+      if (isLocked(error)) return;
+      throw error;
+    });
+  }
+
+  async #make(now: Millis): Promise<void> {
+    const parts = await this.#alone(async (client) => {
+      const present = await partsOf(client);
+      const missing = [now, now + day]
+        .map((time) => Math.floor(time / day) * day)
+        .filter((from) => !present.some((part) => part.from <= from && from < part.to))
+        .map((from) => ({ name: `log_day_${from / day}`, from, to: from + day }));
+      for (const part of missing) await plainly(client, made(part));
+      return [...present, ...missing];
+    });
+    this.#room = roomAround(now, parts);
+  }
+
+  #alone<T>(run: (client: Client) => Promise<T>): Promise<T> {
+    return alone(this.#options, "partitions", run);
+  }
+}
+
+const isLocked = (error: unknown): boolean => error instanceof Error && "code" in error && error.code === "55P03";
+
+/** A table that becomes a part takes no lock that would stop those who write; one that is made as a part would. */
+const made = ({ name, from, to }: Part): string =>
+  `create table ${name} (like log including all); ` +
+  `alter table log attach partition ${name} for values from ('${firstIdAt("log", from)}') to ('${firstIdAt("log", to)}')`;
+
+/** One row, if an account still shows something of this part. */
+const stillShown = (name: string): string => `select 1 from accounts left join log_forgotten on log_forgotten.account = accounts.id
+  where exists (select 1 from ${name} where ${name}.account = accounts.id and ${name}.id > coalesce(log_forgotten.up_to, '')) limit 1`;
+
+async function partsOf(client: Client): Promise<Part[]> {
+  const found = await plainly(
+    client,
+    `select relname as name, pg_get_expr(relpartbound, pg_class.oid) as bounds from pg_inherits join pg_class on pg_class.oid = inhrelid
+      where inhparent = 'log'::regclass`,
+  );
+  return found.map(({ name, bounds }) => {
+    const [, from = "", to = ""] = /FROM \((?:MINVALUE|'([^']*)')\) TO \('([^']*)'\)/.exec(String(bounds)) ?? [];
+    return { name: String(name), from: from === "" ? -Infinity : birthOf(from), to: birthOf(to) };
+  });
+}
+
+/** How far parts reach from a time, without a gap. */
+function roomAround(now: Millis, parts: readonly Part[]): { from: Millis; to: Millis } {
+  const here = parts.find(({ from, to }) => from <= now && now < to);
+  if (!here) throw new Error(`the log has no part for the time ${now}`);
+  let { to } = here;
+  for (let next: Part | undefined = here; next; next = parts.find(({ from }) => from === to)) to = next.to;
+  return { from: here.from, to };
+}
