@@ -1,0 +1,127 @@
+import { Client } from "pg";
+import { expect, onTestFinished, test } from "vitest";
+import { freshDatabase } from "../postgres.ts";
+import { ask, openNode } from "./postgresDatabase.ts";
+import { closedAfterwards, latest, TestClock, World } from "./world.ts";
+
+const day = 24 * 60 * 60 * 1000;
+
+async function oneNode(url: string, clock: TestClock): Promise<World> {
+  const world = new World(closedAfterwards(await openNode(url, clock)), clock, "nod_a");
+  await world.account();
+  return world;
+}
+
+/** What follows on each other: deliver one, and let a day pass. */
+async function days(world: World, count: number): Promise<string[]> {
+  const ids: string[] = [];
+  for (let turn = 0; turn < count; turn++) {
+    const delivery = await world.sent();
+    await world.settle(delivery);
+    ids.push(delivery.message.id);
+    world.clock.now += day;
+  }
+  return ids;
+}
+
+/** The messages of which the log shows something, the last one first. */
+const seen = async (world: World): Promise<string[]> => [
+  ...new Set((await world.store.read.log(latest())).events.map(({ envelope }) => envelope.id)),
+];
+
+const partsOf = async (url: string): Promise<unknown[]> =>
+  (await ask(url, "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'log'::regclass order by 1")).map(
+    ({ name }) => name,
+  );
+
+const rowsOf = async (url: string): Promise<unknown> => (await ask(url, "select count(*)::int as n from log"))[0]?.["n"];
+
+const expire = (world: World, log: number) =>
+  world.store.execute("expire", { account: "acc", retention: { log, deadLetters: log }, now: world.clock.now, limit: 100 });
+
+test("each day has its part, which is there before its first row", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url, new TestClock());
+  const first = Math.floor(world.clock.now / day);
+  await days(world, 3);
+  const parts = [0, 1, 2].map((index) => `log_day_${first + index}`);
+  expect(await partsOf(url)).toEqual(expect.arrayContaining(["log_before", ...parts]));
+  for (const part of parts) expect(await ask(url, `select count(*)::int as n from ${part}`)).toEqual([{ n: 1 }]);
+});
+
+test("what is past its time is seen no more, is not deleted row by row, and goes with its day; its messages go at once", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url, new TestClock());
+  const first = Math.floor(world.clock.now / day);
+  const ids = await days(world, 4);
+  const kept = 2 * day;
+  await world.store.forgetBefore(world.clock.now - kept);
+  // Nobody has been through it, so nothing is dropped.
+  expect(await partsOf(url)).toContain(`log_day_${first}`);
+  expect(await expire(world, kept)).toEqual({ removed: 2, more: false });
+  expect(await rowsOf(url)).toBe(4);
+  expect(await seen(world)).toEqual([ids[3], ids[2]]);
+  expect(await world.states(ids[0] ?? "")).toEqual([]);
+  expect(await ask(url, "select count(*)::int as n from envelopes")).toEqual([{ n: 2 }]);
+  // A second time there is nothing left to do, and nothing is found again.
+  expect(await expire(world, kept)).toEqual({ removed: 0, more: false });
+  await world.store.forgetBefore(world.clock.now - kept);
+  expect(await partsOf(url)).not.toContain("log_before");
+  expect(await partsOf(url)).not.toContain(`log_day_${first}`);
+  expect(await partsOf(url)).toContain(`log_day_${first + 2}`);
+  expect(await seen(world)).toEqual([ids[3], ids[2]]);
+});
+
+test("an account that keeps its log for less time has its rows deleted, as those days stay for others", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url, new TestClock());
+  await days(world, 4);
+  await world.store.forgetBefore(world.clock.now - 30 * day);
+  expect(await expire(world, 2 * day)).toEqual({ removed: 2, more: false });
+  expect(await rowsOf(url)).toBe(2);
+});
+
+test("a day is not dropped while others read it for long, and nobody who writes waits for that", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url, new TestClock());
+  const first = Math.floor(world.clock.now / day);
+  await days(world, 4);
+  const kept = 2 * day;
+  await world.store.forgetBefore(world.clock.now - kept);
+  await expire(world, kept);
+  const reader = new Client({ connectionString: url });
+  await reader.connect();
+  onTestFinished(() => reader.end());
+  await reader.query("begin isolation level repeatable read; select count(*) from log");
+  await world.store.forgetBefore(world.clock.now - kept);
+  expect(await partsOf(url)).toContain(`log_day_${first}`);
+  // A new day finds its part all the same.
+  await days(world, 2);
+  await reader.query("commit");
+  await world.store.forgetBefore(world.clock.now - kept);
+  expect(await partsOf(url)).not.toContain(`log_day_${first}`);
+});
+
+test("the log of a database of the version before becomes the first part of the new one", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const world = await oneNode(url, clock);
+  const ids = await days(world, 2);
+  await world.store.close();
+  await backToVersion3(url);
+  const again = new World(closedAfterwards(await openNode(url, clock)), clock, "nod_b");
+  expect(await seen(again)).toEqual(ids.toReversed());
+  expect(await partsOf(url)).toEqual(["log_before"]);
+  const [next] = await days(again, 1);
+  expect(await seen(again)).toEqual([next, ...ids.toReversed()]);
+});
+
+/** The tables as they were, as far as the log goes. */
+const backToVersion3 = (url: string) =>
+  ask(
+    url,
+    `create table old as select * from log; drop table log; alter table old rename to log;
+     alter table log add primary key (account, id); alter table log alter message_id set not null;
+     create index log_message on log (account, message_id, id);
+     drop table log_forgotten; delete from schema_version where version = 4; alter table schema_version drop column readable_by`,
+  );

@@ -1,0 +1,172 @@
+import { Client } from "pg";
+import { expect, onTestFinished, test, vi } from "vitest";
+import type { PostgresOptions } from "../../src/store/postgresSession.ts";
+import { inFoundation, postgresStore } from "../../src/store/postgres.ts";
+import { StorageRefused } from "../../src/store/store.ts";
+import { freshDatabase } from "../postgres.ts";
+import { randomFrom } from "./chance.ts";
+import { ask, openNode } from "./postgresDatabase.ts";
+import { closedAfterwards, paceOf, TestClock, World } from "./world.ts";
+
+// How a node comes to its database: over several hosts, through a pooler, beside nodes of other versions.
+
+async function nodeAt(
+  url: string,
+  { clock = new TestClock(), node = "nod_a", ...more }: Omit<Partial<PostgresOptions>, "clock"> & { clock?: TestClock },
+) {
+  const store = await postgresStore({ url, node, random: randomFrom(1), now: () => clock.now, ...more, clock: paceOf(clock) });
+  return new World(closedAfterwards(store), clock, node);
+}
+
+const withHosts = (url: string, hosts: string, query: string): string => {
+  const { username, pathname } = new URL(url);
+  return `postgres://${username}@${hosts}${pathname}${query}`;
+};
+
+test("of several hosts the one is taken that answers", async () => {
+  const url = await freshDatabase();
+  const world = await nodeAt(withHosts(url, `127.0.0.1:1,${new URL(url).host}`, "?target_session_attrs=read-write"), {});
+  await world.account();
+  expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
+  expect(await world.store.read.accounts()).toHaveLength(1);
+});
+
+test("a database that takes no changes is none to work with", async () => {
+  const url = await freshDatabase();
+  await ask(url, `alter database ${new URL(url).pathname.slice(1)} set default_transaction_read_only = on`);
+  await expect(nodeAt(`${url}?target_session_attrs=read-write`, {})).rejects.toThrow("no host of the database takes changes");
+});
+
+test("through a pooler nothing outlives a transaction: nothing is prepared, set or listened for", async () => {
+  const url = await freshDatabase();
+  const asked: string[] = [];
+  const watched = watching(asked, Client.prototype.query);
+  const query = vi.spyOn(Client.prototype, "query").mockImplementation(watched);
+  onTestFinished(() => query.mockRestore());
+  const world = await nodeAt(url, { pooling: "transaction" });
+  await world.account();
+  const delivery = await world.sent();
+  await world.settle(delivery);
+  await world.send({ delay: 1 });
+  expect(await world.states(delivery.message.id)).toEqual(["CREATED", "ACTIVE", "DELIVERED"]);
+  expect(asked.length).toBeGreaterThan(20);
+  expect(asked.filter((text) => /^named|^listen\b|pg_notify|(^|; )set (?!local)|pg_advisory_lock/i.test(text))).toEqual([]);
+  // A pooler refuses connections that ask for limits as they are opened, so each transaction has its own.
+  for (const text of asked.filter((one) => one.startsWith("begin") && !one.includes("advisory"))) {
+    expect(text).toContain("set local statement_timeout");
+    expect(text).toContain("set local idle_in_transaction_session_timeout");
+  }
+});
+
+/** Notes each text, and whether it was to be prepared under a name. */
+function watching(asked: string[], original: typeof Client.prototype.query) {
+  return function (this: Client, ...given: unknown[]) {
+    const [first] = given;
+    if (typeof first === "string") asked.push(first);
+    else if (typeof first === "object" && first !== null && "text" in first)
+      asked.push(`${"name" in first ? "named " : ""}${String(first.text)}`);
+    return Reflect.apply(original, this, given);
+  } as typeof Client.prototype.query;
+}
+
+test("a node behind a pooler hears of the others by looking", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const a = await nodeAt(url, { clock });
+  const b = await nodeAt(url, { clock, node: "nod_b", pooling: "transaction" });
+  await a.account();
+  let changes = 0;
+  b.store.onAccounts(() => changes++);
+  await a.send({ delay: 500 });
+  await vi.waitFor(() => expect(b.dues).toContain(clock.now + 500), { timeout: 10_000 });
+  expect(changes).toBeGreaterThan(0);
+});
+
+test("what the others will see anyhow they are not told", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const [a, b] = [await nodeAt(url, { clock }), await nodeAt(url, { clock, node: "nod_b" })];
+  await a.account();
+  const start = clock.now;
+  await a.send({ delay: 500 });
+  await vi.waitFor(() => expect(b.dues).toEqual([start + 500]));
+  // They look then, and see these as well.
+  for (const delay of [500, 600, 10_000]) await a.send({ delay });
+  await a.send({ delay: 400 });
+  await vi.waitFor(() => expect(b.dues).toEqual([start + 500, start + 400]));
+  // That time has come, and they may have looked already.
+  clock.now += 400;
+  await a.send({ delay: 10_000 });
+  await vi.waitFor(() => expect(b.dues).toEqual([start + 500, start + 400, start + 10_400]));
+});
+
+test("a node that lost its connection tells the others to look, as they may have missed something", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const [a, b] = [await nodeAt(url, { clock }), await nodeAt(url, { clock, node: "nod_b" })];
+  await a.account();
+  await a.send({ delay: 500 });
+  await vi.waitFor(() => expect(b.dues).toHaveLength(1));
+  const [listener] = await ask(
+    url,
+    `select pid from pg_stat_activity where application_name = 'waypost listener' and datname = current_database() order by backend_start limit 1`,
+  );
+  await ask(url, `select pg_terminate_backend(${String(listener?.["pid"])})`);
+  await vi.waitFor(() => expect([...a.dues, ...b.dues].filter((at) => at === 0)).toHaveLength(2), { timeout: 10_000 });
+});
+
+test("of nodes that start at once each sees what those before it have founded", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const worlds = await Promise.all(["nod_a", "nod_b", "nod_c"].map((node) => nodeAt(url, { clock, node })));
+  const founded = await Promise.all(
+    worlds.map(({ store }, index) =>
+      inFoundation({ url, clock: paceOf(clock) }, async () => {
+        if ((await store.read.accounts()).length > 0) return 0;
+        const secrets = { signingKeys: { current: "a", next: "b" }, password: "p", token: `t${index}`, tokenHash: `h${index}` };
+        await store.execute("createAccount", { id: `acc${index}`, name: "owner", ...secrets });
+        return 1;
+      }),
+    ),
+  );
+  expect(founded.reduce<number>((sum, one) => sum + one, 0)).toBe(1);
+  expect(await worlds[0]?.store.read.accounts()).toHaveLength(1);
+});
+
+test("a newer schema that this program can work with is none of its business", async () => {
+  const url = await freshDatabase();
+  const a = await nodeAt(url, {});
+  await a.account();
+  await ask(url, "insert into schema_version (version, readable_by) values (9999, 3)");
+  expect(await a.send({ delay: 1 })).toMatch(/^msg_/);
+  const b = await nodeAt(url, { node: "nod_b" });
+  expect(await b.send({ delay: 1 })).toMatch(/^msg_/);
+});
+
+test("a newer schema that it cannot work with: it changes nothing any more, says so, and none starts", async () => {
+  const url = await freshDatabase();
+  const told: string[] = [];
+  const a = await nodeAt(url, { onOutdated: (trouble) => void told.push(trouble) });
+  await a.account();
+  const before = await a.send({ delay: 1 });
+  await ask(url, "insert into schema_version (version) values (9999)");
+  await expect(a.send({ delay: 1 })).rejects.toMatchObject({ code: "unavailable" });
+  await expect(a.store.execute("cancel", { account: "acc", messageIds: [before] })).rejects.toMatchObject({ code: "unavailable" });
+  expect(told[0]).toContain("schema version 9999");
+  await expect(openNode(url, new TestClock())).rejects.toBeInstanceOf(StorageRefused);
+  expect(await ask(url, "select count(*)::int as count from messages")).toEqual([{ count: 1 }]);
+});
+
+test("a migration that shuts out programs waits for what they have begun, and they for it", async () => {
+  const url = await freshDatabase();
+  const a = await nodeAt(url, {});
+  await a.account();
+  const migration = new Client({ connectionString: url });
+  await migration.connect();
+  onTestFinished(() => migration.end());
+  await migration.query("begin; lock table schema_version in access exclusive mode; insert into schema_version (version) values (9999)");
+  const sending = a.send({ delay: 1 });
+  await vi.waitFor(async () => expect(await ask(url, "select 1 from pg_locks where not granted")).not.toEqual([]), { timeout: 5_000 });
+  await migration.query("commit");
+  await expect(sending).rejects.toMatchObject({ code: "unavailable" });
+});
