@@ -8,7 +8,7 @@ import { memory } from "./process-figures.ts";
 import { question } from "./question.ts";
 import { quiet } from "./server.ts";
 import type { Stage } from "./stage.ts";
-import { startWaypost, type Waypost } from "./waypost.ts";
+import { type Home, startWaypost, type Waypost } from "./waypost.ts";
 
 /** Milliseconds from the start of the process. */
 type Restart = { ready: number; firstDelivery: number };
@@ -57,7 +57,7 @@ type Figures = {
 };
 
 /** Publishes the backlog; answers how many a second. */
-async function fill(
+export async function fill(
   field: Field,
   server: Waypost,
   { count, batch, fillers }: { count: number; batch: number; fillers: number },
@@ -99,17 +99,17 @@ async function publishBatch(field: Field, server: Waypost, { first, size }: { fi
 type Restarted = { server: Waypost; restarts: Restart[]; idle: ReturnType<typeof memory> };
 
 /** Kills and starts the server again and again; each time one message shows that it works. */
-async function killAndRestart(
+export async function killAndRestart(
   stage: Stage,
   field: Field,
-  plan: { server: Waypost; folder: string; times: number; name: string },
+  plan: Home & { server: Waypost; times: number; name: string },
 ): Promise<Restarted> {
   const restarts: Restart[] = [];
   let { server } = plan;
   for (let time = 1; time <= Math.max(1, plan.times); time += 1) {
     await server.kill();
     const startedAt = microseconds();
-    server = await startWaypost(stage, { folder: plan.folder, name: plan.name });
+    server = await startWaypost(stage, plan);
     const deliveredAt = await deliverOne(field, server);
     restarts.push({ ready: server.readyAfter, firstDelivery: (deliveredAt - startedAt) / 1e3 });
     await quiet(server.pid);

@@ -62,29 +62,33 @@ export async function takeTurn(field: Field, server: Server, drive: Drive): Prom
   const { patience = 60_000, copies = 1 } = drive;
   const round = ++field.rounds;
   const before = await server.unsettled();
-  const cpuBefore = cpuTime(server.pid);
+  const cpuBefore = cpuOf(server);
   await field.sink.ask("begin", { id: round, messages: drive.messages, copies });
   const load = await sendLoad(field, server, { ...drive, round });
   const messages = load.sent * copies;
   const sink = await field.sink.ask("finish", { expected: messages, patience }, patience + 10_000);
   if (sink.received < messages) throw new Error(`${server.name} delivered ${sink.received} of ${messages} messages.`);
   const settledAt = before === null ? null : await settled(server, before, patience);
-  await quiet(server.pid);
+  for (const { pid } of [server, ...(server.others ?? [])]) await quiet(pid);
   const endedAt = Math.max(settledAt ?? 0, sink.lastAt, load.lastAnsweredAt);
   return {
     messages,
     perSecond: (messages * 1e6) / (endedAt - load.firstSentAt),
-    cpuPerMessage: (cpuTime(server.pid) - cpuBefore) / messages,
+    cpuPerMessage: (cpuOf(server) - cpuBefore) / messages,
     settledBy: settledAt === null ? "sink" : "server",
     load,
     sink,
   };
 }
 
+/** Of all nodes. */
+const cpuOf = (server: Server): number => [server, ...(server.others ?? [])].reduce((sum, { pid }) => sum + cpuTime(pid), 0);
+
 /** The requests of a turn by themselves, whatever comes of them. Throws when one was refused. */
 export async function sendLoad(field: Field, server: Server, drive: Drive & { round: number }): Promise<LoadReport> {
   const { connections, messages, seconds, rate, round, aim = publishWith(field, []) } = drive;
   const run: LoadRun = { connections, messages, seconds, rate, round, aim, port: server.port, token: server.token };
+  if (server.others) run.others = server.others.map(({ port }) => port);
   const load = await field.load.ask("run", run, loadLimit(drive));
   if (load.refused === 0) return load;
   throw new Error(`${server.name} refused ${load.refused} of ${load.sent} requests, the first with ${load.firstRefusal}`);

@@ -10,6 +10,8 @@ import { type Aim, PublishRequest } from "./payload.ts";
 
 export type LoadRun = {
   port: number;
+  /** More servers of the same service: the connections go round. */
+  others?: readonly number[];
   aim: Aim;
   token: string;
   round: number;
@@ -165,7 +167,10 @@ class Connection {
 
 const answers = {
   run: async (options: LoadRun): Promise<LoadReport> => {
-    const connections = await Promise.all(Array.from({ length: options.connections }, () => Connection.open(options)));
+    const ports = [options.port, ...(options.others ?? [])];
+    const toOne = (_: unknown, index: number): Promise<Connection> =>
+      Connection.open({ ...options, port: ports[index % ports.length] ?? options.port });
+    const connections = await Promise.all(Array.from({ length: options.connections }, toOne));
     const ticker = options.rate === null ? null : await openTicker();
     const run = new Run(options);
     for (const connection of connections) {

@@ -9,12 +9,13 @@ import { describeMachine, requireDisk } from "./machine.ts";
 import { messages } from "./messages.ts";
 import { describeOptions, readOptions } from "./options.ts";
 import { parts } from "./parts.ts";
+import { postgres } from "./postgres.ts";
 import type { Question } from "./question.ts";
 import { schedules } from "./schedules.ts";
 import { root, Stage } from "./stage.ts";
 import { workflows } from "./workflows.ts";
 
-const questions: Record<string, Question> = { messages, backlog, idle, flow, fanout, schedules, workflows, parts };
+const questions: Record<string, Question> = { messages, backlog, idle, flow, fanout, schedules, workflows, postgres, parts };
 
 async function answer(name: string, asked: Question, args: readonly string[]): Promise<void> {
   const given = readOptions(asked.options, args);

@@ -2,17 +2,15 @@
  * The ceiling, a process of its own: accepts a publish, answers 201 with an id, signs and forwards it, and stores nothing.
  * One inbound and one outbound request per message is the least that any server of this kind can do.
  */
-import { createHmac, createSecretKey, hash } from "node:crypto";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Agent, type Dispatcher } from "undici";
 import { answerDriver } from "./part.ts";
+import { headersOf, newId } from "./signing.ts";
 
 export type PassThroughAnswers = typeof answers;
 
 const prefix = "/v2/publish/";
-const key = createSecretKey(Buffer.from("sig_0000000000000000000000000000"));
-const joseHead = Buffer.from('{"alg":"HS256","typ":"JWT"}').toString("base64url");
 const nothing: Dispatcher.DispatchHandler = {
   onRequestStart: () => undefined,
   onResponseStart: () => undefined,
@@ -22,7 +20,6 @@ const nothing: Dispatcher.DispatchHandler = {
     throw error;
   },
 };
-let counter = 0;
 
 const answers = {
   listen: async ({ connections }: { connections: number }): Promise<{ port: number }> => {
@@ -69,27 +66,8 @@ type Forwarded = { id: string; url: string; contentType: string; body: Buffer; r
 
 function forward(agent: Agent, { id, url, contentType, body, runId }: Forwarded): void {
   const pathAt = url.indexOf("/", url.indexOf("//") + 2);
-  const headers = {
-    "Content-Type": contentType,
-    "User-Agent": "Svc-Queue",
-    "Svc-Message-Id": id,
-    "Svc-Retried": "0",
-    "Svc-Signature": sign(url, body),
-    ...(runId === undefined ? {} : { "Upstash-Workflow-RunId": runId }),
-  };
+  const headers = { ...headersOf({ id, url, contentType, body }), ...(runId === undefined ? {} : { "Upstash-Workflow-RunId": runId }) };
   agent.dispatch({ origin: url.slice(0, pathAt), path: url.slice(pathAt), method: "POST", headers, body }, nothing);
-}
-
-/** HS256 over the claims that a delivery carries, with the hash of its body. */
-function sign(url: string, body: Buffer): string {
-  const now = Math.floor(Date.now() / 1e3);
-  const claims = { iss: "Svc", sub: url, exp: now + 300, nbf: 0, iat: now, jti: `jwt_${newId()}`, body: hash("sha256", body, "base64url") };
-  const signed = `${joseHead}.${Buffer.from(JSON.stringify(claims)).toString("base64url")}`;
-  return `${signed}.${createHmac("sha256", key).update(signed).digest("base64url")}`;
-}
-
-function newId(): string {
-  return `msg_${Date.now().toString(36)}${(counter++).toString(36).padStart(8, "0")}`;
 }
 
 answerDriver(answers);

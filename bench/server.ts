@@ -7,6 +7,8 @@ export type Server = {
   pid: number;
   port: number;
   token: string;
+  /** The other nodes, where it is several on one database. */
+  others?: readonly Server[];
   /** Messages accepted and not settled; null when the server keeps no such figure, as when it stores nothing. */
   unsettled(): Promise<number | null>;
   stop(): Promise<void>;

@@ -19,12 +19,16 @@ export const devToken = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXV
 
 const startLimit = 60_000;
 
-/** Starts the server on the data in `folder`; throws with what it printed when it does not get ready. */
-export async function startWaypost(stage: Stage, { folder, name = "waypost" }: { folder: string; name?: string }): Promise<Waypost> {
+/** Where its data are: in a folder, or in a database, and then it only prints to the folder. */
+export type Home = { folder: string; database?: string; name?: string };
+
+/** Starts the server; throws with what it printed when it does not get ready. */
+export async function startWaypost(stage: Stage, { folder, database, name = "waypost" }: Home): Promise<Waypost> {
   const port = await freePort();
   const log = join(folder, `output-${port}.txt`);
   const startedAt = performance.now();
-  const command = [process.execPath, "src/main.ts", "dev", "--port", String(port), "--data", join(folder, "data")];
+  const storage = database === undefined ? ["--data", join(folder, "data")] : ["--database-url", database];
+  const command = [process.execPath, "src/main.ts", "dev", "--port", String(port), ...storage];
   const child = stage.server(command, log);
   while (!/running at\s+\S*http/.test(readFileSync(log, "utf8"))) {
     if (child.exitCode !== null || performance.now() - startedAt > startLimit) {

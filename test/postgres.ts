@@ -17,6 +17,7 @@ declare module "vitest" {
 
 export type Postgres = {
   url: string;
+  pid: number;
   /** Ends it in order, and removes its data. */
   stop(): Promise<void>;
   /** Ends it as a power cut would (SIGKILL), and removes its data. */
@@ -51,11 +52,11 @@ export async function freshDatabase(): Promise<string> {
 }
 
 /**
- * Starts a real PostgreSQL server from npm, on a free port of 127.0.0.1, with its data in a folder of its own.
- * `fsync` (default: false) makes commits wait for the disk, as in real use.
+ * Starts a real PostgreSQL server from npm, on a free port of 127.0.0.1, with its data in a folder of its own, below `within`.
+ * `fsync` (default: false) makes commits wait for the disk, as in real use. `more` settings win over those of the tests.
  */
-export async function startPostgres({ fsync = false }: { fsync?: boolean } = {}): Promise<Postgres> {
-  const folder = mkdtempSync(join(tmpdir(), "waypost-postgres-"));
+export async function startPostgres({ fsync = false, within = tmpdir(), more = {} }: Starting = {}): Promise<Postgres> {
+  const folder = mkdtempSync(join(within, "waypost-postgres-"));
   try {
     const user = userFor(folder);
     const native = programsFor(user, folder);
@@ -64,7 +65,7 @@ export async function startPostgres({ fsync = false }: { fsync?: boolean } = {})
       ["-D", join(folder, "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
       user,
     );
-    return await serve({ native, folder, user, fsync });
+    return await serve({ native, folder, user, fsync, more });
   } catch (error) {
     rmSync(folder, { recursive: true, force: true });
     throw error;
@@ -72,7 +73,8 @@ export async function startPostgres({ fsync = false }: { fsync?: boolean } = {})
 }
 
 type User = { uid: number; gid: number } | Record<string, never>;
-type Server = { native: string; folder: string; user: User; fsync: boolean };
+type Starting = { fsync?: boolean; within?: string; more?: Record<string, string> };
+type Server = { native: string; folder: string; user: User; fsync: boolean; more: Record<string, string> };
 
 /** PostgreSQL refuses to run as root, so root becomes `nobody` for it. */
 function userFor(folder: string): User {
@@ -120,7 +122,7 @@ function linkLibraries(native: string): void {
 }
 
 async function serve(server: Server): Promise<Postgres> {
-  const { native, folder, user, fsync } = server;
+  const { native, folder, user, fsync, more } = server;
   const port = await freePort();
   const settings = {
     listen_addresses: "127.0.0.1",
@@ -131,6 +133,7 @@ async function serve(server: Server): Promise<Postgres> {
     // Containers often have next to no shared memory.
     dynamic_shared_memory_type: "mmap",
     ...(fsync ? {} : { fsync: "off", synchronous_commit: "off", full_page_writes: "off" }),
+    ...more,
   };
   const flags = Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
   // A group of its own: Ctrl-C is for the tests, which then stop the server themselves.
@@ -155,7 +158,12 @@ async function serve(server: Server): Promise<Postgres> {
     await end("SIGQUIT");
     throw error;
   }
-  return { url: `postgres://postgres@127.0.0.1:${port}/postgres`, stop: () => end("SIGINT"), kill: () => end("SIGKILL") };
+  return {
+    url: `postgres://postgres@127.0.0.1:${port}/postgres`,
+    pid: child.pid ?? 0,
+    stop: () => end("SIGINT"),
+    kill: () => end("SIGKILL"),
+  };
 }
 
 /** Waits for the end of this process, however it comes, and then ends the server and removes its data. */

@@ -1,0 +1,93 @@
+/** A PostgreSQL server of the bench's own, whose commits are on the disk, and what it knows of itself. */
+import { chmodSync, readdirSync, readFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { Client } from "pg";
+import { startPostgres } from "../test/postgres.ts";
+import { cpuTime } from "./process-figures.ts";
+import type { Stage } from "./stage.ts";
+
+export type DatabaseServer = {
+  /** Makes an empty database; answers its URL. */
+  database(name: string): Promise<string>;
+  /** CPU of all its processes so far, in microseconds. */
+  cpu(): number;
+};
+
+/** As it comes, but for what every guide to a small server says of memory and of the log, and that it counts statements. */
+const settings = {
+  shared_buffers: "256MB",
+  max_wal_size: "4GB",
+  shared_preload_libraries: "pg_stat_statements",
+  synchronous_commit: "on",
+};
+
+export async function startDatabase(stage: Stage, { pinned }: { pinned: boolean }): Promise<DatabaseServer> {
+  const within = stage.folder("postgres");
+  // It runs as another user where this is root.
+  for (const folder of [within, `${within}/..`]) chmodSync(folder, 0o777);
+  const server = await startPostgres({ fsync: true, within, more: settings });
+  if (pinned) execFileSync("taskset", ["-a", "-c", "-p", "1", String(server.pid)], { stdio: "ignore" });
+  await ask(server.url, "create extension pg_stat_statements");
+  return {
+    database: async (name) => {
+      await ask(server.url, `create database ${name}`);
+      return server.url.replace(/\/postgres$/, `/${name}`);
+    },
+    cpu: () => [server.pid, ...childrenOf(server.pid)].reduce((sum, pid) => sum + cpuUntilNow(pid), 0),
+  };
+}
+
+/** Statements that this database has run so far, those that begin and end transactions included. */
+export async function statements(url: string): Promise<number> {
+  const counted = `select coalesce(sum(calls), 0)::bigint as calls from pg_stat_statements where dbid = (select oid from pg_database where datname = '${nameOf(url)}')`;
+  const [row] = await ask(url.replace(/\/[^/]*$/, "/postgres"), counted);
+  return Number(row?.["calls"] ?? 0);
+}
+
+export type TableFigures = { table: string; live: number; dead: number; bytes: number };
+
+/** What its tables hold, the largest first, indexes included. Days of the log count as one. */
+export async function tableFigures(url: string): Promise<TableFigures[]> {
+  const rows = await ask(
+    url,
+    `select regexp_replace(relname, '^log_.*', 'log') as name, sum(n_live_tup)::bigint as live, sum(n_dead_tup)::bigint as dead,
+      sum(pg_total_relation_size(relid))::bigint as bytes from pg_stat_user_tables group by 1 order by bytes desc`,
+  );
+  return rows.map(({ name, live, dead, bytes }) => ({ table: String(name), live: Number(live), dead: Number(dead), bytes: Number(bytes) }));
+}
+
+const nameOf = (url: string): string => new URL(url).pathname.slice(1);
+
+async function ask(url: string, sql: string): Promise<Record<string, unknown>[]> {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  try {
+    return (await client.query<Record<string, unknown>>(sql)).rows;
+  } finally {
+    await client.end();
+  }
+}
+
+/** Nothing, of one that has ended meanwhile, as autovacuum does. */
+function cpuUntilNow(pid: number): number {
+  try {
+    return cpuTime(pid);
+  } catch {
+    return 0;
+  }
+}
+
+function childrenOf(parent: number): number[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name) && parentOf(name) === parent)
+    .map(Number);
+}
+
+function parentOf(pid: string): number {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
+    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
+  } catch {
+    return Number.NaN;
+  }
+}
