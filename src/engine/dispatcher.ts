@@ -52,6 +52,8 @@ export class Dispatcher {
   #bytes = 0;
   /** Outcomes on their way to the store. */
   #reports = 0;
+  /** Those of them that the storage could not take, because it is away. */
+  #kept = 0;
   /** When to claim next, in the time of the store; `atOnce` is always past. */
   #nextAt: Millis | null = null;
   /** By how much the clock of this node is ahead of the store's, as far as the last claim could tell. */
@@ -157,7 +159,9 @@ export class Dispatcher {
     const { clock, log } = this.#parts;
     for (await this.#untilDue(); !this.#stopping; await this.#untilDue()) {
       try {
-        await this.tick();
+        // First the outcomes of what is sent already: their leases may have run out while nobody could store anything.
+        if (this.#kept > 0) this.#nextAt = clock.now() - this.#ahead + patience / 4;
+        else await this.tick();
       } catch (error) {
         log.trouble("claiming what is due failed; trying again in a second", error);
         this.#nextAt = clock.now() - this.#ahead + patience;
@@ -232,19 +236,28 @@ export class Dispatcher {
     if (this.#running.size + this.#reports === 0) this.#emptied();
   }
 
-  /** Reports until the store takes it, for as long as the report can matter: past the lease another node has sent it again. */
+  /**
+   * Reports until the store takes it, for as long as the report can matter: past the lease another node has sent it again. Not while
+   * the storage is away: nobody can take over a lease then, so as soon as it is back the report counts if it is there first.
+   */
   async #settle({ message }: Delivery, outcome: Outcome): Promise<Settled | null> {
     const { store, clock, log } = this.#parts;
     const until = clock.now() + spans.lease;
     // Others may stand in line for its place; that of a callback is the place of what it tells of.
     const isWaitedFor = message.queue !== null || message.flowControl !== null || message.tells !== null;
+    let isKept = false;
     for (;;) {
       try {
-        return await store.execute("settle", outcome, { canWait: !isWaitedFor && this.#isQuiet() });
+        const settled = await store.execute("settle", outcome, { canWait: !isWaitedFor && this.#isQuiet() });
+        if (isKept) this.#kept--;
+        return settled;
       } catch (error) {
-        log.trouble(`storing the outcome of ${outcome.messageId} failed`, error);
-        if (clock.now() >= until) return null;
-        await clock.sleep(clock.now() + patience, new AbortController().signal);
+        const isAway = error instanceof Refusal && error.code === "unavailable" && !this.#stopping;
+        if (!(isAway && isKept)) log.trouble(`storing the outcome of ${outcome.messageId} failed`, error);
+        if (isKept !== isAway) this.#kept += isAway ? 1 : -1;
+        isKept = isAway;
+        if (!isAway && clock.now() >= until) return null;
+        await clock.sleep(clock.now() + (isAway ? patience / 4 : patience), new AbortController().signal);
       }
     }
   }

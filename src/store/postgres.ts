@@ -14,7 +14,7 @@ import type { Others } from "./postgresListener.ts";
 import { othersOf } from "./postgresListener.ts";
 import { readersOf } from "./postgresReaders.ts";
 import type { Place, PostgresOptions } from "./postgresSession.ts";
-import { codeOf, connect, connectionOf, isPrepared, limitsWithin, plainly } from "./postgresSession.ts";
+import { codeOf, connect, connectionOf, firstLockTimeout, isPrepared, limitsWithin, plainly } from "./postgresSession.ts";
 import { queriesOf } from "./queries.ts";
 import { nextDueAt, runSqlBatch, sqlShelf } from "./sql.ts";
 import type { Shelf } from "./shelf.ts";
@@ -66,11 +66,7 @@ class Interrupted extends Unavailable {}
 
 /** The longest pause between two tries of the same transaction. */
 const longestPause: Millis = 100;
-/**
- * So long a transaction waits for a lock when it is first tried, and twice as long each time it is tried again. Nodes
- * that wait for each other in a circle notice it so, long before the database would (`deadlock_timeout`, a second).
- */
-const firstLockTimeout: Millis = 50;
+/** So long it waits for a lock at most, however often it is tried. */
 const longestLockTimeout: Millis = 2_000;
 
 /** The tables are of a version that this program must not write to. Nothing of the transaction happened. */
@@ -157,9 +153,11 @@ class PostgresDatabase implements Database {
 
   async #begin({ client }: Session): Promise<void> {
     const { clock, now, onOutdated } = this.#options;
+    const isUsual = this.#lockTimeout === firstLockTimeout && isPrepared(this.#options);
+    const patience = isUsual ? "" : `; set local lock_timeout = ${this.#lockTimeout}`;
     const [row] = await plainly(
       client,
-      `begin isolation level read committed; set local lock_timeout = ${this.#lockTimeout}${limitsWithin(this.#options)}; ` +
+      `begin isolation level read committed${patience}${limitsWithin(this.#options)}; ` +
         `select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now, ${oldestReader}`,
     );
     this.#begunAt = now?.() ?? Number(row?.now);

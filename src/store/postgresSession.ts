@@ -56,6 +56,7 @@ export async function connect({ url, pooling }: Place, { kind }: { kind: Kind })
     try {
       const client = await connectTo(urls[at] ?? url, { kind, pooling });
       if (mustWrite) await requireWritable(client);
+      if (kind === "writer" && pooling !== "transaction") await plainly(client, kept);
       foundAt.set(url, at);
       return client;
     } catch (error) {
@@ -102,11 +103,30 @@ function settings(url: string, { kind, pooling }: { kind: Kind; pooling: Pooling
   return { ...patient, statement_timeout: statementTimeout, idle_in_transaction_session_timeout: idleInTransaction };
 }
 
+/**
+ * So long a transaction waits for a lock when it is first tried, and twice as long each time it is tried again. Nodes
+ * that wait for each other in a circle notice it so, long before the database would (`deadlock_timeout`, a second).
+ */
+export const firstLockTimeout: Millis = 50;
+
+/**
+ * How whoever writes finds rows: by their keys, whatever the statistics say. Those of tables that fill and empty all the time are never right, and
+ * going through a small table with thousands of dead rows for thirty that live took half of the time of a batch.
+ */
+const byKeys = ["enable_seqscan = off", "enable_hashjoin = off", "enable_mergejoin = off", "jit = off"];
+
 /** The limits of a transaction, where they are not those of its connection. */
 export const limitsWithin = ({ pooling }: Place): string =>
   pooling === "transaction"
-    ? `; set local statement_timeout = ${statementTimeout}; set local idle_in_transaction_session_timeout = ${idleInTransaction}`
+    ? [...[`statement_timeout = ${statementTimeout}`, `idle_in_transaction_session_timeout = ${idleInTransaction}`], ...byKeys]
+        .map((setting) => `; set local ${setting}`)
+        .join("")
     : "";
+
+/** What a connection keeps, and a transaction need not say again. All that go by keys are planned once, for any number of them. */
+const kept = [...byKeys, "plan_cache_mode = force_generic_plan", `lock_timeout = ${firstLockTimeout}`]
+  .map((setting) => `set ${setting}`)
+  .join("; ");
 
 /** Whether texts of statements may be kept on a connection. */
 export const isPrepared = ({ pooling }: Place): boolean => pooling !== "transaction";

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import type { DueRow } from "../../src/core/aside.ts";
 import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands.ts";
+import { Refusal } from "../../src/core/errors.ts";
 import { idMaker } from "../../src/core/ids.ts";
 import { hostOf } from "../../src/core/message.ts";
 import type { Delivery, Letter, Outcome } from "../../src/core/message.ts";
@@ -29,6 +30,8 @@ let asked: Partial<Record<CommandName, number>>;
 let troubles: string[];
 /** Commands that fail. */
 let broken: Set<CommandName>;
+/** No storage can be reached. */
+let isAway: boolean;
 /** How long the way to the disk and back takes. */
 let commit: number;
 /** How long a destination takes: all of them, or each its own time. */
@@ -39,7 +42,7 @@ beforeEach(async () => {
   world = new World(new Chance(1));
   start = world.now;
   clock = new NodeClock(world, "node");
-  [calls, asked, troubles, broken, takes] = [[], {}, [], new Set(), 10];
+  [calls, asked, troubles, broken, takes, isAway] = [[], {}, [], new Set(), 10, false];
   answersAfter = () => takes;
   commit = 1;
   rows = new Memory();
@@ -53,6 +56,7 @@ beforeEach(async () => {
       asked[name] = (asked[name] ?? 0) + 1;
       await world.wait(commit, { owner: "store", what: "disk" });
       if (broken.has(name)) throw new Error("no disk");
+      if (isAway) throw new Refusal("unavailable", "no storage");
       return memory.execute(name, input);
     },
   };
@@ -329,4 +333,20 @@ test("an outcome may wait for company, unless others may stand in line for the p
     await runUntil((turn + 2) * second);
   }
   expect(hastes).toEqual([{ canWait: true }, { canWait: false }, { canWait: false }]);
+});
+
+test("what was delivered while the storage was away, however long, is settled when it is back, and not sent again", async () => {
+  takes = 10 * second;
+  dispatcher();
+  for (const url of ["https://one.example/", "https://two.example/"]) publish({ url });
+  await runUntil(5 * second);
+  isAway = true;
+  // The leases run out meanwhile.
+  await runUntil(10 * minute);
+  expect(calls).toHaveLength(2);
+  isAway = false;
+  await runUntil(20 * minute);
+  expect(calls).toHaveLength(2);
+  const { messageIds } = await store.read.unfinished({ account: "acme", filter: {}, cursor: null, count: 10 });
+  expect(messageIds).toEqual([]);
 });
