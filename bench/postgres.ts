@@ -182,7 +182,7 @@ function compared(measured: readonly Measured[], first: string): string {
     ...(sqlite ? [showMiddle(ratio(rates(one), rates(sqlite)), 2)] : []),
     showMiddle(middle(one.turns.map(({ cpuPerMessage }) => cpuPerMessage)), 1),
     showMiddle(middle(one.turns.map(({ databaseCpu }) => databaseCpu)), 1),
-    one.turns[0]?.statements == null ? "" : showMiddle(middle(one.turns.map((turn) => turn.statements ?? 0)), 3),
+    showStatements(one.turns.flatMap((turn) => turn.statements ?? [])),
   ]);
   const heads = [
     "messages/s",
@@ -194,6 +194,8 @@ function compared(measured: readonly Measured[], first: string): string {
   ];
   return table([["median (lowest to highest)", ...heads], ...rows]);
 }
+
+const showStatements = (of: readonly number[]): string => (of.length === 0 ? "" : showMiddle(middle(of), 3));
 
 function tableReport(tables: readonly TableFigures[]): string {
   const rows = tables

@@ -105,6 +105,8 @@ export function retentionDuty({ store, clock, retention }: { store: Store; clock
         let more = true;
         while (more) ({ more } = await store.execute("expire", { ...own, now: clock.now(), limit: expireLimit }));
       }
+      // Now that nothing of it is left in them, old parts of the log can go.
+      await store.forgetBefore(clock.now() - longest);
     },
   };
 }

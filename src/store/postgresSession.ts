@@ -265,7 +265,10 @@ function faultOf(error: unknown): Error {
   return code !== undefined && !outages.test(code) ? fault : outage(fault);
 }
 
-const outage = (cause: unknown): Unavailable =>
-  cause instanceof Unavailable
-    ? cause
-    : new Unavailable(`PostgreSQL cannot be reached: ${cause instanceof Error ? cause.message || cause.name : String(cause)}`, { cause });
+function outage(cause: unknown): Unavailable {
+  if (cause instanceof Unavailable) return cause;
+  const why = cause instanceof Error ? cause.message || cause.name : String(cause);
+  // The words of PgBouncer.
+  const advice = why.includes("unsupported startup parameter") ? "; behind a pooler, start with --database-pooling transaction" : "";
+  return new Unavailable(`PostgreSQL cannot be reached: ${why}${advice}`, { cause });
+}
