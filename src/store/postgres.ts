@@ -72,6 +72,17 @@ const longestLockTimeout: Millis = 2_000;
 /** The tables are of a version that this program must not write to. Nothing of the transaction happened. */
 class Outdated extends Unavailable {}
 
+/** The log has no part for this time yet. It is made with no transaction open, as a pooler may have but one connection for us. */
+class NoRoom extends Error {
+  readonly made: Promise<void>;
+  constructor(made: Promise<void>) {
+    super("the log has no part for this time");
+    this.made = made;
+    // Whoever waits for it hears of it.
+    made.catch(() => undefined);
+  }
+}
+
 type Session = { client: Client; connection: Connection };
 
 class PostgresDatabase implements Database {
@@ -96,7 +107,9 @@ class PostgresDatabase implements Database {
   }
 
   isConflict(error: unknown): boolean {
-    return isContention(error) || codeOf(error) === uniqueViolation || error instanceof LostUpdate || error instanceof Interrupted;
+    return (
+      isContention(error) || codeOf(error) === uniqueViolation || [LostUpdate, Interrupted, NoRoom].some((kind) => error instanceof kind)
+    );
   }
 
   async pause(race: number): Promise<void> {
@@ -111,12 +124,22 @@ class PostgresDatabase implements Database {
   }
 
   async transaction<T>(run: (connection: Connection) => Promise<T>): Promise<T> {
+    try {
+      return await this.#once(run);
+    } catch (error) {
+      if (!(error instanceof NoRoom)) throw error;
+      await error.made;
+      return this.#once(run);
+    }
+  }
+
+  async #once<T>(run: (connection: Connection) => Promise<T>): Promise<T> {
     const session = await this.#open();
     let isCommitting = false;
     try {
       await this.#begin(session);
       const room = this.logCut.roomAt(this.#begunAt);
-      if (room) await room;
+      if (room) throw new NoRoom(room);
       const result = await run(session.connection);
       isCommitting = true;
       await plainly(session.client, "commit");
