@@ -261,7 +261,11 @@ export class Judge {
       this.demand(holds, `only who has the lease is heard: ${messageId} #${attempt} of ${node}`);
       counted.set(messageId, (counted.get(messageId) ?? 0) + 1);
     });
-    const rows = changes.log.flatMap(({ before, after }) => (after && !before && endsReportedAttempt(after) ? [after.messageId] : []));
+    const added = changes.log.flatMap(({ before, after }) => (after && !before ? [after] : []));
+    const retried = new Set(added.filter(({ states }) => states.includes("RETRY")).map(({ messageId }) => messageId));
+    // What is to be sent again may be dropped in the same batch, with its run. That ends no attempt.
+    const isDropped = ({ states: [first], messageId }: LogRow): boolean => first === "CANCELLED" && retried.has(messageId);
+    const rows = added.flatMap((row) => (endsReportedAttempt(row) && !isDropped(row) ? [row.messageId] : []));
     for (const [id, reports] of counted) {
       this.demand(reports === 1 && rows.filter((row) => row === id).length === 1, `a report is counted once: ${id}`);
     }

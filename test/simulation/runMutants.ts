@@ -1,16 +1,14 @@
-import type { Draft, Key, TableName } from "../../src/core/command.ts";
+import type { Draft, Key, OutlineName, TableName } from "../../src/core/command.ts";
 import type { Commands } from "../../src/core/commands.ts";
 import type { RunKey } from "../../src/core/message.ts";
 import type { ActiveRun, Step } from "../../src/core/run.ts";
 import type { Bend } from "./bent.ts";
 import { asked, bent } from "./bent.ts";
 
-/** A decision that does not see rows of a table, or sees others. */
-const blindTo =
-  (table: TableName, isHidden: (key: Key) => boolean = () => true) =>
-  (_: unknown, draft: Draft): Bend => ({
-    get: ((name: TableName, ...key: Key) => (name === table && isHidden(key) ? undefined : draft.get(name, ...key))) as Draft["get"],
-  });
+/** A decision that does not see which steps there are. */
+const blindToSteps = (_: unknown, draft: Draft): Bend => ({
+  outline: ((name: OutlineName, ...key: Key) => (name === "steps" ? undefined : draft.outline(name, ...key))) as Draft["outline"],
+});
 
 const isResult = (id: string): boolean => /\/r\d+$/.test(id);
 const textOf = (step: Step): string => new TextDecoder().decode(step.body);
@@ -39,10 +37,10 @@ export const runMutants: Record<string, Commands> = {
     counting((row, before) => (before?.waiting === undefined ? row : { ...row, waiting: before.waiting })),
   ),
   "a step that is posted twice is kept in another place": bent("publish", (_, draft) => ({
-    get: ((table: TableName, ...key: Key) => (table === "steps" ? undefined : draft.get(table, ...key))) as Draft["get"],
-    put: { steps: (row) => (draft.get("steps", row.account, row.id) ? { ...row, id: `${row.id}0` } : row) },
+    ...blindToSteps(_, draft),
+    put: { steps: (row) => (draft.outline("steps", row.account, row.id) ? { ...row, id: `${row.id}0` } : row) },
   })),
-  "a step that is posted twice replaces the first": bent("publish", blindTo("steps")),
+  "a step that is posted twice replaces the first": bent("publish", blindToSteps),
   "what a cancelled run waits for stays": bent("cancelRuns", leaving("waiters")),
   "what a finished run waits for stays": bent("finishRun", leaving("waiters")),
   "what a failed run waits for stays": bent("settle", leaving("waiters")),
