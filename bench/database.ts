@@ -26,14 +26,14 @@ export async function startDatabase(stage: Stage, { pinned }: { pinned: boolean 
   // It runs as another user where this is root.
   for (const folder of [within, `${within}/..`]) chmodSync(folder, 0o777);
   const server = await startPostgres({ fsync: true, within, more: settings });
-  if (pinned) execFileSync("taskset", ["-a", "-c", "-p", "1", String(server.pid)], { stdio: "ignore" });
+  if (pinned) execFileSync("taskset", ["-a", "-c", "-p", "1", String(server.pid())], { stdio: "ignore" });
   await ask(server.url, "create extension pg_stat_statements");
   return {
     database: async (name) => {
       await ask(server.url, `create database ${name}`);
       return server.url.replace(/\/postgres$/, `/${name}`);
     },
-    cpu: () => [server.pid, ...childrenOf(server.pid)].reduce((sum, pid) => sum + cpuUntilNow(pid), 0),
+    cpu: () => [server.pid(), ...childrenOf(server.pid())].reduce((sum, pid) => sum + cpuUntilNow(pid), 0),
   };
 }
 

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { chownSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { chmodSync, chownSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -17,11 +17,16 @@ declare module "vitest" {
 
 export type Postgres = {
   url: string;
-  pid: number;
+  /** The process that it is now. */
+  pid(): number;
   /** Ends it in order, and removes its data. */
   stop(): Promise<void>;
   /** Ends it as a power cut would (SIGKILL), and removes its data. */
   kill(): Promise<void>;
+  /** Ends it and keeps its data: SIGINT sends clients away (`fast`), SIGQUIT lets go of everything (`immediate`), SIGKILL is no word at all. */
+  down(signal: "SIGINT" | "SIGQUIT" | "SIGKILL"): Promise<void>;
+  /** Starts it again, on the same port. */
+  up(): Promise<void>;
 };
 
 /** Starts the one server of a test run. `TEST_POSTGRES_URL` names another one to use instead: its user must be allowed to create databases. */
@@ -56,33 +61,80 @@ export async function freshDatabase(): Promise<string> {
  * `fsync` (default: false) makes commits wait for the disk, as in real use. `more` settings win over those of the tests.
  */
 export async function startPostgres({ fsync = false, within = tmpdir(), more = {} }: Starting = {}): Promise<Postgres> {
+  const server = await newServer({ fsync, within, more });
+  return cleanly([server.folder], () => serve(server));
+}
+
+/**
+ * Starts two, of which one follows the other: a commit waits until both have it on the disk. `promote` makes the one that
+ * follows the one that can be written.
+ */
+export async function startPostgresPair(): Promise<{ primary: Postgres; standby: Postgres; promote(): Promise<void> }> {
+  const first = await newServer({ fsync: true });
+  const folder = newFolder(first.user, tmpdir());
+  return cleanly([first.folder, folder], async () => {
+    // Before it ever ran: as good as a base backup, for which the package has no program.
+    cpSync(join(first.folder, "data"), join(folder, "data"), { recursive: true });
+    writeFileSync(join(folder, "data/standby.signal"), "");
+    runOrThrow("chown", ["-R", `${first.user.uid ?? process.getuid?.()}`, folder], {});
+    chmodSync(join(folder, "data"), 0o700);
+    const primary = await serve({ ...first, settings: { synchronous_standby_names: "standby" } });
+    const source = `host=127.0.0.1 port=${first.port} user=postgres application_name=standby`;
+    const standby = await serve({ ...first, folder, port: await freePort(), settings: { primary_conninfo: source } }).catch(
+      async (error: unknown) => {
+        await primary.kill();
+        throw error;
+      },
+    );
+    return { primary, standby, promote: () => put(standby.url, "select pg_promote()") };
+  });
+}
+
+async function put(url: string, sql: string): Promise<void> {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  await client.query(sql).finally(() => client.end());
+}
+
+function newFolder(user: User, within: string): string {
   const folder = mkdtempSync(join(within, "waypost-postgres-"));
-  try {
-    const user = userFor(folder);
+  if (user.uid !== undefined) chownSync(folder, user.uid, user.gid);
+  return folder;
+}
+
+async function newServer({ fsync = false, within = tmpdir(), more = {} }: Starting): Promise<Server> {
+  const user = ownUser();
+  const folder = newFolder(user, within);
+  return cleanly([folder], async () => {
     const native = programsFor(user, folder);
     runOrThrow(
       join(native, "bin/initdb"),
       ["-D", join(folder, "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
       user,
     );
-    return await serve({ native, folder, user, fsync, more });
+    return { native, folder, user, fsync, port: await freePort(), settings: more };
+  });
+}
+
+/** Runs something, and removes the folders when it fails. */
+async function cleanly<T>(folders: readonly string[], run: () => Promise<T>): Promise<T> {
+  try {
+    return await run();
   } catch (error) {
-    rmSync(folder, { recursive: true, force: true });
+    for (const folder of folders) rmSync(folder, { recursive: true, force: true });
     throw error;
   }
 }
 
-type User = { uid: number; gid: number } | Record<string, never>;
+type User = { uid: number; gid: number } | { uid?: never; gid?: never };
 type Starting = { fsync?: boolean; within?: string; more?: Record<string, string> };
-type Server = { native: string; folder: string; user: User; fsync: boolean; more: Record<string, string> };
+type Server = { native: string; folder: string; user: User; fsync: boolean; port: number; settings: Record<string, string> };
 
 /** PostgreSQL refuses to run as root, so root becomes `nobody` for it. */
-function userFor(folder: string): User {
+function ownUser(): User {
   if (process.getuid?.() !== 0) return {};
   const entry = readFileSync("/etc/passwd", "utf8").match(/^nobody:[^:]*:(\d+):(\d+):/m);
-  const user = { uid: Number(entry?.[1] ?? 65534), gid: Number(entry?.[2] ?? 65534) };
-  chownSync(folder, user.uid, user.gid);
-  return user;
+  return { uid: Number(entry?.[1] ?? 65534), gid: Number(entry?.[2] ?? 65534) };
 }
 
 /** The folder with the programs: in node_modules, or a copy where the user may not look into that. */
@@ -122,8 +174,26 @@ function linkLibraries(native: string): void {
 }
 
 async function serve(server: Server): Promise<Postgres> {
-  const { native, folder, user, fsync, more } = server;
-  const port = await freePort();
+  const { folder, port } = server;
+  let running = await launch(server);
+  const end = async (signal: NodeJS.Signals) => {
+    await running.end(signal);
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
+  };
+  return {
+    url: `postgres://postgres@127.0.0.1:${port}/postgres`,
+    pid: () => running.pid,
+    ...{ stop: () => end("SIGINT"), kill: () => end("SIGKILL"), down: (signal) => running.end(signal) },
+    up: async () => {
+      running = await launch(server);
+    },
+  };
+}
+
+type Running = { pid: number; end(signal: NodeJS.Signals): Promise<void> };
+
+/** Starts the program, and waits until it can be used. */
+async function launch({ native, folder, user, fsync, port, settings: more }: Server): Promise<Running> {
   const settings = {
     listen_addresses: "127.0.0.1",
     port,
@@ -150,7 +220,6 @@ async function serve(server: Server): Promise<Postgres> {
     child.kill(signal);
     await ended;
     guard.kill("SIGKILL");
-    rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
   };
   try {
     await ready(child);
@@ -158,12 +227,7 @@ async function serve(server: Server): Promise<Postgres> {
     await end("SIGQUIT");
     throw error;
   }
-  return {
-    url: `postgres://postgres@127.0.0.1:${port}/postgres`,
-    pid: child.pid ?? 0,
-    stop: () => end("SIGINT"),
-    kill: () => end("SIGKILL"),
-  };
+  return { pid: child.pid ?? 0, end };
 }
 
 /** Waits for the end of this process, however it comes, and then ends the server and removes its data. */
@@ -188,7 +252,7 @@ function ready(child: ChildProcess): Promise<void> {
     child.stderr?.setEncoding("utf8").on("data", (chunk: string) => {
       // Only the end is kept: the server may run long.
       text = (text + chunk).slice(-4000);
-      if (!text.includes("ready to accept connections")) return;
+      if (!/ready to accept (read-only )?connections/.test(text)) return;
       clearTimeout(timer);
       resolve();
     });

@@ -1,0 +1,145 @@
+import { setTimeout as pause } from "node:timers/promises";
+import { Client } from "pg";
+import type { Columns } from "../../src/store/tables.ts";
+import { Agent, request } from "undici";
+import { expect, onTestFinished } from "vitest";
+import type { startJudge } from "./judge.ts";
+import { kinds } from "./judge.ts";
+import type { Process } from "./waypost.ts";
+import { startWaypost } from "./waypost.ts";
+
+/** How long a lease is on these nodes. */
+export const lease = 8_000;
+
+/** A server as people start it, on a database that others use as well. Its deliveries name it as their region. */
+export type Node = Process & { name: string };
+
+/** Starts `waypost start` so often, on one database. */
+export async function startNodes(databaseUrl: string, names: readonly string[]): Promise<{ nodes: Node[]; token: string }> {
+  const [first = "", ...others] = names;
+  const one = await startNode(databaseUrl, first);
+  const [, token = ""] = /WAYPOST_TOKEN="(.*)"/.exec(one.out()) ?? [];
+  return { nodes: [one, ...(await Promise.all(others.map((name) => startNode(databaseUrl, name))))], token };
+}
+
+/** One more, or again one that was killed. */
+export async function startNode(databaseUrl: string, name: string): Promise<Node> {
+  const preload = new URL("./shortLease.ts", import.meta.url).href;
+  const args = ["start", "--port", "0", "--database-url", databaseUrl, "--egress-allow", "127.0.0.0/8", "--region", name];
+  return { ...(await startWaypost(args, { NODE_OPTIONS: `--import=${preload}` })), name };
+}
+
+/** Rows of a database, or what the statement changed. Of several hosts, name the one that is meant. */
+export async function ask(url: string, sql: string): Promise<Columns[]> {
+  const client = new Client({ connectionString: url });
+  client.on("error", () => undefined);
+  await client.connect();
+  try {
+    const { rows } = await client.query<Columns>(sql);
+    return rows;
+  } finally {
+    await client.end();
+  }
+}
+
+/** A number that a statement answers with, as `n`. */
+export const count = async (url: string, sql: string): Promise<number> => Number((await ask(url, sql))[0]?.n);
+
+type Asked = { status: number; retryAfter: string | undefined; body: unknown };
+
+/** Asks one of these nodes at a time, in turn. Null: there was no answer within two seconds. */
+export function asker(token: string, nodes: () => readonly Node[]) {
+  const agent = new Agent({ connections: 16 });
+  onTestFinished(() => agent.destroy());
+  let turn = 0;
+  return async (method: "GET" | "POST", path: string, headers: Record<string, string> = {}, body = ""): Promise<Asked | null> => {
+    const some = nodes();
+    const url = some[turn++ % some.length]?.url ?? "";
+    try {
+      const options = { method, headers: { authorization: `Bearer ${token}`, ...headers }, body: method === "GET" ? null : body };
+      const answer = await request(`${url}/v2/${path}`, { ...options, dispatcher: agent, signal: AbortSignal.timeout(2_000) });
+      const retryAfter = answer.headers["retry-after"];
+      return { status: answer.statusCode, retryAfter: String(retryAfter), body: await answer.body.json() };
+    } catch {
+      return null;
+    }
+  };
+}
+
+type Ask = ReturnType<typeof asker>;
+type Judge = Awaited<ReturnType<typeof startJudge>>;
+
+/** Messages of one kind that are acknowledged and have not arrived: beyond it, the kind is left out for a while. */
+const mostBehind = 40;
+const publishers = 6;
+
+/** What the messages need besides: a queue for three at a time, a URL group, a schedule in no queue and one in a queue. */
+export async function setUp(ask: Ask, judge: Judge): Promise<void> {
+  const endpoints = ["a", "b"].map((name) => ({ name, url: `${judge.url}/group/${name}` }));
+  const answers = [
+    await ask("POST", "queues", {}, JSON.stringify({ queueName: "three", parallelism: 3 })),
+    await ask("POST", "topics/all/endpoints", {}, JSON.stringify({ endpoints })),
+    await ask("POST", `schedules/${judge.url}/tick`, { "svc-cron": "0 0 1 1 *", "svc-schedule-id": "tick" }),
+    await ask("POST", `schedules/${judge.url}/queue-one`, {
+      "svc-cron": "0 0 1 1 *",
+      "svc-schedule-id": "queued",
+      "svc-queue-name": "one",
+    }),
+  ];
+  expect(answers.map((answer) => answer?.status)).toEqual([200, 200, 200, 200]);
+}
+
+/** Publishes messages of all kinds until told to stop, and tells the judge what was acknowledged. */
+export function startLoad(ask: Ask, judge: Judge) {
+  const refused: Asked[] = [];
+  let going = true;
+  let number = 0;
+  const publishOne = async (): Promise<void> => {
+    const { flow, path, headers, callback, target } = kinds[number % kinds.length] ?? kinds[0];
+    const name = number++;
+    if (judge.behind(flow) > mostBehind) return pause(2);
+    const also = "svc-flow-control-key" in headers && flow === "queue-one" ? "key-two" : "none";
+    const to = target ?? `${judge.url}/${flow}/${also}/${name}`;
+    const more: Record<string, string> = callback ? { "svc-callback": `${judge.url}/callback` } : {};
+    const askedAt = performance.now();
+    const answer = await ask("POST", `${path}${to}`, { ...headers, ...more, "svc-retries": "1000" }, String(name));
+    if (answer?.status === 200) judge.acknowledged(flow, answer.body, askedAt);
+    else if (answer) refused.push(answer);
+    // Clients that were refused, or had no answer, come again after a while.
+    if (answer?.status !== 200) await pause(50);
+  };
+  const publisher = async (): Promise<void> => {
+    while (going) await publishOne();
+  };
+  const ended = Promise.all(Array.from({ length: publishers }, publisher));
+  return {
+    /** What was answered otherwise than with 200. */
+    refused,
+    stop: async (): Promise<void> => {
+      going = false;
+      await ended;
+    },
+  };
+}
+
+/** Makes both schedules due, so often, each time when they have fired. */
+export async function fire(databaseUrl: string, times: number): Promise<void> {
+  for (let time = 0; time < times; time++) {
+    await ask(databaseUrl, `update schedules set due_at = floor(extract(epoch from clock_timestamp()) * 1000)::bigint - 1`);
+    await ask(databaseUrl, `select pg_notify('waypost_due', 'test 1')`);
+    await untilZero(databaseUrl, `select count(*) as n from schedules where due_at < extract(epoch from clock_timestamp()) * 1000`);
+  }
+}
+
+async function untilZero(url: string, sql: string): Promise<void> {
+  while ((await count(url, sql)) > 0) await pause(20);
+}
+
+/** Waits until everything that was acknowledged has arrived, and nothing is left in the database that should not be. */
+export async function settled(databaseUrl: string, judge: Judge): Promise<void> {
+  while (judge.missing() > 0) await pause(20);
+  await untilZero(databaseUrl, "select count(*) as n from messages");
+  await untilZero(databaseUrl, "select count(*) as n from flows where running <> 0 or waiting <> 0");
+  expect(await count(databaseUrl, "select count(*) as n from slots")).toBe(0);
+  expect(await count(databaseUrl, "select count(*) as n from dead_letters")).toBe(0);
+}

@@ -1,0 +1,121 @@
+import { setTimeout as pause } from "node:timers/promises";
+import { expect, onTestFinished, test } from "vitest";
+import { startPostgres, startPostgresPair } from "../postgres.ts";
+import { startJudge } from "./judge.ts";
+import type { Node } from "./nodes.ts";
+import { asker, fire, lease, setUp, settled, startLoad, startNode, startNodes } from "./nodes.ts";
+
+// Real nodes on real databases, and what happens to both. A judge at the destination recounts what was promised.
+
+/** Waits until so many more were acknowledged, so that there is something under way. */
+async function more(judge: { promised(): number }, count: number): Promise<void> {
+  for (const enough = judge.promised() + count; judge.promised() < enough;) await pause(5);
+}
+
+test("of three nodes one is killed and one is stopped beyond its leases, and every promise is kept", { timeout: 90_000 }, async () => {
+  const postgres = await startPostgres({ fsync: true });
+  onTestFinished(() => postgres.kill());
+  const judge = await startJudge();
+  const { nodes, token } = await startNodes(postgres.url, ["one", "two", "three"]);
+  const [one, two, three] = nodes as [Node, Node, Node];
+  let alive = nodes;
+  const ask = asker(token, () => alive);
+  await setUp(ask, judge);
+  const began = performance.now();
+
+  // One node lives on, and keeps the lease of a call that takes longer than a lease: nobody else sends it meanwhile.
+  judge.slow("/slow/1", lease + 1_000);
+  alive = [one];
+  const slow = await ask("POST", `enqueue/slow/${judge.url}/slow/1`, { "svc-retries": "0" });
+  const afterIt = await ask("POST", `enqueue/slow/${judge.url}/slow/2`, { "svc-retries": "0" });
+  judge.acknowledged("slow", [slow?.body, afterIt?.body], 0);
+  alive = nodes;
+
+  const load = startLoad(ask, judge);
+  await more(judge, 300);
+  await fire(postgres.url, 3);
+  three.kill("SIGSTOP");
+  two.kill("SIGKILL");
+  await pause(lease + 2_000);
+  await fire(postgres.url, 3);
+  judge.excuse("three", 2_000);
+  three.kill("SIGCONT");
+  alive = [one, three, await startNode(postgres.url, "four")];
+  await more(judge, 300);
+  await fire(postgres.url, 3);
+  await load.stop();
+  await settled(postgres.url, judge);
+
+  const took = performance.now() - began;
+  expect(judge.broken).toEqual([]);
+  expect(judge.disorder()).toEqual([]);
+  expect(judge.tooMany(took)).toBeLessThanOrEqual(0);
+  expect([judge.fired("tick"), judge.fired("queued")]).toEqual([9, 9]);
+  expect(judge.calls.filter(({ flow }) => flow === "slow").map(({ node }) => node)[0]).toBe("one");
+  expect(judge.calls.filter(({ flow }) => flow === "slow")).toHaveLength(2);
+  expect(new Set(judge.calls.map(({ node }) => node))).toEqual(new Set(["one", "two", "three", "four"]));
+  expect(load.refused).toEqual([]);
+});
+
+test("the database is restarted under load, in order and at once: nothing accepted is lost, and publishes are told to come again", async () => {
+  const postgres = await startPostgres({ fsync: true });
+  onTestFinished(() => postgres.kill());
+  const judge = await startJudge();
+  const { nodes, token } = await startNodes(postgres.url, ["one", "two"]);
+  const ask = asker(token, () => nodes);
+  await setUp(ask, judge);
+  const began = performance.now();
+  const load = startLoad(ask, judge);
+  for (const signal of ["SIGINT", "SIGQUIT"] as const) {
+    await more(judge, 200);
+    await fire(postgres.url, 2);
+    const before = load.refused.length;
+    await postgres.down(signal);
+    while (load.refused.length < before + 10) await pause(5);
+    await postgres.up();
+    await fire(postgres.url, 2);
+    await more(judge, 200);
+  }
+  await load.stop();
+  await settled(postgres.url, judge);
+
+  expect(judge.broken).toEqual([]);
+  expect(judge.disorder()).toEqual([]);
+  expect(judge.tooMany(performance.now() - began)).toBeLessThanOrEqual(0);
+  expect([judge.fired("tick"), judge.fired("queued")]).toEqual([8, 8]);
+  expect(new Set(load.refused.map(({ status, retryAfter }) => `${status} ${retryAfter}`))).toEqual(new Set(["503 1"]));
+});
+
+test("a standby takes the place of a primary that is killed under load: nothing accepted is lost", async () => {
+  const { primary, standby, promote } = await startPostgresPair();
+  onTestFinished(() => standby.kill().then(() => primary.kill()));
+  const hosts = `${new URL(primary.url).host},${new URL(standby.url).host}`;
+  const url = `postgres://postgres@${hosts}/postgres?target_session_attrs=read-write`;
+  const judge = await startJudge();
+  const { nodes, token } = await startNodes(url, ["one", "two"]);
+  let alive = nodes;
+  const ask = asker(token, () => alive);
+  await setUp(ask, judge);
+  const began = performance.now();
+  const load = startLoad(ask, judge);
+  await more(judge, 300);
+  await fire(primary.url, 3);
+  await primary.down("SIGKILL");
+  const refused = load.refused.length;
+  while (load.refused.length < refused + 10) await pause(5);
+  await promote();
+  await more(judge, 200);
+  await fire(standby.url, 3);
+  // One that joins now finds the second host.
+  alive = [...nodes, await startNode(url, "three")];
+  await more(judge, 200);
+  await load.stop();
+  await settled(standby.url, judge);
+
+  expect(judge.broken).toEqual([]);
+  expect(judge.disorder()).toEqual([]);
+  expect(judge.tooMany(performance.now() - began)).toBeLessThanOrEqual(0);
+  expect([judge.fired("tick"), judge.fired("queued")]).toEqual([6, 6]);
+  expect(new Set(load.refused.map(({ status, retryAfter }) => `${status} ${retryAfter}`))).toEqual(new Set(["503 1"]));
+  expect(judge.calls.some(({ node }) => node === "three")).toBe(true);
+});
