@@ -4,9 +4,11 @@ import { setTimeout as pause } from "node:timers/promises";
 import { onTestFinished } from "vitest";
 
 /** So many calls of `key-rate` may begin in each second. */
-const rate = 30;
+const rate = 10;
 /** How many may be under way at once. Of what is not named here, any number. */
-const parallelism: Readonly<Record<string, number>> = { "queue-one": 1, "queue-three": 3, "key-two": 2 };
+export const parallelism: Readonly<Record<string, number>> = { "queue-one": 1, "queue-three": 3, "key-two": 2 };
+/** What is limited takes longer than it would have to, so that the limit is reached. */
+const takes: Readonly<Record<string, number>> = { "queue-one": 1, "queue-three": 40, "key-two": 20 };
 
 type Kind = { flow: string; path: string; headers: Record<string, string>; callback?: true; target?: string };
 const two = { "svc-flow-control-key": "two", "svc-flow-control-value": "parallelism=2" };
@@ -33,6 +35,7 @@ type Promised = { flow: string; askedAt: number; answeredAt: number };
  */
 export async function startJudge() {
   const running = new Map<string, number>();
+  const peaks: Record<string, number> = {};
   const calls: Call[] = [];
   const broken: string[] = [];
   const promised = new Map<string, Promised>();
@@ -56,10 +59,11 @@ export async function startJudge() {
     for (const name of names) {
       const count = (running.get(name) ?? 0) + 1;
       running.set(name, count);
+      if (name in parallelism) peaks[name] = Math.max(peaks[name] ?? 0, count);
       if (count > (parallelism[name] ?? Infinity)) broken.push(`${count} of ${name}: ${id} by ${node}`);
     }
     incoming.resume();
-    await pause(slow.get(incoming.url ?? "") ?? Math.random() * 10);
+    await pause(slow.get(incoming.url ?? "") ?? Math.random() * 5 + (takes[flow] ?? 0));
     for (const name of names) running.set(name, (running.get(name) ?? 0) - 1);
     const again = !slow.has(incoming.url ?? "") && Math.random() < 0.03;
     response.writeHead(again ? 500 : 200, again ? { "retry-after": "0" } : {}).end();
@@ -72,6 +76,8 @@ export async function startJudge() {
     url: `http://127.0.0.1:${typeof address === "object" ? address?.port : 0}`,
     calls,
     broken,
+    /** How many were under way at once, of what is limited. */
+    peaks,
     /** Takes so long for this path, each time. */
     slow: (path: string, time: number): void => void slow.set(path, time),
     /**

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { startPostgres, startPostgresPair } from "../postgres.ts";
-import { startJudge } from "./judge.ts";
+import { parallelism, startJudge } from "./judge.ts";
 import type { Node } from "./nodes.ts";
 import { asker, fire, lease, setUp, settled, startLoad, startNode, startNodes } from "./nodes.ts";
 
@@ -48,6 +48,7 @@ test("of three nodes one is killed and one is stopped beyond its leases, and eve
 
   const took = performance.now() - began;
   expect(judge.broken).toEqual([]);
+  expect(judge.peaks).toEqual(parallelism);
   expect(judge.disorder()).toEqual([]);
   expect(judge.tooMany(took)).toBeLessThanOrEqual(0);
   expect([judge.fired("tick"), judge.fired("queued")]).toEqual([9, 9]);
@@ -80,6 +81,7 @@ test("the database is restarted under load, in order and at once: nothing accept
   await settled(postgres.url, judge);
 
   expect(judge.broken).toEqual([]);
+  expect(judge.peaks).toEqual(parallelism);
   expect(judge.disorder()).toEqual([]);
   expect(judge.tooMany(performance.now() - began)).toBeLessThanOrEqual(0);
   expect([judge.fired("tick"), judge.fired("queued")]).toEqual([8, 8]);
@@ -113,6 +115,7 @@ test("a standby takes the place of a primary that is killed under load: nothing 
   await settled(standby.url, judge);
 
   expect(judge.broken).toEqual([]);
+  expect(judge.peaks).toEqual(parallelism);
   expect(judge.disorder()).toEqual([]);
   expect(judge.tooMany(performance.now() - began)).toBeLessThanOrEqual(0);
   expect([judge.fired("tick"), judge.fired("queued")]).toEqual([6, 6]);
