@@ -20,6 +20,7 @@ import type { Desk } from "./desk.ts";
 import { deskAt, deskOf, DeskRefused } from "./desk.ts";
 import { systemClock, systemRandom } from "./engine/clock.ts";
 import { listen } from "./listen.ts";
+import { moveCommand, MoveRefused } from "./moveCommand.ts";
 import { openStore, serve } from "./serve.ts";
 import { sqlShelf } from "./store/sql.ts";
 import { openSqlite } from "./store/sqlite.ts";
@@ -137,6 +138,8 @@ keyCommands<Flags>(program, {
   },
   print,
 });
+
+moveCommand(program, { print });
 
 type Flags = Partial<Record<SettingName, string>>;
 
@@ -275,6 +278,7 @@ try {
     DeskRefused,
     AccountRefused,
     KeysRefused,
+    MoveRefused,
     StorageRefused,
     Unavailable,
     Refusal,

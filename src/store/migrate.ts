@@ -40,9 +40,14 @@ export const tooNew = (readableBy: number): string | null =>
     ? `the data has schema version ${readableBy}, this program knows up to ${newest}: start the version of waypost that wrote it, or a newer one`
     : null;
 
+/** Stands among the versions of a store into which everything of another one is being moved, until all of it is there. */
+export const unfinishedMove = -1;
+
 /** What migrations need of a database besides a connection. */
 export type Migrating = {
   run(sql: string): Promise<void>;
+  /** Whether a store is about to be moved there, or going to be. Only then tables that are half moved are not refused. */
+  moves?: boolean;
   /** Keeps all programs out that are at work on these tables, until the transaction ends. They find then what has changed. */
   keepOthersOut?(): Promise<void>;
 };
@@ -52,10 +57,13 @@ export type Migrating = {
  * program are left alone, and refused where it could not work with them. A migration that older programs can live with says so in its first
  * line (`-- Readable by 3: …`); they go on then.
  */
-export async function migrate(connection: Connection, database: "sqlite" | "postgres", { run, keepOthersOut }: Migrating): Promise<void> {
+export async function migrate(connection: Connection, database: "sqlite" | "postgres", { run, moves = false, keepOthersOut }: Migrating): Promise<void> {
   await connection.query(`create table if not exists schema_version (version integer not null)`, []);
   // The first versions had no `readable_by`.
   const versions = await connection.query(`select * from schema_version`, []);
+  if (!moves && versions.some(({ version }) => version === unfinishedMove)) {
+    throw new StorageRefused("only a part of a store was moved here: run the same waypost migrate-store again, which goes on with it");
+  }
   const present = Math.max(0, ...versions.map(({ version }) => Number(version)));
   const trouble = tooNew(Math.max(0, ...versions.map(({ version, readable_by: by }) => Number(by ?? version))));
   if (trouble !== null) throw new StorageRefused(trouble);

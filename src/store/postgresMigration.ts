@@ -6,7 +6,7 @@ import { codeOf, connect, connectionOf, isPrepared, plainly } from "./postgresSe
 import { Unavailable } from "./store.ts";
 
 /** Any numbers will do that no other program uses on this database. */
-const locks = { migration: 7_709_812_345, foundation: 7_709_812_346, partitions: 7_709_812_347 };
+export const locks = { migration: 7_709_812_345, foundation: 7_709_812_346, partitions: 7_709_812_347, move: 7_709_812_348 };
 
 /**
  * Whoever asks for the lock of a whole table makes all others wait behind it, until it has it. So migrations ask for so long only, and then
@@ -18,8 +18,10 @@ const pause: Millis = 1_000;
 /** So often it is tried: for some ten minutes, as another node may be at it, or a backup. */
 const mostTries = 200;
 
+type Placed = Place & Pick<PostgresOptions, "clock">;
+
 /** Brings the tables up to this version. Of several nodes that start at once, one does it and the others wait. Those at work go on meanwhile. */
-export async function migratePostgres({ clock, ...place }: PostgresOptions): Promise<void> {
+export async function migratePostgres({ clock, ...place }: Placed, { moves = false } = {}): Promise<void> {
   for (let turn = 1; ; turn++) {
     try {
       return await alone(place, "migration", (client) =>
@@ -27,6 +29,7 @@ export async function migratePostgres({ clock, ...place }: PostgresOptions): Pro
           connectionOf((query) => client.query(query), { prepares: isPrepared(place) }),
           "postgres",
           {
+            moves,
             run: async (sql) => void (await plainly(client, sql)),
             keepOthersOut: async () => void (await plainly(client, "lock table schema_version in access exclusive mode")),
           },
@@ -57,7 +60,7 @@ export async function alone<T>(place: Place, lock: keyof typeof locks, run: (cli
 }
 
 /** Runs what only the first of all nodes shall do: one after another, so that each sees what those before it have done. */
-export async function inFoundation<T>({ clock, ...place }: Place & Pick<PostgresOptions, "clock">, run: () => Promise<T>): Promise<T> {
+export async function inFoundation<T>({ clock, ...place }: Placed, run: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
       return await alone(place, "foundation", run);

@@ -1,5 +1,6 @@
 import { Client, DatabaseError, types } from "pg";
 import type { ClientConfig, CustomTypesConfig, QueryConfig } from "pg";
+import { spans } from "../core/limits.ts";
 import type { Millis, NodeId } from "../core/message.ts";
 import type { Connection, Dialect } from "./database.ts";
 import type { KeySource, Seals } from "./keyRing.ts";
@@ -37,7 +38,11 @@ const second = 1000;
 
 /** A statement that takes longer is ended by the server; where not even that is heard of, the connection is given up. */
 const statementTimeout = 30 * second;
-const idleInTransaction = 30 * second;
+/**
+ * A node that was stopped in the middle of a transaction keeps its locks for so long. Others wait meanwhile, and must be free
+ * again before their own leases run out.
+ */
+const idleInTransaction = (): Millis => Math.ceil(spans.lease / 6);
 const connectTimeout = 5 * second;
 
 /** `writer`: statements go out without waiting for the answers of those before. `migration`: may take its time. */
@@ -100,7 +105,7 @@ function settings(url: string, { kind, pooling }: { kind: Kind; pooling: Pooling
   const patient: ClientConfig = { ...common, query_timeout: statementTimeout + 5 * second };
   // A pooler refuses connections that ask for these.
   if (pooling === "transaction") return patient;
-  return { ...patient, statement_timeout: statementTimeout, idle_in_transaction_session_timeout: idleInTransaction };
+  return { ...patient, statement_timeout: statementTimeout, idle_in_transaction_session_timeout: idleInTransaction() };
 }
 
 /**
@@ -118,7 +123,7 @@ const byKeys = ["enable_seqscan = off", "enable_hashjoin = off", "enable_mergejo
 /** The limits of a transaction, where they are not those of its connection. */
 export const limitsWithin = ({ pooling }: Place): string =>
   pooling === "transaction"
-    ? [...[`statement_timeout = ${statementTimeout}`, `idle_in_transaction_session_timeout = ${idleInTransaction}`], ...byKeys]
+    ? [...[`statement_timeout = ${statementTimeout}`, `idle_in_transaction_session_timeout = ${idleInTransaction()}`], ...byKeys]
         .map((setting) => `; set local ${setting}`)
         .join("")
     : "";

@@ -54,7 +54,12 @@ const turnsOf = (connection: Connection, inTurn: <T>(run: () => Promise<T>) => P
   each: (sql, types, rows) => inTurn(() => connection.each(sql, types, rows)),
 });
 
-export type SqliteDatabase = Database & { recent: RecentRows; connection: Connection; migrate(): Promise<void>; close(): void };
+export type SqliteDatabase = Database & {
+  recent: RecentRows;
+  connection: Connection;
+  migrate(how?: { moves?: boolean }): Promise<void>;
+  close(): void;
+};
 
 /**
  * Opens a database file, or `:memory:`. A commit is on the disk when it returns (`synchronous=FULL`); the
@@ -92,7 +97,7 @@ export function openSqlite(path: string, { readOnly = false, keys = null }: { re
     connection,
     transaction,
     recent,
-    migrate: () => transaction(() => migrate(connection, "sqlite", { run: async (sql) => db.exec(sql) })),
+    migrate: (how) => transaction(() => migrate(connection, "sqlite", { run: async (sql) => db.exec(sql), ...how })),
     isConflict: (error) => error instanceof LostUpdate,
     close: () => db.close(),
   };

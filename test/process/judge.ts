@@ -8,9 +8,9 @@ const rate = 10;
 /** How many may be under way at once. Of what is not named here, any number. */
 export const parallelism: Readonly<Record<string, number>> = { "queue-one": 1, "queue-three": 3, "key-two": 2 };
 /** What is limited takes longer than it would have to, so that the limit is reached. */
-const takes: Readonly<Record<string, number>> = { "queue-one": 1, "queue-three": 40, "key-two": 20 };
+const takes: Readonly<Record<string, number>> = { "queue-three": 150, "key-two": 60 };
 
-type Kind = { flow: string; path: string; headers: Record<string, string>; callback?: true; target?: string };
+export type Kind = { flow: string; path: string; headers: Record<string, string>; callback?: true; target?: string };
 const two = { "svc-flow-control-key": "two", "svc-flow-control-value": "parallelism=2" };
 
 /** What is published, in turn: the path before the destination, headers, and the name of the flow under which it is counted. */
@@ -31,7 +31,7 @@ type Promised = { flow: string; askedAt: number; answeredAt: number };
 
 /**
  * A destination that counts what is under way for each flow, remembers every call, and judges afterwards what the service
- * had promised. It takes a few milliseconds for each, and now and then wants one again, at once.
+ * had promised. It takes a few milliseconds for each, and now and then wants one of the load again, at once.
  */
 export async function startJudge() {
   const running = new Map<string, number>();
@@ -65,7 +65,7 @@ export async function startJudge() {
     incoming.resume();
     await pause(slow.get(incoming.url ?? "") ?? Math.random() * 5 + (takes[flow] ?? 0));
     for (const name of names) running.set(name, (running.get(name) ?? 0) - 1);
-    const again = !slow.has(incoming.url ?? "") && Math.random() < 0.03;
+    const again = kinds.some((kind) => kind.flow === flow) && Math.random() < 0.03;
     response.writeHead(again ? 500 : 200, again ? { "retry-after": "0" } : {}).end();
   });
   server.listen(0, "127.0.0.1");

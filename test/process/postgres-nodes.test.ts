@@ -3,16 +3,18 @@ import { expect, onTestFinished, test } from "vitest";
 import { startPostgres, startPostgresPair } from "../postgres.ts";
 import { parallelism, startJudge } from "./judge.ts";
 import type { Node } from "./nodes.ts";
-import { asker, fire, lease, setUp, settled, startLoad, startNode, startNodes } from "./nodes.ts";
+import { ask as asked, asker, fire, hold, lease, setUp, settled, startLoad, startNode, startNodes } from "./nodes.ts";
 
 // Real nodes on real databases, and what happens to both. A judge at the destination recounts what was promised.
+
+const timeout = 90_000;
 
 /** Waits until so many more were acknowledged, so that there is something under way. */
 async function more(judge: { promised(): number }, count: number): Promise<void> {
   for (const enough = judge.promised() + count; judge.promised() < enough;) await pause(5);
 }
 
-test("of three nodes one is killed and one is stopped beyond its leases, and every promise is kept", { timeout: 90_000 }, async () => {
+test("of three nodes one is killed and one is stopped beyond its leases, and every promise is kept", { timeout }, async () => {
   const postgres = await startPostgres({ fsync: true });
   onTestFinished(() => postgres.kill());
   const judge = await startJudge();
@@ -58,37 +60,41 @@ test("of three nodes one is killed and one is stopped beyond its leases, and eve
   expect(load.refused).toEqual([]);
 });
 
-test("the database is restarted under load, in order and at once: nothing accepted is lost, and publishes are told to come again", async () => {
-  const postgres = await startPostgres({ fsync: true });
-  onTestFinished(() => postgres.kill());
-  const judge = await startJudge();
-  const { nodes, token } = await startNodes(postgres.url, ["one", "two"]);
-  const ask = asker(token, () => nodes);
-  await setUp(ask, judge);
-  const began = performance.now();
-  const load = startLoad(ask, judge);
-  for (const signal of ["SIGINT", "SIGQUIT"] as const) {
-    await more(judge, 200);
-    await fire(postgres.url, 2);
-    const before = load.refused.length;
-    await postgres.down(signal);
-    while (load.refused.length < before + 10) await pause(5);
-    await postgres.up();
-    await fire(postgres.url, 2);
-    await more(judge, 200);
-  }
-  await load.stop();
-  await settled(postgres.url, judge);
+test(
+  "the database is restarted under load, in order and at once: nothing accepted is lost, and publishes are told to come again",
+  { timeout },
+  async () => {
+    const postgres = await startPostgres({ fsync: true });
+    onTestFinished(() => postgres.kill());
+    const judge = await startJudge();
+    const { nodes, token } = await startNodes(postgres.url, ["one", "two"]);
+    const ask = asker(token, () => nodes);
+    await setUp(ask, judge);
+    const began = performance.now();
+    const load = startLoad(ask, judge);
+    for (const signal of ["SIGINT", "SIGQUIT"] as const) {
+      await more(judge, 200);
+      await fire(postgres.url, 2);
+      const before = load.refused.length;
+      await postgres.down(signal);
+      while (load.refused.length < before + 10) await pause(5);
+      await postgres.up();
+      await fire(postgres.url, 2);
+      await more(judge, 200);
+    }
+    await load.stop();
+    await settled(postgres.url, judge);
 
-  expect(judge.broken).toEqual([]);
-  expect(judge.peaks).toEqual(parallelism);
-  expect(judge.disorder()).toEqual([]);
-  expect(judge.tooMany(performance.now() - began)).toBeLessThanOrEqual(0);
-  expect([judge.fired("tick"), judge.fired("queued")]).toEqual([8, 8]);
-  expect(new Set(load.refused.map(({ status, retryAfter }) => `${status} ${retryAfter}`))).toEqual(new Set(["503 1"]));
-});
+    expect(judge.broken).toEqual([]);
+    expect(judge.peaks).toEqual(parallelism);
+    expect(judge.disorder()).toEqual([]);
+    expect(judge.tooMany(performance.now() - began)).toBeLessThanOrEqual(0);
+    expect([judge.fired("tick"), judge.fired("queued")]).toEqual([8, 8]);
+    expect(new Set(load.refused.map(({ status, retryAfter }) => `${status} ${retryAfter}`))).toEqual(new Set(["503 1"]));
+  },
+);
 
-test("a standby takes the place of a primary that is killed under load: nothing accepted is lost", async () => {
+test("a standby takes the place of a primary that is killed under load: nothing accepted is lost", { timeout }, async () => {
   const { primary, standby, promote } = await startPostgresPair();
   onTestFinished(() => standby.kill().then(() => primary.kill()));
   const hosts = `${new URL(primary.url).host},${new URL(standby.url).host}`;
@@ -122,3 +128,55 @@ test("a standby takes the place of a primary that is killed under load: nothing 
   expect(new Set(load.refused.map(({ status, retryAfter }) => `${status} ${retryAfter}`))).toEqual(new Set(["503 1"]));
   expect(judge.calls.some(({ node }) => node === "three")).toBe(true);
 });
+
+test(
+  "an old transaction and a copy of everything, as pg_dump takes one, keep no message back, and no node from joining",
+  { timeout },
+  async () => {
+    const postgres = await startPostgres({ fsync: true });
+    onTestFinished(() => postgres.kill());
+    const judge = await startJudge();
+    const { nodes, token } = await startNodes(postgres.url, ["one", "two"]);
+    let alive = nodes;
+    const ask = asker(token, () => alive);
+    await setUp(ask, judge);
+    const began = performance.now();
+    const load = startLoad(ask, judge);
+    await more(judge, 50);
+
+    // Somebody left a terminal open, with a change that is not committed: nothing that is dead since then can be cleared away.
+    const old = await hold(postgres.url, "begin; create table notes (note text)");
+    // As pg_dump does: one moment of everything, all tables locked against being changed in shape, and read from slowly.
+    const dump = await hold(postgres.url, "begin isolation level repeatable read, read only");
+    const tables = (await dump.query("select relname from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p')"))
+      .rows;
+    await dump.query(`lock table ${tables.map(({ relname }) => relname).join(", ")} in access share mode`);
+    await dump.query("declare slow cursor for select * from envelopes");
+    const copied = async (): Promise<number> => (await dump.query("fetch 10 from slow")).rows.length;
+
+    for (let turn = 0; turn < 4; turn++) {
+      expect(await copied()).toBeGreaterThan(0);
+      await more(judge, 200);
+      await fire(postgres.url, 1);
+    }
+    alive = [...nodes, await startNode(postgres.url, "three")];
+    await more(judge, 200);
+    await load.stop();
+    await settled(postgres.url, judge);
+    // Both were there all the time, and every row of a finished message still is.
+    expect((await dump.query("select count(*)::int as n from messages")).rows[0]?.n).toBeLessThan(200);
+    const [horizon] = await asked(
+      postgres.url,
+      "select count(*)::int as n from pg_stat_activity where backend_xmin is not null and pid <> pg_backend_pid()",
+    );
+    expect(Number(horizon?.["n"])).toBeGreaterThanOrEqual(1);
+    await Promise.all([old.end(), dump.end()]);
+
+    expect(judge.broken).toEqual([]);
+    expect(judge.peaks).toEqual(parallelism);
+    expect(judge.disorder()).toEqual([]);
+    expect(judge.tooMany(performance.now() - began)).toBeLessThanOrEqual(0);
+    expect([judge.fired("tick"), judge.fired("queued")]).toEqual([4, 4]);
+    expect(load.refused).toEqual([]);
+  },
+);

@@ -4,6 +4,13 @@
 alter table schema_version add column
   readable_by integer;
 
+-- Up to which row the log of an account is gone, although the rows are there until their part is dropped.
+create table log_forgotten (
+  account text not null,
+  up_to text not null,
+  primary key (account)
+);
+
 /*postgres:
 -- One part for each day, which is dropped whole when all of it is past its time: see `logPartitions.ts`. What there is now is the first
 -- part, together with what programs of the last version add meanwhile. It is looked through once, so that it may be one.
@@ -20,13 +27,6 @@ begin
   execute format('alter table log attach partition log_before for values from (minvalue) to (%L)',
     lpad(((greatest(now_day, last_day) + 1) * 86400000)::text, 13, '0') || '-');
 end $$;
-
--- Up to which row the log of an account is gone, although the rows are there until their part is dropped.
-create table log_forgotten (
-  account text not null,
-  up_to text not null,
-  primary key (account)
-);
 
 -- Tables of which rows go all the time are vacuumed long before a fifth of them is dead, and no vacuum locks them to give pages back.
 alter table messages set (vacuum_truncate = false);
