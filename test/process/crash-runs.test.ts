@@ -2,12 +2,28 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
 import { Agent, request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
+import { freshDatabase } from "../postgres.ts";
 import { startEndpoint } from "./crashingRuns.ts";
+import type { Process } from "./waypost.ts";
 import { developmentToken, startWaypost, temporaryFolder } from "./waypost.ts";
 
-const lives = 5;
-/** Runs that each life of the server is given. */
-const portion = 40;
+/** `portion`: runs that each life of a server is given. */
+type Place = { lives: number; portion: number; start: readonly (() => Promise<Process>)[] };
+
+/** One server alone, as often as it is killed. */
+function onSqlite(): Place {
+  const data = temporaryFolder();
+  return { lives: 5, portion: 40, start: [() => startWaypost(["dev", "--port", "0", "--data", data])] };
+}
+
+/** Two nodes, of which one is killed again and again: what it had leased is taken over by the other, or by itself when it is back. */
+async function onPostgres(): Promise<Place> {
+  const url = await freshDatabase();
+  const preload = new URL("./shortLease.ts", import.meta.url).href;
+  const start = () => startWaypost(["dev", "--port", "0", "--database-url", url], { NODE_OPTIONS: `--import=${preload}` });
+  return { lives: 2, portion: 30, start: [start, start] };
+}
+
 const authorization = `Bearer ${developmentToken}`;
 
 type Logged = {
@@ -19,20 +35,24 @@ type Logged = {
 type Page = { runs: Logged[]; cursor?: string };
 const withBodies = "trimBody=100000";
 
-test(
-  "every run ends with the right result, and no step has two, although the server is killed again and again",
+test.each([
+  ["SQLite", onSqlite],
+  ["PostgreSQL", onPostgres],
+] as const)(
+  "every run ends with the right result, and no step has two, although a server is killed again and again: %s",
   { timeout: 120_000 },
-  async () => {
-    const data = temporaryFolder();
+  async (_, place) => {
+    const { lives, portion, start } = await place();
     const agent = new Agent({ connections: 32 });
     onTestFinished(() => agent.destroy());
-    const start = () => startWaypost(["dev", "--port", "0", "--data", data]);
-    let server = await start();
-    /** Asks the server that there is. Null: it was gone before it answered. */
+    const servers = await Promise.all(start.map((one) => one()));
+    let turn = 0;
+    const next = (): string => servers[turn++ % servers.length]?.url ?? "";
+    /** Asks the servers in turn. Null: it was gone before it answered. */
     const ask = async (method: "GET" | "POST" | "DELETE", path: string, more: { headers?: Record<string, string>; body?: string } = {}) => {
       try {
         const options = { method, headers: { authorization, ...more.headers }, body: more.body ?? null, dispatcher: agent };
-        const { statusCode, body } = await request(`${server.url}/v2/${path}`, options);
+        const { statusCode, body } = await request(`${next()}/v2/${path}`, options);
         return { status: statusCode, text: await body.text() };
       } catch {
         return null;
@@ -47,9 +67,9 @@ test(
       // Killed when some of them are half way, at a moment that is another one each time.
       while (endpoint.calls() < (life + 1) * portion * 4) await pause(5);
       await pause(Math.random() * 1000);
-      server.kill("SIGKILL");
-      await server.ended;
-      server = await start();
+      servers[0]?.kill("SIGKILL");
+      await servers[0]?.ended;
+      for (const again of start.slice(0, 1)) servers[0] = await again();
       await began;
     }
     await endpoint.finished(ids.length);
@@ -77,7 +97,7 @@ test(
     }
     const letters = await ask("GET", "dlq");
     expect(JSON.parse(letters?.text ?? "")).toEqual({ messages: [] });
-    server.kill("SIGTERM");
-    expect((await server.ended).code).toBe(0);
+    for (const server of servers) server.kill("SIGTERM");
+    for (const server of servers) expect((await server.ended).code).toBe(0);
   },
 );

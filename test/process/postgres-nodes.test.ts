@@ -34,7 +34,7 @@ test("of three nodes one is killed and one is stopped beyond its leases, and eve
   alive = nodes;
 
   const load = startLoad(ask, judge);
-  await more(judge, 300);
+  await more(judge, 200);
   await fire(postgres.url, 3);
   three.kill("SIGSTOP");
   two.kill("SIGKILL");
@@ -43,7 +43,7 @@ test("of three nodes one is killed and one is stopped beyond its leases, and eve
   judge.excuse("three", 2_000);
   three.kill("SIGCONT");
   alive = [one, three, await startNode(postgres.url, "four")];
-  await more(judge, 300);
+  await more(judge, 200);
   await fire(postgres.url, 3);
   await load.stop();
   await settled(postgres.url, judge);
@@ -73,14 +73,14 @@ test(
     const began = performance.now();
     const load = startLoad(ask, judge);
     for (const signal of ["SIGINT", "SIGQUIT"] as const) {
-      await more(judge, 200);
+      await more(judge, 100);
       await fire(postgres.url, 2);
       const before = load.refused.length;
       await postgres.down(signal);
       while (load.refused.length < before + 10) await pause(5);
       await postgres.up();
       await fire(postgres.url, 2);
-      await more(judge, 200);
+      await more(judge, 100);
     }
     await load.stop();
     await settled(postgres.url, judge);
@@ -106,17 +106,17 @@ test("a standby takes the place of a primary that is killed under load: nothing 
   await setUp(ask, judge);
   const began = performance.now();
   const load = startLoad(ask, judge);
-  await more(judge, 300);
+  await more(judge, 200);
   await fire(primary.url, 3);
   await primary.down("SIGKILL");
   const refused = load.refused.length;
   while (load.refused.length < refused + 10) await pause(5);
   await promote();
-  await more(judge, 200);
+  await more(judge, 100);
   await fire(standby.url, 3);
   // One that joins now finds the second host.
   alive = [...nodes, await startNode(url, "three")];
-  await more(judge, 200);
+  await more(judge, 100);
   await load.stop();
   await settled(standby.url, judge);
 
@@ -156,11 +156,11 @@ test(
 
     for (let turn = 0; turn < 4; turn++) {
       expect(await copied()).toBeGreaterThan(0);
-      await more(judge, 200);
+      await more(judge, 100);
       await fire(postgres.url, 1);
     }
     alive = [...nodes, await startNode(postgres.url, "three")];
-    await more(judge, 200);
+    await more(judge, 100);
     await load.stop();
     await settled(postgres.url, judge);
     // Both were there all the time, and every row of a finished message still is.
