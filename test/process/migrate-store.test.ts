@@ -8,6 +8,7 @@ import { startJudge } from "./judge.ts";
 import { ask } from "./nodes.ts";
 import { developmentToken, runWaypost, startWaypost, temporaryFolder } from "./waypost.ts";
 
+const timeout = 90_000;
 const preload = { NODE_OPTIONS: `--import=${new URL("./shortLease.ts", import.meta.url).href}` };
 
 const migrateStore = (from: string, to: string) => runWaypost(["migrate-store", "--from", from, "--to", to]);
@@ -18,7 +19,7 @@ async function publish(path: string, headers: Record<string, string> = {}): Prom
   expect([statusCode, await body.text()]).toEqual([200, expect.any(String)]);
 }
 
-test("what a server has accepted is delivered from where it is moved to, also what it was sending when it died", async () => {
+test("what a server has accepted is delivered from where it is moved to, also what it was sending when it died", { timeout }, async () => {
   const [data, url] = [temporaryFolder(), await freshDatabase()];
   const judge = await startJudge();
   const arrived = (): string[] => judge.calls.map(({ flow }) => flow);
@@ -69,7 +70,7 @@ test("what a server has accepted is delivered from where it is moved to, also wh
   while (arrived().length < 5) await pause(20);
 });
 
-test("a move that is killed goes on where it was, and nobody serves a part", async () => {
+test("a move that is killed goes on where it was, and nobody serves a part", { timeout }, async () => {
   const [data, url] = [temporaryFolder(), await freshDatabase()];
   const server = await startWaypost(["dev", "--port", "0", "--data", data]);
   server.kill("SIGTERM");

@@ -52,7 +52,7 @@ export async function hold(url: string, sql: string): Promise<Client> {
 }
 
 /** A number that a statement answers with, as `n`. */
-export const count = async (url: string, sql: string): Promise<number> => Number((await ask(url, sql))[0]?.n);
+const count = async (url: string, sql: string): Promise<number> => Number((await ask(url, sql))[0]?.n);
 
 type Asked = { status: number; retryAfter: string | undefined; body: unknown };
 
