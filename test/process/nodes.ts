@@ -56,8 +56,8 @@ const count = async (url: string, sql: string): Promise<number> => Number((await
 
 type Asked = { status: number; retryAfter: string | undefined; body: unknown };
 
-/** Asks one of these nodes at a time, in turn. Null: there was no answer within two seconds. */
-export function asker(token: string, nodes: () => readonly Node[]) {
+/** Asks one of these nodes at a time, in turn. Null: there was no answer within `patience`, in milliseconds. */
+export function asker(token: string, { nodes, patience }: { nodes: () => readonly Node[]; patience: number }) {
   const agent = new Agent({ connections: 16 });
   onTestFinished(() => agent.destroy());
   let turn = 0;
@@ -66,7 +66,7 @@ export function asker(token: string, nodes: () => readonly Node[]) {
     const url = some[turn++ % some.length]?.url ?? "";
     try {
       const options = { method, headers: { authorization: `Bearer ${token}`, ...headers }, body: method === "GET" ? null : body };
-      const answer = await request(`${url}/v2/${path}`, { ...options, dispatcher: agent, signal: AbortSignal.timeout(2_000) });
+      const answer = await request(`${url}/v2/${path}`, { ...options, dispatcher: agent, signal: AbortSignal.timeout(patience) });
       const retryAfter = answer.headers["retry-after"];
       return { status: answer.statusCode, retryAfter: String(retryAfter), body: await answer.body.json() };
     } catch {
@@ -79,8 +79,11 @@ type Ask = ReturnType<typeof asker>;
 type Judge = Awaited<ReturnType<typeof startJudge>>;
 
 /** Messages of one kind that are acknowledged and have not arrived: beyond it, the kind is left out for a while. */
-const mostBehind = 40;
+const mostBehind = 20;
 const publishers = 6;
+
+/** Clients do not wait for long, and come again; what everything else is built upon may take its time. */
+export const [client, builder] = [{ patience: 2_000 }, { patience: 30_000 }];
 
 /** What the messages need besides: a queue for three at a time, a URL group, a schedule in no queue and one in a queue. */
 export async function setUp(ask: Ask, judge: Judge): Promise<void> {
@@ -121,7 +124,10 @@ export function startLoad(ask: Ask, judge: Judge) {
     if (answer?.status !== 200) await pause(50);
   };
   // At first many of what is limited at once, so that the limits are reached however slow the machine is.
-  const burst = kinds.filter(({ flow }) => flow in parallelism).flatMap((kind) => Array.from({ length: 8 }, () => publish(kind, number++)));
+  const limited = kinds.flatMap((kind) =>
+    Array.from({ length: kind.flow === "key-rate" ? 50 : kind.flow in parallelism ? 8 : 0 }, () => kind),
+  );
+  const burst = limited.map((kind) => publish(kind, number++));
   const publisher = async (): Promise<void> => {
     await Promise.all(burst);
     while (going) await publishOne();
