@@ -21,12 +21,14 @@ const settings = {
   synchronous_commit: "on",
 };
 
+const pin = "taskset";
+
 export async function startDatabase(stage: Stage, { pinned }: { pinned: boolean }): Promise<DatabaseServer> {
   const within = stage.folder("postgres");
   // It runs as another user where this is root.
   for (const folder of [within, `${within}/..`]) chmodSync(folder, 0o777);
   const server = await startPostgres({ fsync: true, within, more: settings });
-  if (pinned) execFileSync("taskset", ["-a", "-c", "-p", "1", String(server.pid())], { stdio: "ignore" });
+  if (pinned) execFileSync(pin, ["-a", "-c", "-p", "1", String(server.pid())], { stdio: "ignore" });
   await ask(server.url, "create extension pg_stat_statements");
   return {
     database: async (name) => {

@@ -54,8 +54,13 @@ export class LogPartitions implements LogCut {
    */
   async dropBefore(time: Millis): Promise<void> {
     this.#wholeBefore = firstIdAt("log", (Math.floor(time / day) + 1) * day);
-    const parts = await this.#alone(partsOf);
-    for (const { name } of parts.filter(({ to }) => to <= time)) await this.#drop(name);
+    try {
+      const parts = await this.#alone(partsOf);
+      for (const { name } of parts.filter(({ to }) => to <= time)) await this.#drop(name);
+    } catch (error) {
+      // Somebody reads it, or another node is at it: it is for another time.
+      if (!isLocked(error)) throw error;
+    }
   }
 
   async #drop(name: string): Promise<void> {
@@ -63,9 +68,6 @@ export class LogPartitions implements LogCut {
       const left = await plainly(client, stillShown(name));
       if (left.length > 0) return;
       await plainly(client, `set local lock_timeout = ${patience}; alter table log detach partition ${name}; drop table ${name}`);
-    }).catch((error: unknown) => {
-      if (isLocked(error)) return;
-      throw error;
     });
   }
 
