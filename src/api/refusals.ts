@@ -1,7 +1,7 @@
 import { STATUS_CODES } from "node:http";
 import type { ErrorCode } from "../core/errors.ts";
 import { Refusal, errorCodes } from "../core/errors.ts";
-import { allowanceHeaders } from "./quotaHeaders.ts";
+import { allowanceHeaders } from "./allowanceHeaders.ts";
 
 /** What a failed request is answered with. `fault`: for the log, when it is ours. */
 export type Problem = {

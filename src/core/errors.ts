@@ -12,7 +12,7 @@ export const errorCodes = {
   "limit-exceeded": { status: 412, meaning: "a limit of the account does not allow it" },
   "step-refused": { status: 412, meaning: "a step that a workflow run can never take; its client gives up the run" },
   "too-large": { status: 413, meaning: "the body is larger than the limit" },
-  "quota-exceeded": { status: 429, meaning: "the requests of the day are used up" },
+  "day-limit-exceeded": { status: 429, meaning: "the requests of the day are used up" },
   "too-many-requests": { status: 429, meaning: "more requests in a second than the account may make" },
   "too-many-failures": { status: 429, meaning: "too many wrong tokens or passwords came from the same client, or for the same user name" },
   "headers-too-large": { status: 431, meaning: "the request line and headers are larger than the limit" },
@@ -23,8 +23,8 @@ export const errorCodes = {
 
 export type ErrorCode = keyof typeof errorCodes;
 
-/** How much of a limit is left, until when; that is a time in unix milliseconds. */
-export type Allowance = { limit: number; remaining: number; resetAt: number };
+/** How much of a limit is left, until when; that is a time in unix milliseconds. `warning`: a lower limit is passed. */
+export type Allowance = { limit: number; remaining: number; resetAt: number; warning?: string };
 
 /** When asking again may help. */
 type Again = { allowance?: Allowance | undefined; retryAfter?: number | undefined };

@@ -1,5 +1,5 @@
 import type { Decision, Draft, Moment, Needs } from "./command.ts";
-import type { ErrorCode } from "./errors.ts";
+import type { Allowance, ErrorCode } from "./errors.ts";
 import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
 import { addressed } from "./group.ts";
@@ -19,9 +19,9 @@ import type {
   SendSettings,
 } from "./message.ts";
 import { together } from "./needs.ts";
+import type { DayLimit } from "./dayLimit.ts";
+import { allowanceOf, beyondDayLimit, dayLimitOf, fits, keepDayLimit, needsOfDayLimit } from "./dayLimit.ts";
 import { existing, howToRaise, limitsOf, mustBeActive } from "./plans.ts";
-import type { Quota, QuotaTold } from "./quota.ts";
-import { beyondQuota, fits, keepQuota, needsOfQuota, quotaOf, toldOf } from "./quota.ts";
 import type { StartLetter } from "./startRun.ts";
 import { needsOfStart, runsNamedBy, startRun } from "./startRun.ts";
 import type { LimitName } from "./terms.ts";
@@ -35,7 +35,7 @@ type Refused = { refused: ErrorCode; message: string };
 /** What became of one letter of a publish: a message, an older message, or a reason why not; of one to a group, for each endpoint. */
 export type PublishResult = (Published | PublishedToEach | Refused) & {
   /** What is left of the requests of the day, where they are limited. */
-  quota?: QuotaTold;
+  allowance?: Allowance;
 };
 type PublishedToEach = { each: readonly (Published & { url: string })[] };
 
@@ -60,7 +60,7 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[];
   further: ({ account, letters }, draft) => {
     const ofGroups = letters.filter(({ group }) => group !== null);
     const ofRuns = letters.filter(isOfRun);
-    const dayCounts = needsOfQuota(draft.get("accounts", account));
+    const dayCounts = needsOfDayLimit(draft.get("accounts", account));
     if (ofRuns.length === letters.length)
       return together([...(dayCounts.length > 0 ? [{ dayCounts }] : []), ...ofRuns.map((letter) => needsOfPost(draft, account, letter))]);
     const needs = {
@@ -77,33 +77,33 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[];
     // What has begun goes on: see `goesOn`.
     if (account.state === "passive" && !letters.every((letter) => goesOn(draft, id, letter))) mustBeActive(account);
     const isWhole = letters.some(isOfRun);
-    const quota = quotaOf(draft, moment, account);
+    const day = dayLimitOf(draft, moment, account);
     const results = letters.map((letter, at) => {
       const result: PublishResult =
         (scope && forbiddenBy(scope, draft, id, letter)) ||
-        (quota ? takeOfQuota(draft, moment, account, letter, quota) : takeOne(draft, moment, account, letter));
+        (day ? takeOfDay(draft, moment, account, letter, day) : takeOne(draft, moment, account, letter));
       if (isWhole && "refused" in result)
         throw new Refusal(
           result.refused,
           letters.length === 1 ? result.message : `message ${at + 1} of ${letters.length}: ${result.message}`,
-          { allowance: result.quota },
+          { allowance: result.allowance },
         );
       if (!("refused" in result)) countBytes(draft, id, "bytesIn", letter.body.byteLength);
       return result;
     });
-    if (quota) keepQuota(draft, id, quota);
+    if (day) keepDayLimit(draft, id, day);
     return results;
   },
 };
 
 /** Takes in a letter as far as the requests of the day go, and counts it. */
-function takeOfQuota(draft: Draft, moment: Moment, account: Account, letter: Letter, quota: Quota): PublishResult {
+function takeOfDay(draft: Draft, moment: Moment, account: Account, letter: Letter, day: DayLimit): PublishResult {
   const requests = requestsIn(draft, moment, account.id, letter);
-  if (requests > 0 && !fits(quota, requests))
-    return { refused: "quota-exceeded", message: beyondQuota(account, quota, requests), quota: toldOf(account, quota) };
+  if (requests > 0 && !fits(day, requests))
+    return { refused: "day-limit-exceeded", message: beyondDayLimit(account, day, requests), allowance: allowanceOf(account, day) };
   const result = takeOne(draft, moment, account, letter);
-  if (!("refused" in result)) quota.used += requests;
-  return { ...result, quota: toldOf(account, quota) };
+  if (!("refused" in result)) day.used += requests;
+  return { ...result, allowance: allowanceOf(account, day) };
 }
 
 /** How many requests a letter is: what was taken in before is none, nor is what a run goes on with. */

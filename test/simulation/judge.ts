@@ -103,7 +103,7 @@ export class Judge {
   acknowledged(results: readonly PublishResult[]): void {
     for (const result of results) {
       // A group may have no endpoints.
-      const isRefused = "refused" in result && ["not-found", "quota-exceeded"].includes(result.refused);
+      const isRefused = "refused" in result && ["not-found", "day-limit-exceeded"].includes(result.refused);
       const all = "each" in result ? result.each : isRefused ? [] : [result];
       for (const one of all) {
         this.demand("messageId" in one && this.lives.has(one.messageId), `what was acknowledged exists: ${JSON.stringify(result)}`);

@@ -58,7 +58,8 @@ test("a deduplication key goes within an hour and a bit, though nothing else wil
   expect(memory.tables.deduplications.size).toBe(0);
   const before = looks;
   await run(2 * day);
-  expect(looks).toBe(before);
+  // Once more than that, for what was used in these minutes.
+  expect(looks).toBe(before + 1);
 });
 
 test("however many messages come in, it looks a few times an hour", async () => {

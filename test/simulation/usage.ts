@@ -112,7 +112,7 @@ export class UsageRecount {
       const used = this.#requests.get(`${account} ${today}`) ?? 0;
       demand(most === undefined || used <= most, `no more requests than there may be: ${used} of ${most}`);
       if (most !== undefined && used > 0) demand(tables.dayCounts.get(account)?.requests === used, `requests are counted: ${used}`);
-      if (!("refused" in one) || one.refused !== "quota-exceeded") continue;
+      if (!("refused" in one) || one.refused !== "day-limit-exceeded") continue;
       happens("beyond the requests of a day");
       const asked = tables.groups.get(`${account}\n${letter.group}`)?.endpoints.length ?? 1;
       demand(used + asked > (most ?? Infinity), `what is left of a day is given: ${used} of ${most}`);

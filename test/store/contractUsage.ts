@@ -106,8 +106,8 @@ export function describeUsage(open: OpenStore): void {
       const all = await Promise.all(Array.from({ length: 15 }, () => world.publish(letters(1))));
       const results = all.flat();
       expect(results.filter((one) => "messageId" in one)).toHaveLength(10);
-      expect(results.filter((one) => "refused" in one && one.refused === "quota-exceeded")).toHaveLength(5);
-      expect(results.filter(({ quota }) => quota?.warning !== undefined)).toHaveLength(10);
+      expect(results.filter((one) => "refused" in one && one.refused === "day-limit-exceeded")).toHaveLength(5);
+      expect(results.filter(({ allowance }) => allowance?.warning !== undefined)).toHaveLength(10);
     });
 
     test("are told with a refusal of all", async () => {
@@ -118,9 +118,9 @@ export function describeUsage(open: OpenStore): void {
         letterTo({ post: { kind: "start", runId, url: "https://one.example/", features, origin: "sdk", invoker: null } });
       const refusal = await world.publish([start("r"), start("s")]).catch((error: unknown) => error);
       expect(refusal).toBeInstanceOf(Refusal);
-      expect(refusal).toMatchObject({ code: "quota-exceeded", allowance: { limit: 1, remaining: 0, resetAt: expect.any(Number) } });
+      expect(refusal).toMatchObject({ code: "day-limit-exceeded", allowance: { limit: 1, remaining: 0, resetAt: expect.any(Number) } });
       // Nothing of it was kept.
-      expect(await world.publish([start("r")])).toMatchObject([{ quota: { remaining: 0 } }]);
+      expect(await world.publish([start("r")])).toMatchObject([{ allowance: { remaining: 0 } }]);
     });
   });
 }

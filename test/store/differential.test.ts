@@ -42,7 +42,10 @@ test.each(seeds)("memory, SQLite and PostgreSQL agree, seed %i", { timeout: 120_
   const effects = new Effects();
   await everywhere(
     contestants,
-    ["a", "b"].map((id): Given => ({ name: "createAccount", input: accountNamed(id) })),
+    [
+      { name: "createAccount", input: accountNamed("a") },
+      { name: "createAccount", input: { ...accountNamed("b"), limits: { requestsPerDay: 50, requestsPerDayHard: 200 } } },
+    ],
     effects,
   );
   let steps = 0;
@@ -110,6 +113,7 @@ async function compareReads(contestants: readonly Contestant[]): Promise<void> {
       await store.read.unfinished({ account: "b", filter: { hosts: ["one.example"] }, cursor: null, count: 3 }),
       await store.read.messagesOfQueue({ account: "a", queue: "q1", limit: 5 }),
       await store.read.nextExpiryAt("a", { log: 5, deadLetters: 7 }),
+      await store.read.usage("b", "12m", 1_800_000_000_000),
       ...(await readsOfRuns(store)),
     ]),
   );

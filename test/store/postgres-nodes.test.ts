@@ -87,7 +87,7 @@ test("nodes that count at once, and that share the requests of a day, lose nothi
   });
   const results = (await Promise.all(publishes)).map(([[limited]]) => limited);
   expect(results.filter((one) => one && "messageId" in one)).toHaveLength(50);
-  expect(results.filter((one) => one && "refused" in one && one.refused === "quota-exceeded")).toHaveLength(10);
+  expect(results.filter((one) => one && "refused" in one && one.refused === "day-limit-exceeded")).toHaveLength(10);
   for (const [account, count] of [
     ["acc", 50],
     ["free", 60],

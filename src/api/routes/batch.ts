@@ -9,7 +9,7 @@ import { readJson } from "../json.ts";
 import { contentOf } from "../letter.ts";
 import type { Purpose } from "../posting.ts";
 import { brandOtherwise, checkFanOut, givenBy, groupAt, postingFrom } from "../posting.ts";
-import { quotaHeaders } from "../quotaHeaders.ts";
+import { headersOfResults } from "../allowanceHeaders.ts";
 import { checkedObject } from "../readObject.ts";
 import type { Incoming, Parts } from "../route.ts";
 import { takeQueue } from "../room.ts";
@@ -60,13 +60,13 @@ export const batch = route({
       schema: z.array(z.union([published, publishedToEach, refused])),
     },
   },
-  refusals: ["not-found", "limit-exceeded", "quota-exceeded", "step-refused", "forbidden"],
+  refusals: ["not-found", "limit-exceeded", "day-limit-exceeded", "step-refused", "forbidden"],
   handle: async ({ account, incoming, parts }) => {
     const { store } = parts;
     const { read, ignored } = await readItems(incoming, { account, parts, purpose: "messages" });
     const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
     const results = letters.length === 0 ? [] : await store.execute("publish", { account: account.id, letters, ...scopeIn(incoming) });
-    return { status: 200, body: answersTo(read, results), ignored, headers: quotaHeaders(results) };
+    return { status: 200, body: answersTo(read, results), ignored, headers: headersOfResults(results) };
   },
 });
 
@@ -185,7 +185,7 @@ function answersTo(read: readonly (Letter | Refusal)[], results: readonly Publis
     if (one instanceof Refusal) return one;
     const result = results[next++];
     return result && "refused" in result
-      ? new Refusal(result.refused, result.message, { allowance: result.quota })
+      ? new Refusal(result.refused, result.message, { allowance: result.allowance })
       : publishedJson(result, one);
   });
   const [first] = answers;

@@ -5,7 +5,7 @@ import type { Letter } from "../../core/message.ts";
 import type { Published, PublishResult } from "../../core/publish.ts";
 import type { PostingOf } from "../posting.ts";
 import { readPosting } from "../posting.ts";
-import { quotaHeaders } from "../quotaHeaders.ts";
+import { headersOfResults } from "../allowanceHeaders.ts";
 import type { Answer, Incoming } from "../route.ts";
 import { route } from "../route.ts";
 import { scopeIn } from "../scope.ts";
@@ -35,7 +35,7 @@ export const publishing = {
       schema: z.union([published, publishedToEach]),
     },
   },
-  refusals: ["not-found", "limit-exceeded", "quota-exceeded", "step-refused", "forbidden"],
+  refusals: ["not-found", "limit-exceeded", "day-limit-exceeded", "step-refused", "forbidden"],
 } as const;
 
 export const publish = route({
@@ -58,13 +58,13 @@ export const publish = route({
 export async function publishOne(incoming: Incoming, of: PostingOf): Promise<Answer> {
   const { letter, ignored } = await readingStep(areOfStep(incoming.rawHeaders), () => readPosting(incoming, of));
   const [result] = await of.store.execute("publish", { account: of.account, letters: [letter], ...scopeIn(incoming) });
-  return { status: statusOf(result), body: publishedJson(result, letter), ignored, headers: result ? quotaHeaders([result]) : {} };
+  return { status: statusOf(result), body: publishedJson(result, letter), ignored, headers: result ? headersOfResults([result]) : {} };
 }
 
 /** The answer for one letter; for one to a URL group, those for its endpoints. Throws `Refusal` when it was refused. */
 export function publishedJson(result: PublishResult | undefined, { url }: Pick<Letter, "url">): unknown {
   if (!result) throw new Error("publish: a letter has no answer");
-  if ("refused" in result) throw new Refusal(result.refused, result.message, { allowance: result.quota });
+  if ("refused" in result) throw new Refusal(result.refused, result.message, { allowance: result.allowance });
   return "each" in result ? result.each.map((one) => oneJson(one, one.url)) : oneJson(result, url);
 }
 

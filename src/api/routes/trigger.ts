@@ -2,7 +2,7 @@ import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import type { PublishResult } from "../../core/publish.ts";
 import { readPosting } from "../posting.ts";
-import { quotaHeaders } from "../quotaHeaders.ts";
+import { headersOfResults } from "../allowanceHeaders.ts";
 import { route } from "../route.ts";
 import { scopeIn } from "../scope.ts";
 import { settingsOfTriggers } from "../workflowTrigger.ts";
@@ -34,12 +34,12 @@ const triggerOne = route({
   looksAtScope: true,
   body: publishing.body,
   answers: { 200: { about: "The run, which exists from now on.", schema: triggered } },
-  refusals: ["limit-exceeded", "quota-exceeded", "forbidden"],
+  refusals: ["limit-exceeded", "day-limit-exceeded", "forbidden"],
   handle: async ({ account, incoming, parts: { store } }) => {
     const destination = incoming.target.path.slice("/v2/trigger/".length);
     const { letter, ignored } = await readPosting(incoming, { destination, account: account.id, store, for: "triggers" });
     const [result] = await store.execute("publish", { account: account.id, letters: [letter], ...scopeIn(incoming) });
-    return { status: 200, body: triggeredJson(result), ignored, headers: result ? quotaHeaders([result]) : {} };
+    return { status: 200, body: triggeredJson(result), ignored, headers: result ? headersOfResults([result]) : {} };
   },
 });
 
@@ -54,13 +54,13 @@ const triggerMany = route({
   looksAtScope: true,
   body: batchBody,
   answers: { 201: { about: "The runs, in the order of the list.", schema: z.array(triggered) } },
-  refusals: ["limit-exceeded", "quota-exceeded", "forbidden"],
+  refusals: ["limit-exceeded", "day-limit-exceeded", "forbidden"],
   handle: async ({ account, incoming, parts }) => {
     const { read, ignored } = await readItems(incoming, { account, parts, purpose: "triggers" });
     const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
     const results =
       letters.length === 0 ? [] : await parts.store.execute("publish", { account: account.id, letters, ...scopeIn(incoming) });
-    return { status: 201, body: results.map(triggeredJson), ignored, headers: quotaHeaders(results) };
+    return { status: 201, body: results.map(triggeredJson), ignored, headers: headersOfResults(results) };
   },
 });
 
@@ -69,7 +69,7 @@ export const trigger = [triggerOne, triggerMany];
 
 /** The answer for a run. Throws `Refusal` when it was refused. */
 function triggeredJson(result: PublishResult | undefined): z.output<typeof triggered> {
-  if (result && "refused" in result) throw new Refusal(result.refused, result.message, { allowance: result.quota });
+  if (result && "refused" in result) throw new Refusal(result.refused, result.message, { allowance: result.allowance });
   if (!result || "each" in result || !result.run) throw new Error("trigger: no run was started");
   const { run, deduplicated } = result;
   return { workflowRunId: run.runId, workflowCreatedAt: run.createdAt, ...(deduplicated ? { deduplicated: true as const } : {}) };

@@ -25,7 +25,7 @@ const midnight = noon + 12 * 3_600_000;
 describe("requests of a day", () => {
   test("are not counted where nothing limits them", async () => {
     const [result] = await publish(1);
-    expect(result).not.toHaveProperty("quota");
+    expect(result).not.toHaveProperty("allowance");
     expect(dayCount()).toBeUndefined();
   });
 
@@ -33,19 +33,19 @@ describe("requests of a day", () => {
     limited(3, 5);
     const results = await publish(7);
     expect(taken(results)).toBe(5);
-    expect(results[4]).toMatchObject({ messageId: expect.any(String), quota: { limit: 5, remaining: 0, resetAt: midnight } });
+    expect(results[4]).toMatchObject({ messageId: expect.any(String), allowance: { limit: 5, remaining: 0, resetAt: midnight } });
     expect(results[5]).toEqual({
-      refused: "quota-exceeded",
+      refused: "day-limit-exceeded",
       message:
         'requests: 5 were taken today, and one more was asked for; the limit is 5 in a day, which ends at 00:00 UTC; it is the limit of this account (plan selfHosted): "waypost account limits acme --requests-per-day-hard ..." raises it',
-      quota: { limit: 5, remaining: 0, resetAt: midnight, warning: expect.any(String) },
+      allowance: { limit: 5, remaining: 0, resetAt: midnight, warning: expect.any(String) },
     });
     expect(dayCount()).toEqual({ account: "acme", day: midnight - 86_400_000, requests: 5 });
   });
 
   test("are warned of beyond the soft limit, and no sooner", async () => {
     limited(2, 5);
-    const warnings = (await publish(4)).map(({ quota }) => quota?.warning);
+    const warnings = (await publish(4)).map(({ allowance }) => allowance?.warning);
     expect(warnings).toEqual([
       undefined,
       undefined,
@@ -68,7 +68,7 @@ describe("requests of a day", () => {
   test("are of a plan as well", async () => {
     grant({ plan: "free" });
     const [result] = await publish(1);
-    expect(result).toMatchObject({ quota: { limit: 1000, remaining: 999 } });
+    expect(result).toMatchObject({ allowance: { limit: 1000, remaining: 999 } });
   });
 
   test("are not used up by what is refused, or was taken in before", async () => {
@@ -80,7 +80,7 @@ describe("requests of a day", () => {
       false,
       true,
     ]);
-    expect(results[2]).toMatchObject({ quota: { remaining: 0 } });
+    expect(results[2]).toMatchObject({ allowance: { remaining: 0 } });
   });
 
   test("of a URL group are as many as it has endpoints, all or none", async () => {
@@ -91,8 +91,8 @@ describe("requests of a day", () => {
     const results = await broker.run("publish", { account: "acme", letters });
     expect(results).toMatchObject([
       { each: [{}, {}] },
-      { refused: "quota-exceeded", quota: { remaining: 1 } },
-      { quota: { remaining: 0 } },
+      { refused: "day-limit-exceeded", allowance: { remaining: 1 } },
+      { allowance: { remaining: 0 } },
     ]);
   });
 
@@ -129,7 +129,7 @@ describe("of workflows", () => {
   test("the start is a request, and no step of a run is ever refused", async () => {
     limited(1, 1);
     await send(started("r"));
-    await expect(publish(1)).resolves.toMatchObject([{ refused: "quota-exceeded" }]);
+    await expect(publish(1)).resolves.toMatchObject([{ refused: "day-limit-exceeded" }]);
     await send(step(1));
     await send(step(2));
     expect(dayCount()?.requests).toBe(1);

@@ -9,11 +9,11 @@ export const allowanceHeaders = ({ limit, remaining, resetAt }: Allowance): Reco
 });
 
 /** The same for the answer to a publish, with a warning where a soft limit is passed. Empty where nothing is limited. */
-export function quotaHeaders(results: readonly PublishResult[]): Record<string, string> {
-  const quota = results.at(-1)?.quota;
-  if (!quota) return {};
+export function headersOfResults(results: readonly PublishResult[]): Record<string, string> {
+  const allowance = results.at(-1)?.allowance;
+  if (!allowance) return {};
   return {
-    ...allowanceHeaders(quota),
-    ...(quota.warning === undefined ? {} : { "Waypost-Warning": quota.warning.replaceAll(/[^\x20-\x7e]/g, "?") }),
+    ...allowanceHeaders(allowance),
+    ...(allowance.warning === undefined ? {} : { "Waypost-Warning": allowance.warning.replaceAll(/[^\x20-\x7e]/g, "?") }),
   };
 }

@@ -8,10 +8,7 @@ import { howToRaise, limitsOf, plans } from "./plans.ts";
 // every node locks, so that the count is exact.
 
 /** What an account may still ask for today. `soft`: beyond it there is a warning, beyond `hard` a refusal. */
-export type Quota = { day: Millis; used: number; soft: number; hard: number };
-
-/** What clients are told of their quota. */
-export type QuotaTold = Allowance & { warning?: string };
+export type DayLimit = { day: Millis; used: number; soft: number; hard: number };
 
 const dayLength: Millis = 24 * 60 * 60 * 1000;
 
@@ -23,10 +20,10 @@ function isLimited(account: Account): boolean {
 }
 
 /** The row to be seen before anything is taken in. */
-export const needsOfQuota = (account: Account | undefined): Key[] => (account && isLimited(account) ? [[account.id]] : []);
+export const needsOfDayLimit = (account: Account | undefined): Key[] => (account && isLimited(account) ? [[account.id]] : []);
 
 /** What an account may ask for now. Null: as much as it likes. Days are those of UTC. */
-export function quotaOf(draft: Draft, { now }: Moment, account: Account): Quota | null {
+export function dayLimitOf(draft: Draft, { now }: Moment, account: Account): DayLimit | null {
   if (!isLimited(account)) return null;
   const { requestsPerDay: soft, requestsPerDayHard: hard } = limitsOf(account);
   const known = draft.get("dayCounts", account.id);
@@ -36,21 +33,21 @@ export function quotaOf(draft: Draft, { now }: Moment, account: Account): Quota 
   return { day: isToday ? known.day : today, used: isToday ? known.requests : 0, soft, hard };
 }
 
-export const fits = ({ used, hard }: Quota, requests: number): boolean => used + requests <= hard;
+export const fits = ({ used, hard }: DayLimit, requests: number): boolean => used + requests <= hard;
 
-export function keepQuota(draft: Draft, account: AccountId, { day, used }: Quota): void {
+export function keepDayLimit(draft: Draft, account: AccountId, { day, used }: DayLimit): void {
   const known = draft.get("dayCounts", account);
   if (known?.day !== day || known.requests !== used) draft.put("dayCounts", { account, day, requests: used });
 }
 
 /** Why so many requests are not taken in. */
-export function beyondQuota(account: Account, { used, hard }: Quota, requests: number): string {
+export function beyondDayLimit(account: Account, { used, hard }: DayLimit, requests: number): string {
   const asked = requests === 1 ? "one more was" : `${requests} more were`;
   return `requests: ${used} were taken today, and ${asked} asked for; the limit is ${hard} in a day, which ends at 00:00 UTC${howToRaise(account, "requestsPerDayHard")}`;
 }
 
-/** A quota as it stands, for clients. */
-export function toldOf(account: Account, { day, used, soft, hard }: Quota): QuotaTold {
+/** A day as it stands, for clients. */
+export function allowanceOf(account: Account, { day, used, soft, hard }: DayLimit): Allowance {
   const told = { limit: hard, remaining: Math.max(0, hard - used), resetAt: day + dayLength };
   if (used <= soft) return told;
   const warning = `requests: ${used} were taken today, the limit is ${soft} in a day; beyond ${hard} they are refused`;
