@@ -101,7 +101,7 @@ export class UsageRecount {
   /** No more requests than an account may make in a day, and none refused before. */
   #judgeRequests({ calls, result, changes }: Case, { now, demand, tables, happens }: Around): void {
     const today = Math.floor(now / day) * day;
-    const begun = new Set(changes.runs.flatMap(({ before, after }) => (after && !before ? after.runId : [])));
+    const begun = changes.runs.flatMap(({ before, after }) => (after && !before ? after.runId : []));
     const all = publishedIn(calls, result.replies);
     for (const { account, letter, result: one } of all) {
       const key = `${account} ${today}`;
@@ -136,9 +136,12 @@ function publishedIn(calls: Case["calls"], replies: Case["result"]["replies"]): 
 }
 
 /** Messages that came of it and are no part of a run that goes on. */
-function requestsIn({ post }: Letter, result: PublishResult, begun: ReadonlySet<string>): number {
+function requestsIn({ post }: Letter, result: PublishResult, begun: string[]): number {
   if ("refused" in result) return 0;
   if ("each" in result) return result.each.filter(({ deduplicated }) => !deduplicated).length;
   if (!post) return result.deduplicated ? 0 : 1;
-  return post.kind === "start" && post.invoker === null && begun.has(result.run?.runId ?? "") ? 1 : 0;
+  const at = post.kind === "start" ? begun.indexOf(result.run?.runId ?? "") : -1;
+  // One that is started again in the same batch has begun once.
+  if (at >= 0) begun.splice(at, 1);
+  return at >= 0 && post.kind === "start" && post.invoker === null ? 1 : 0;
 }
