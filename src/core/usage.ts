@@ -31,7 +31,7 @@ export const countMessage = (draft: Draft, { account, run }: Counted): void =>
 
 /** Counts what a line of the log says. */
 export function countStates(draft: Draft, { account, run }: Counted, states: readonly LogState[]): void {
-  const [last] = states.slice(-1);
+  const last = states.at(-1);
   const counts = last && ofState[last];
   if (counts) draft.count(account, counts[run === null ? 0 : 1]);
 }
