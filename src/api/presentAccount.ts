@@ -35,6 +35,8 @@ export const accountRecord = z.object({
   max_parallelism: whole.describe("Of a queue."),
   max_global_parallelism: whole.describe("Deliveries under way at once; others wait."),
   max_queues: whole,
+  dropped_dlq_messages: whole.describe("Dead letters that left because there were more than max_dlq_size, since the beginning."),
+  dropped_events: whole.describe("Lines of the log that left because there were more than max_events_size, since the beginning."),
   prod_pack_enabled: z.boolean(),
   timeout: whole.describe("The longest that a message may ask for, in seconds."),
   type: z.enum(["free", "paid"]),
@@ -66,6 +68,7 @@ export function accountJson(account: Account, { mostQueues, retention, region = 
     max_dlq_retention_time_milis: retentionFor(account, retention).deadLetters,
     ...{ max_delay: seconds(most.delay), max_parallelism: most.parallelism, max_global_parallelism: most.globalParallelism },
     ...{ max_queues: Math.min(most.queues, mostQueues ?? most.queues), prod_pack_enabled: account.hasProductionPack ?? false },
+    ...{ dropped_dlq_messages: account.dropped?.deadLetters ?? 0, dropped_events: account.dropped?.log ?? 0 },
     ...{
       timeout: seconds(most.timeout),
       type: plan === "free" ? "free" : "paid",

@@ -3,7 +3,7 @@ import { linesOfLog, removeDeadLetter } from "./dlq.ts";
 import { birthOf } from "./ids.ts";
 import { dropEnvelope } from "./mark.ts";
 import type { AccountId, LogRow, Millis } from "./message.ts";
-import { limitsOf } from "./plans.ts";
+import { limitOf, limitsOf } from "./plans.ts";
 import type { Run, Step } from "./run.ts";
 import type { Terms } from "./terms.ts";
 import { carriedId, isPastBucket, pastBuckets, removeBuckets } from "./usage.ts";
@@ -61,12 +61,13 @@ function removeLine(draft: Draft, row: LogRow): void {
   if (hasEnded(row) && !isDeadLetter(draft, row)) dropEnvelope(draft, row);
 }
 
-/** The newest entry of each list that is too many, and with it all that are older. Null: none is. */
-type TooMany = { log: string | null; deadLetters: string | null };
+/** The newest entry of each list that is too many, of so many as it may have, and with it all that are older. Null: none is. */
+type TooMany = { log: OneTooMany | null; deadLetters: OneTooMany | null };
+type OneTooMany = { id: string; most: number };
 
 /**
  * Lets the oldest lines of the log, and the oldest dead letters, of an account go, of which it has more than it may: those
- * up to the given ones, a bounded number. Its account counts them.
+ * up to the given ones, a bounded number. Its account counts them. Where it may have more meanwhile, nothing goes.
  */
 export const trim: Decision<{ account: AccountId; tooMany: TooMany; limit: number }, Expired> = {
   needs: ({ account, tooMany: { log, deadLetters }, limit }) => ({
@@ -80,10 +81,10 @@ export const trim: Decision<{ account: AccountId; tooMany: TooMany; limit: numbe
   }),
   further: (input, draft) => needsOfRemoval(tooManyOf(draft, input)),
   decide: (input, draft) => {
-    const { log, deadLetters } = tooManyOf(draft, input);
+    const account = draft.get("accounts", input.account);
+    const { log, deadLetters } = account ? tooManyOf(draft, { ...input, tooMany: stillTooMany(account, input.tooMany) }) : nothing;
     for (const letter of deadLetters) removeDeadLetter(draft, letter, 0);
     for (const row of log) removeLine(draft, row);
-    const account = draft.get("accounts", input.account);
     const removed = log.length + deadLetters.length;
     if (account && removed > 0) {
       const { dropped = { log: 0, deadLetters: 0 } } = account;
@@ -95,13 +96,20 @@ export const trim: Decision<{ account: AccountId; tooMany: TooMany; limit: numbe
 };
 
 /** Several may be born in the same millisecond: which of them go is told by their ids. */
-const afterBirth = (id: string | null): Millis => (id === null ? 0 : birthOf(id) + 1);
+const afterBirth = (last: OneTooMany | null): Millis => (last === null ? 0 : birthOf(last.id) + 1);
+
+const nothing = { log: [], deadLetters: [] };
+
+const stillTooMany = (account: Terms, { log, deadLetters }: TooMany): TooMany => ({
+  log: log && limitOf(account, "logEntries") <= log.most ? log : null,
+  deadLetters: deadLetters && limitOf(account, "deadLetters") <= deadLetters.most ? deadLetters : null,
+});
 
 function tooManyOf(draft: Draft, { account, tooMany }: { account: AccountId; tooMany: TooMany }) {
   const { log, deadLetters } = draft.expired(account);
   return {
-    log: log.filter(({ id }) => id <= (tooMany.log ?? "")),
-    deadLetters: deadLetters.filter(({ id }) => id <= (tooMany.deadLetters ?? "")),
+    log: log.filter(({ id }) => id <= (tooMany.log?.id ?? "")),
+    deadLetters: deadLetters.filter(({ id }) => id <= (tooMany.deadLetters?.id ?? "")),
   };
 }
 

@@ -1,5 +1,6 @@
 import { limitOf, plans } from "../core/plans.ts";
 import type { Account, Millis } from "../core/message.ts";
+import type { InputOf } from "../core/commands.ts";
 import type { Store } from "../store/store.ts";
 import type { Clock } from "./clock.ts";
 import type { Duty } from "./timers.ts";
@@ -28,11 +29,11 @@ export function trimmingDuty({ store, clock }: { store: Store; clock: Clock }): 
   /** When something first came in since the last run. At the beginning nothing is known. */
   let newSince: Millis | null = -Infinity;
   let again: Millis | null = null;
+  let readAt: Millis = 0;
   let limited: readonly Account[] | null = null;
   const nextLook = new Map<string, Millis>();
   store.onAccounts(() => {
     limited = null;
-    nextLook.clear();
   });
   return {
     name: "trimming",
@@ -47,7 +48,12 @@ export function trimmingDuty({ store, clock }: { store: Store; clock: Clock }): 
     run: async () => {
       again = newSince === null ? null : clock.now() + afterwards;
       newSince = null;
-      limited ??= (await store.read.accounts()).filter(isLimited);
+      // Word of a change may have been lost on its way from another node.
+      if (limited === null || clock.now() >= readAt + longest || clock.now() < readAt) {
+        readAt = clock.now();
+        limited = (await store.read.accounts()).filter(isLimited);
+        nextLook.clear();
+      }
       for (const account of limited) await trimOne(store, clock, account, nextLook);
     },
   };
@@ -56,13 +62,13 @@ export function trimmingDuty({ store, clock }: { store: Store; clock: Clock }): 
 const isLimited = (account: Account): boolean => lists.some(({ limit }) => limitOf(account, limit) < plans.selfHosted[limit]);
 
 async function trimOne(store: Store, clock: Clock, account: Account, nextLook: Map<string, Millis>): Promise<void> {
-  const tooMany = { log: null as string | null, deadLetters: null as string | null };
+  const tooMany: InputOf<"trim">["tooMany"] = { log: null, deadLetters: null };
   for (const { table, limit } of lists) {
     const name = `${table} ${account.id}`;
     const most = limitOf(account, limit);
     if (most >= plans.selfHosted[limit] || clock.now() < (nextLook.get(name) ?? -Infinity)) continue;
     const { id, count } = await store.read.tooMany(table, account.id, most);
-    tooMany[table] = id;
+    if (id !== null) tooMany[table] = { id, most };
     nextLook.set(name, clock.now() + Math.min(longest, ((most - count) / pace) * second));
   }
   if (tooMany.log === null && tooMany.deadLetters === null) return;

@@ -96,7 +96,7 @@ export class Judge {
     this.#schedules.judge(of, { now, demand, tables, happens, retried: retriedOf(of) });
     this.runs.judge(of, { demand, tables, now, retention: this.#retention, happens });
     this.#usage.judge(of, { lives, now, demand, tables, happens });
-    checkRemovals(of, { lives, demand, tables, now, retention: this.#retention });
+    checkRemovals(of, { lives, demand, tables, now, retention: this.#retention, happens });
   }
 
   /** A client was told that its message is taken in. */

@@ -6,6 +6,7 @@ import type { Retention } from "../../src/core/retention.ts";
 import type { Settled } from "../../src/core/settle.ts";
 import { Dispatcher } from "../../src/engine/dispatcher.ts";
 import { Timers, retentionDuty } from "../../src/engine/timers.ts";
+import { trimmingDuty } from "../../src/engine/trimming.ts";
 import type { Parts } from "../../src/store/group.ts";
 import { groupCommit } from "../../src/store/group.ts";
 import type { RunBatch, Store } from "../../src/store/store.ts";
@@ -95,7 +96,11 @@ export class SimulatedNode {
       hands: broker.hands,
     });
     const { clock, store } = this;
-    this.#timers = new Timers({ duties: [retentionDuty({ store, clock, retention: broker.retention })], clock, trouble });
+    this.#timers = new Timers({
+      duties: [retentionDuty({ store, clock, retention: broker.retention }), trimmingDuty({ store, clock })],
+      clock,
+      trouble,
+    });
   }
 
   /** `alone`: no other node can be alive, so what any has leased is due now. */

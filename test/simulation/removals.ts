@@ -3,17 +3,44 @@ import type { Case, Demand } from "./batch.ts";
 import type { Life } from "./life.ts";
 import type { Tables } from "./storage.ts";
 
-type Court = { lives: ReadonlyMap<string, Life>; demand: Demand; tables: Tables; now: number; retention: Retention };
+type Court = {
+  lives: ReadonlyMap<string, Life>;
+  demand: Demand;
+  tables: Tables;
+  now: number;
+  retention: Retention;
+  happens: (what: string) => unknown;
+};
+
+/** Of what an account may have so many of, the oldest leave, and as many as that stay. */
+function checkTrimmed(table: "log" | "deadLetters", removed: { account: string; id: string }, of: Pick<Court, "demand" | "tables">): void {
+  const { account, id } = removed;
+  const most = of.tables.accounts.get(account)?.limits?.[table === "log" ? "logEntries" : "deadLetters"] ?? Infinity;
+  const left = [...of.tables[table].values()].filter((row) => row.account === account);
+  of.demand(left.length >= most, `no more leave than are too many: ${left.length} of ${table} are left of ${most} after ${id}`);
+  of.demand(
+    left.every((row) => row.id > id),
+    `the oldest leave: ${id} of ${table}`,
+  );
+}
 
 /** Nothing is removed before its time, or while something else needs it. */
-export function checkRemovals({ calls, changes }: Case, { lives, demand, tables, now, retention }: Court): void {
+export function checkRemovals({ calls, changes }: Case, { lives, demand, tables, now, retention, happens }: Court): void {
   const asked = new Set(calls.map(({ name }) => name));
   for (const { before, after } of changes.log) {
     demand(before === undefined || after === undefined, `the log is not rewritten: ${before?.id}`);
-    if (before && !after) demand(asked.has("expire") && before.time < now - retention.log, `the log is kept for its time: ${before.id}`);
+    if (!before || after) continue;
+    if (asked.has("trim")) checkTrimmed("log", before, { demand, tables });
+    else demand(asked.has("expire") && before.time < now - retention.log, `the log is kept for its time: ${before.id}`);
+    if (asked.has("trim")) happens("log trimmed");
   }
   for (const { before, after } of changes.deadLetters) {
     if (!before || after) continue;
+    if (asked.has("trim")) {
+      checkTrimmed("deadLetters", before, { demand, tables });
+      happens("dead letter trimmed");
+      continue;
+    }
     const expired = asked.has("expire") && (lives.get(before.messageId)?.endedAt ?? 0) < now - retention.deadLetters;
     const removed = ["retryDeadLetters", "deleteDeadLetters", "resumeRun"].some((name) => asked.has(name as "resumeRun"));
     demand(expired || removed, `dead letters are kept for their time: ${before.id}`);
@@ -24,7 +51,8 @@ export function checkRemovals({ calls, changes }: Case, { lives, demand, tables,
   for (const { before, after } of changes.envelopes) {
     if (!before || after) continue;
     const life = lives.get(before.id);
-    const old = life?.ended !== null && (life?.endedAt ?? 0) < now - retention.log;
+    const isTrimmed = tables.accounts.get(before.account)?.dropped !== undefined;
+    const old = life?.ended !== null && ((life?.endedAt ?? 0) < now - retention.log || isTrimmed);
     demand(old && !shown.has(before.id), `an envelope is kept as long as it is needed: ${before.id}`);
   }
   for (const { before, after } of changes.deduplications) {

@@ -32,6 +32,10 @@ export function randomSetUp(chance: Chance, { account }: Known, of: { letter: Le
     () => ({ name: "resetRate", input: { account, key } }),
     () => ({ name: "changeAccount", input: { account, change: { limits: { globalParallelism: chance.between(1, 4) } } } }),
     () => ({ name: "changeAccount", input: { account, change: { limits: chance.happens(0.5) ? {} : { globalParallelism: 1 } } } }),
+    () => ({
+      name: "changeAccount",
+      input: { account, change: { limits: { deadLetters: chance.between(1, 3), logEntries: chance.of([5, 50]) } } },
+    }),
     () => ({ name: "addEndpoints", input: { account, name: group, endpoints: [endpoint(), endpoint()] } }),
     () => ({ name: "addEndpoints", input: { account, name: group, endpoints: [endpoint()] } }),
     () => ({ name: "removeEndpoints", input: { account, name: group, endpoints: [endpoint()] } }),

@@ -18,10 +18,12 @@ async function ended(world: World, count: number, outcome: Partial<Outcome> = {}
 
 async function trimmed(world: World, { log = 1e6, deadLetters = 1e6, limit = 100 }, account = "acc"): Promise<number[]> {
   const { tooMany } = world.store.read;
-  const ids = {
-    log: (await tooMany("log", account, log)).id,
-    deadLetters: (await tooMany("deadLetters", account, deadLetters)).id,
+  await world.store.execute("changeAccount", { account, change: { limits: { logEntries: log, deadLetters } } });
+  const of = async (table: "log" | "deadLetters", most: number) => {
+    const { id } = await tooMany(table, account, most);
+    return id === null ? null : { id, most };
   };
+  const ids = { log: await of("log", log), deadLetters: await of("deadLetters", deadLetters) };
   const counts: number[] = [];
   for (let more = true; more;) {
     const { removed, more: left } = await world.store.execute("trim", { account, tooMany: ids, limit });
@@ -64,6 +66,19 @@ export function describeTrim(open: OpenStore): void {
       expect(await trimmed(world, { deadLetters: 2 })).toEqual([0]);
       // The log still tells of those that are gone.
       expect(await world.states(ids[0] ?? "")).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
+    });
+
+    test("lets nothing go when the account may have more meanwhile", async () => {
+      const world = await World.open(open);
+      await world.account();
+      await ended(world, 3);
+      await world.store.execute("changeAccount", { account: "acc", change: { limits: { logEntries: 2 } } });
+      const { id } = await world.store.read.tooMany("log", "acc", 2);
+      const input = { account: "acc", tooMany: { log: { id: id ?? "", most: 2 }, deadLetters: null }, limit: 10 };
+      await world.store.execute("changeAccount", { account: "acc", change: { limits: { logEntries: 3 } } });
+      expect(await world.store.execute("trim", input)).toEqual({ removed: 0, more: false });
+      await world.store.execute("changeAccount", { account: "acc", change: { limits: { logEntries: 1 } } });
+      expect(await world.store.execute("trim", input)).toEqual({ removed: 1, more: false });
     });
 
     test("lets the oldest lines of the log go, and messages with their last line", async () => {
