@@ -293,6 +293,22 @@ const countLeased = `select count(*) as leased from (select account, leased_by f
 const countBefore = ({ by }: Dialect): string => `select count(*) as before from (select id from messages ${by("messages_line")}
   where line is not null and account = ? and line = ? and id < ? limit ?) as earlier`;
 
+/** How long lists are. */
+const listsOf = (connection: Connection): Pick<Shelf, "idBehind" | "count"> => ({
+  idBehind: async (name, account, newer) => {
+    const { where, values } = stretch({ account }, { of: name, dialect: connection.dialect });
+    const newest = `select id from ${tables[name].name} ${where} order by id desc limit 1 offset ?`;
+    const [row] = await connection.query(newest, [...values, newer]);
+    return row ? String(row.id) : null;
+  },
+  count: async (name, range) => {
+    const { where, values } = stretch(range, { of: name, dialect: connection.dialect });
+    const counted = `select count(*) as n from (select 1 as one from ${tables[name].name} ${where} limit ?) as counted`;
+    const [row] = await connection.query(counted, [...values, range.limit]);
+    return Number(row?.n ?? 0);
+  },
+});
+
 /** The plain reads of a database. */
 export function sqlShelf(connection: Connection): Shelf {
   const read = reader(connection);
@@ -336,18 +352,7 @@ export function sqlShelf(connection: Connection): Shelf {
     },
     accountByToken: async (hash) => (await read(tables.accounts, `where token_hash = ?`, [hash]))[0] ?? null,
     accounts: () => read(tables.accounts, `order by id`, []),
-    idBehind: async (name, account, newer) => {
-      const { where, values } = stretch({ account }, { of: name, dialect });
-      const newest = `select id from ${tables[name].name} ${where} order by id desc limit 1 offset ?`;
-      const [row] = await connection.query(newest, [...values, newer]);
-      return row ? String(row.id) : null;
-    },
-    count: async (name, range) => {
-      const { where, values } = stretch(range, { of: name, dialect });
-      const counted = `select count(*) as n from (select 1 as one from ${tables[name].name} ${where} limit ?) as counted`;
-      const [row] = await connection.query(counted, [...values, range.limit]);
-      return Number(row?.n ?? 0);
-    },
+    ...listsOf(connection),
     sealing: (name, range) => sealing(connection, name, range),
     tokenByHash: async (hash) => (await read(tables.tokens, `where token_hash = ?`, [hash]))[0] ?? null,
     sourceBySecret: async (hash) => (await read(tables.sources, `where secret_hash = ?`, [hash]))[0] ?? null,
