@@ -16,7 +16,7 @@ import { markOf, marksOf, marksOfRow } from "../src/core/mark.ts";
 import type { Envelope, LogState } from "../src/core/message.ts";
 import { noBytes } from "../src/core/message.ts";
 import { queriesOf } from "../src/store/queries.ts";
-import { sqlShelf } from "../src/store/sql.ts";
+import { sqlShelf } from "../src/store/sqlShelf.ts";
 import { openSqlite } from "../src/store/sqlite.ts";
 import type { Value } from "../src/store/tables.ts";
 import { tables } from "../src/store/tables.ts";

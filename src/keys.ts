@@ -6,7 +6,7 @@ import type { KeySource } from "./store/keyRing.ts";
 import { newKeyLine, parseRing, readRing } from "./store/keyRing.ts";
 import type { SealedName, Sealing } from "./store/shelf.ts";
 import { openSqlite } from "./store/sqlite.ts";
-import { sqlShelf } from "./store/sql.ts";
+import { sqlShelf } from "./store/sqlShelf.ts";
 import type { Store } from "./store/store.ts";
 import { StorageRefused } from "./store/store.ts";
 

@@ -22,7 +22,7 @@ import { systemClock, systemRandom } from "./engine/clock.ts";
 import { listen } from "./listen.ts";
 import { moveCommand, MoveRefused } from "./moveCommand.ts";
 import { openStore, serve } from "./serve.ts";
-import { sqlShelf } from "./store/sql.ts";
+import { sqlShelf } from "./store/sqlShelf.ts";
 import { openSqlite } from "./store/sqlite.ts";
 import { StorageRefused, Unavailable } from "./store/store.ts";
 import { tokenCommands } from "./tokenCommands.ts";

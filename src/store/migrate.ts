@@ -57,7 +57,11 @@ export type Migrating = {
  * program are left alone, and refused where it could not work with them. A migration that older programs can live with says so in its first
  * line (`-- Readable by 3: …`); they go on then.
  */
-export async function migrate(connection: Connection, database: "sqlite" | "postgres", { run, moves = false, keepOthersOut }: Migrating): Promise<void> {
+export async function migrate(
+  connection: Connection,
+  database: "sqlite" | "postgres",
+  { run, moves = false, keepOthersOut }: Migrating,
+): Promise<void> {
   await connection.query(`create table if not exists schema_version (version integer not null)`, []);
   // The first versions had no `readable_by`.
   const versions = await connection.query(`select * from schema_version`, []);

@@ -2,7 +2,7 @@ import type { Client, Notification } from "pg";
 import type { Millis, NodeId } from "../core/message.ts";
 import type { Place, PostgresOptions } from "./postgresSession.ts";
 import { codeOf, connect, connectionOf } from "./postgresSession.ts";
-import { nextDueAt } from "./sql.ts";
+import { nextDueAt } from "./sqlShelf.ts";
 
 /** Where nodes tell each other what became due: `<node> <time of the database>`. */
 const channel = "waypost_due";

@@ -1,7 +1,8 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { Refusal } from "../core/errors.ts";
 import { queriesOf } from "./queries.ts";
-import { nextDueAt, runSqlBatch, sqlShelf } from "./sql.ts";
+import { runSqlBatch } from "./sql.ts";
+import { nextDueAt, sqlShelf } from "./sqlShelf.ts";
 import type { SqliteDatabase } from "./sqlite.ts";
 import { openSqlite } from "./sqlite.ts";
 import type { Source } from "./store.ts";

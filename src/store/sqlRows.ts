@@ -1,0 +1,42 @@
+import type { Key, Rows, TableName } from "../core/command.ts";
+import type { Connection, Dialect } from "./database.ts";
+import type { Bodies, Range } from "./shelf.ts";
+import { columnsOf, keyValues, statementsOf } from "./statements.ts";
+import type { Table, Value } from "./tables.ts";
+import { tables } from "./tables.ts";
+
+/** Rows by their keys, in no order; those that are not there are absent. */
+export async function rows<T extends TableName>(connection: Connection, name: T, keys: readonly Key[], how: How): Promise<Rows[T][]> {
+  const table: Table<Rows[T]> = tables[name];
+  const statements = statementsOf(connection.dialect, name);
+  const statement = statements[how.bodies === false ? "outline" : "whole"][how.to];
+  const found = await connection.each(statement, statements.keyTypes, keys.map(keyValues));
+  return found.map((row) => table.read(row, connection.seals));
+}
+
+/** To take rows away from other nodes, or to look at them. */
+export type How = { to: "take" | "look" } & Bodies;
+
+/** Reads rows of one table. `rest` is what follows its name. */
+export const reader =
+  (connection: Connection) =>
+  async <Row>(table: Table<Row>, rest: string, values: Value[], how?: Bodies): Promise<Row[]> =>
+    (await connection.query(`select ${columnsOf(table, how)} from ${table.name} ${rest}`, values)).map((row) =>
+      table.read(row, connection.seals),
+    );
+
+/** Rows of a run, by their ids: in the order of ids. */
+export const within = `where account = ? and id > ? and id < ? order by id`;
+type Stretch = Pick<Range, "account" | "after" | "before">;
+
+export function stretch(
+  { account, after, before }: Stretch,
+  { of, dialect }: { of: TableName; dialect: Dialect },
+): { where: string; values: Value[] } {
+  const id = tables[of].key.at(-1) ?? "id";
+  const conditions: [string, Value][] = [["account = ?", account]];
+  if (after !== undefined) conditions.push([`${id} > ?`, after]);
+  if (before !== undefined) conditions.push([`${id} < ?`, before]);
+  if (of === "log" && dialect.forgottenUpTo) conditions.push([`${id} > ${dialect.forgottenUpTo("?")}`, account]);
+  return { where: `where ${conditions.map(([text]) => text).join(" and ")}`, values: conditions.map(([, value]) => value) };
+}

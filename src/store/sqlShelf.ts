@@ -1,0 +1,170 @@
+import type { AccountId, LogRow, MessageId, Millis } from "../core/message.ts";
+import type { Connection, Dialect } from "./database.ts";
+import { sealOf } from "./sealedTables.ts";
+import type { Range, SealedName, Sealing, SealingRange, Shelf } from "./shelf.ts";
+import { reader, rows, stretch } from "./sqlRows.ts";
+import { columnsOf, keyValues, statementsOf } from "./statements.ts";
+import { tables } from "./tables.ts";
+
+const nextDue = `select min(due_at) as at from (select min(due_at) as due_at from messages where due_at is not null
+  union all select min(due_at) as due_at from lines
+  union all select min(due_at) as due_at from flows where due_at is not null
+  union all select min(due_at) as due_at from schedules where due_at is not null
+  union all select min(due_at) as due_at from waiters where due_at is not null) as earliest`;
+
+/** When the next message, line, schedule or waiter falls due. */
+export async function nextDueAt(connection: Connection): Promise<Millis | null> {
+  const [row] = await connection.query(nextDue, []);
+  return typeof row?.at === "number" ? row.at : null;
+}
+
+const countLeased = `select count(*) as leased from (select account, leased_by from messages
+  where due_at is not null and due_at > ? and due_at <= ? order by due_at, id limit ?) as soon where leased_by is not null and account = ?`;
+
+const countBefore = ({ by }: Dialect): string => `select count(*) as before from (select id from messages ${by("messages_line")}
+  where line is not null and account = ? and line = ? and id < ? limit ?) as earlier`;
+
+/** How long lists are. */
+const listsOf = (connection: Connection): Pick<Shelf, "idBehind" | "count"> => ({
+  idBehind: async (name, account, newer) => {
+    const { where, values } = stretch({ account }, { of: name, dialect: connection.dialect });
+    const newest = `select id from ${tables[name].name} ${where} order by id desc limit 1 offset ?`;
+    const [row] = await connection.query(newest, [...values, newer]);
+    return row ? String(row.id) : null;
+  },
+  count: async (name, range) => {
+    const { where, values } = stretch(range, { of: name, dialect: connection.dialect });
+    const counted = `select count(*) as n from (select 1 as one from ${tables[name].name} ${where} limit ?) as counted`;
+    const [row] = await connection.query(counted, [...values, range.limit]);
+    return Number(row?.n ?? 0);
+  },
+});
+
+/** The plain reads of a database. */
+export function sqlShelf(connection: Connection): Shelf {
+  const read = reader(connection);
+  const { dialect } = connection;
+  return {
+    rows: (name, keys, how) => rows(connection, name, keys, { to: "look", ...how }),
+    sizes: async (name, keys) => {
+      const { sizes, keyTypes } = statementsOf(connection.dialect, name);
+      const found = await connection.each(sizes, keyTypes, keys.map(keyValues));
+      return new Map(found.map(({ id, size }) => [String(id), Number(size)]));
+    },
+    sizesIn: (name, range) => sizesIn(connection, name, range),
+    range: async (name, range) => {
+      const id = tables[name].key.at(-1) ?? "id";
+      const { where, values } = stretch(range, { of: name, dialect });
+      return read(tables[name], `${where} order by ${id} ${range.descending ? "desc" : "asc"} limit ?`, [...values, range.limit], range);
+    },
+    logOf: (messageId, range) => {
+      const { where, values } = stretch(range, { of: "log", dialect });
+      const rest = `${dialect.by("log_message")} ${where} and message_id = ? order by id ${range.descending ? "desc" : "asc"} limit ?`;
+      return read(tables.log, rest, [...values, messageId, range.limit], range);
+    },
+    logsOf: (account, messageIds, limit) => logsOf(connection, account, messageIds, limit),
+    messagesTo: (host, range) => {
+      const { where, values } = stretch(range, { of: "messages", dialect });
+      return read(tables.messages, `${dialect.by("messages_host")} ${where} and host = ? order by id limit ?`, [
+        ...values,
+        host,
+        range.limit,
+      ]);
+    },
+    countBefore: async ({ account, line, id }, most) => {
+      const [row] = await connection.query(countBefore(dialect), [account, line, id, most]);
+      return Number(row?.before ?? 0);
+    },
+    slotsOfQueue: (account, queue, limit) =>
+      read(tables.slots, `${dialect.by("slots_queue")} where account = ? and queue = ? order by id limit ?`, [account, queue, limit]),
+    holdersOf: (account, slot, limit) => {
+      const rest = `${dialect.by("messages_slot")} where slot is not null and account = ? and slot = ? order by id limit ?`;
+      return read(tables.messages, rest, [account, slot, limit]);
+    },
+    accountByToken: async (hash) => (await read(tables.accounts, `where token_hash = ?`, [hash]))[0] ?? null,
+    accounts: () => read(tables.accounts, `order by id`, []),
+    ...listsOf(connection),
+    sealing: (name, range) => sealing(connection, name, range),
+    tokenByHash: async (hash) => (await read(tables.tokens, `where token_hash = ?`, [hash]))[0] ?? null,
+    sourceBySecret: async (hash) => (await read(tables.sources, `where secret_hash = ?`, [hash]))[0] ?? null,
+    messagesOfQueue: async ({ account, queue, limit }) => {
+      const found = await connection.query(
+        `select id from messages ${dialect.by("messages_queue")} where queue is not null and account = ? and queue = ?
+          and state <> 'cancelling' order by id limit ?`,
+        [account, queue, limit],
+      );
+      return found.map(({ id }) => String(id));
+    },
+    countLeased: async ({ account, now, until, scan }) => {
+      const [row] = await connection.query(countLeased, [now, until, scan, account]);
+      return Number(row?.leased ?? 0);
+    },
+    ...shelfOfRuns(connection),
+    earliestDeduplicationEnd: async (account) => {
+      const [row] = await connection.query(`select min(expires_at) as at from deduplications where account = ?`, [account]);
+      return typeof row?.at === "number" ? row.at : null;
+    },
+  };
+}
+
+/** The account is all of the key of an account, and the first part of that of a source. */
+async function sealing(connection: Connection, name: SealedName, { after, limit }: SealingRange): Promise<Sealing[]> {
+  const id = name === "accounts" ? "''" : "id";
+  const owner = name === "accounts" ? "id" : "account";
+  const order = name === "accounts" ? "id" : "account, id";
+  const behind = name === "accounts" ? "id > ?" : "(account, id) > (?, ?)";
+  const values = name === "accounts" ? after.slice(0, 1) : after;
+  const found = await connection.query(
+    `select ${owner} as account, ${id} as id, detail from ${name} where ${behind} order by ${order} limit ?`,
+    [...values, limit],
+  );
+  return found.map((row) => ({ account: String(row.account), id: String(row.id), seal: sealOf(row) }));
+}
+
+async function sizesIn(connection: Connection, name: "schedules", range: Range): Promise<number[]> {
+  const { where, values } = stretch(range, { of: name, dialect: connection.dialect });
+  const sizes = `select coalesce(length(body), 0) as size from ${name} ${where} order by id ${range.descending ? "desc" : "asc"} limit ?`;
+  return (await connection.query(sizes, [...values, range.limit])).map(({ size }) => Number(size));
+}
+
+/** A few lines for each of many messages: for each of them the index is read from its end. */
+async function logsOf(connection: Connection, account: AccountId, messageIds: readonly MessageId[], limit: number): Promise<LogRow[]> {
+  const { dialect } = connection;
+  const keyTypes = ["text", "text"] as const;
+  const { also, column } = dialect.given(keyTypes);
+  const isKept = dialect.forgottenUpTo ? `and log.id > ${dialect.forgottenUpTo(column(0))}` : "";
+  const ofOne = `select ${columnsOf(tables.log, { bodies: false })} from log ${dialect.by("log_message")}
+    where log.account = ${column(0)} and log.message_id = ${column(1)} ${isKept} order by log.id desc limit ${limit}`;
+  // Where all keys are a relation, each of its rows has lines of its own.
+  const lateral = also === "" ? "" : "lateral ";
+  const statement = `select ${columnsOf(tables.log, { bodies: false })} from (select 1 as one) as one${also}, ${lateral}(${ofOne}) as log`;
+  const found = await connection.each(
+    statement,
+    keyTypes,
+    messageIds.map((id) => [account, id]),
+  );
+  return found.map((row) => tables.log.read(row));
+}
+
+/** The plain reads of what belongs to workflow runs. */
+function shelfOfRuns(connection: Connection): Pick<Shelf, "earliestRunEnd" | "messagesOfRun" | "waitersOfEvent"> {
+  const read = reader(connection);
+  const { dialect } = connection;
+  return {
+    earliestRunEnd: async (account, { failed }) => {
+      const first = `select min(ended_at) as at from runs ${dialect.by("runs_end")} where ended_at is not null and account = ? and failed = ?`;
+      const [row] = await connection.query(first, [account, failed ? 1 : 0]);
+      return typeof row?.at === "number" ? row.at : null;
+    },
+    messagesOfRun: (account, run) =>
+      read(tables.messages, `${dialect.by("messages_run")} where run is not null and account = ? and run = ? order by id`, [account, run]),
+    waitersOfEvent: (event, range) => {
+      const { where, values } = stretch(range, { of: "waiters", dialect });
+      return read(tables.waiters, `${dialect.by("waiters_event")} ${where} and event = ? order by id limit ?`, [
+        ...values,
+        event,
+        range.limit,
+      ]);
+    },
+  };
+}
