@@ -15,6 +15,7 @@ import { describeSending } from "./contractSending.ts";
 import { describeTrim } from "./contractTrim.ts";
 import { describeSources } from "./contractSources.ts";
 import { describeUsage } from "./contractUsage.ts";
+import { describeTokens } from "./contractTokens.ts";
 import type { OpenStore } from "./world.ts";
 
 /** What every store must do: the one contract behind `Store`. */
@@ -33,6 +34,7 @@ export function describeStore(name: string, open: OpenStore): void {
     describeRetention(open);
     describeTrim(open);
     describeSources(open);
+    describeTokens(open);
     describeRuns(open);
     describeFailedRuns(open);
     describeUsage(open);

@@ -182,7 +182,7 @@ class Effects {
     ],
     ...["upsertQueue", "deleteQueue", "pauseFlow", "resumeFlow", "pinFlow", "unpinFlow", "resetRate", "addEndpoints", "removeEndpoints"],
     ...["setGroupHeaders", "deleteGroup", "createSchedule", "pauseSchedule", "resumeSchedule", "deleteSchedule", "publish each"],
-    ...["createSource", "changeSource", "deleteSource", "keepRejection", "noteAcceptance", "fire"],
+    ...["createSource", "changeSource", "deleteSource", "keepRejection", "noteAcceptance", "fire", "createToken", "rewrite"],
     ...["deliver step", "deliver call", "deliver result", "deliver failure", "wait", "notify", "keep event", "wait is over", "child ended"],
     ...["finishRun", "cancelRuns", "resumeRun", "repeatFailureCallback", "run expired"],
     ...["rotateKeys", "expire", ...tableNames.map((name) => `rows in ${name}`)],

@@ -184,6 +184,14 @@ export class RandomCommands {
       ...this.#twice({ name: "keepRejection" as const, input: { ...named, ...call } }),
       { name: "noteAcceptance", input: named },
       { name: "deleteSource", input: named },
+      {
+        name: "createToken",
+        input: {
+          ...{ account, hash: `token ${this.#random()}`, scope: null, name: "", verbs: ["publish"], expiresAt: null },
+          destinations: this.#of([[], ["https://one.example/*"], ["nowhere"]]),
+        },
+      },
+      { name: "rewrite", input: { accounts: [account], sources: [[account, named.id]] } },
     ];
   }
 
