@@ -31,6 +31,18 @@ test("nodes that open an empty database at once find one account between them", 
   expect(await worlds[1].store.read.accounts()).toHaveLength(2);
 });
 
+test("a token that is revoked on one node is heard of on the others, once that is done", async () => {
+  const { worlds } = await nodes(2);
+  const [a, b] = worlds;
+  const asked = { name: "", verbs: ["read"], destinations: [], expiresAt: null } as const;
+  const { id } = await a.store.execute("createToken", { account: "acc", hash: "h", scope: null, ...asked });
+  expect(await b.store.read.tokenByHash("h")).toMatchObject({ id });
+  const heard = new Promise<void>((resolve) => b.store.onAccounts(resolve));
+  await a.store.execute("revokeToken", { account: "acc", id });
+  await heard;
+  expect(await b.store.read.tokenByHash("h")).toBeNull();
+});
+
 test("a change of an account is heard of on every node, once it is made", async () => {
   const { worlds } = await nodes(2);
   const [a, b] = worlds;
