@@ -91,6 +91,7 @@ export const settingRows = {
   },
   logRetention: { takes: duration(60_000), default: "3d", value: "<duration>", help: "how long message logs are kept" },
   dlqRetention: { takes: duration(60_000), default: "7d", value: "<duration>", help: "how long dead letters are kept" },
+  auditRetention: { takes: duration(60_000), default: "90d", value: "<duration>", help: "how long the audit log is kept" },
   grace: { takes: duration(0), default: "10s", value: "<duration>", help: "how long running deliveries may take when the server stops" },
   maxQueues: { takes: integer(1, 1_000_000), default: String(limits.queues), value: "<n>", help: "queues that an account may have" },
   region: { takes: text, default: "US-EAST-1", value: "<name>", help: "what deliveries name as their region" },

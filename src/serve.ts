@@ -145,7 +145,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
   const trouble = (what: string, error: unknown): void => log.error({ err: error }, what);
   const hands = { total: settings.hands, perHost: settings.handsPerHost };
   const dispatcher = new Dispatcher({ store, deliver: out.deliver, clock, hands, log: { attempt: attemptLog(log), trouble } });
-  const retention = { log: settings.logRetention, deadLetters: settings.dlqRetention };
+  const retention = { log: settings.logRetention, deadLetters: settings.dlqRetention, audit: settings.auditRetention };
   const timers = new Timers({ duties: [retentionDuty({ store, clock, retention }), trimmingDuty({ store, clock })], clock, trouble });
   let stopping = false;
   const trustProxy = settings.trustProxy.length > 0 ? settings.trustProxy : false;

@@ -13,6 +13,7 @@ import { noBytes } from "../core/message.ts";
 import { mustBeActive } from "../core/plans.ts";
 import type { Verb } from "../core/rights.ts";
 import { mustBeFree, mustHave } from "../core/rights.ts";
+import { inNameOf, isAudited } from "./actor.ts";
 import type { Proof } from "./auth.ts";
 import { authenticator } from "./auth.ts";
 import type { Problem } from "./refusals.ts";
@@ -266,6 +267,7 @@ const nothingThere = "path: there is nothing at this path; GET /v2/health answer
 const patternOf = ({ path }: Route): RegExp => new RegExp(`^${routerPath(path).replaceAll(/:\w+/g, "[^/]+")}/?$`);
 
 function addRoute(api: FastifyInstance, row: Route, parts: ApiParts): void {
+  const audited = isAudited(row);
   api.route({
     method: row.method,
     url: routerPath(row.path),
@@ -275,7 +277,8 @@ function addRoute(api: FastifyInstance, row: Route, parts: ApiParts): void {
       operation: row.operation,
     },
     handler: async (request, reply) => {
-      const { status, body, ignored = [], headers = {} } = await row.answer(incomingOf(request, parts), parts);
+      const incoming = incomingOf(request, parts);
+      const { status, body, ignored = [], headers = {} } = await row.answer(incoming, audited ? inNameOf(row, incoming, parts) : parts);
       if (ignored.length > 0) reply.header("Waypost-Ignored", namesForHeader(ignored));
       return reply.code(status).headers(headers).send(body);
     },

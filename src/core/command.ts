@@ -1,3 +1,4 @@
+import type { AuditEntry } from "./auditEntry.ts";
 import type {
   Account,
   AccountId,
@@ -51,6 +52,7 @@ export type Rows = {
   notifications: Notification;
   usage: Usage;
   dayCounts: DayCount;
+  audit: AuditEntry;
 };
 
 export type TableName = keyof Rows;
@@ -67,6 +69,7 @@ export type ExpiredNeed = {
   logBefore: Millis;
   deadLettersBefore: Millis;
   deduplicationsBefore: Millis;
+  auditBefore: Millis;
   /** Of runs: when they ended. */
   runsBefore: Millis;
   failedRunsBefore: Millis;
@@ -141,6 +144,7 @@ export interface Draft {
     log: readonly LogRow[];
     deadLetters: readonly Outline<DeadLetter>[];
     deduplications: readonly Deduplication[];
+    audit: readonly AuditEntry[];
     runs: readonly Run[];
     /** Of these runs, in their order, as far as the limit goes; without their bodies. */
     steps: readonly Step[];

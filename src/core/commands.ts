@@ -1,5 +1,6 @@
 import { changeAccount, createAccount, deleteAccount, rotateKeys, rotateToken } from "./account.ts";
 import { putAside } from "./aside.ts";
+import { audited, noteOf, noteOfAccount, noteOfAccountChange, noteOfChange, noteOfFlow, noteOfMany } from "./audit.ts";
 import { cancel } from "./cancel.ts";
 import { claim, listDue, reclaim } from "./claim.ts";
 import type { Decision } from "./command.ts";
@@ -18,7 +19,7 @@ import { createToken, noteTokenUse, revokeToken } from "./token.ts";
 import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from "./schedule.ts";
 import { giveBack, renew, settle } from "./settle.ts";
 
-/** Everything that can change anything. */
+/** Everything that can change anything. What people do to their settings, or to many things at once, says who they are. */
 export const commands = {
   publish,
   claim,
@@ -28,26 +29,98 @@ export const commands = {
   renew,
   giveBack,
   reclaim,
-  cancel,
-  retryDeadLetters,
-  deleteDeadLetters,
-  ...{ createAccount, changeAccount, deleteAccount, rotateToken, rotateKeys },
-  createSource,
-  changeSource,
-  deleteSource,
   keepRejection,
   noteAcceptance,
-  ...{ expire, trim, rewrite },
-  ...{ createToken, revokeToken, noteTokenUse },
-  ...{ addEndpoints, removeEndpoints, setGroupHeaders, deleteGroup },
-  ...{ upsertQueue, deleteQueue },
-  ...{ pauseFlow, resumeFlow, pinFlow, unpinFlow, resetRate },
-  createSchedule,
-  deleteSchedule,
-  pauseSchedule,
-  resumeSchedule,
-  ...{ finishRun, cancelRuns, wait, notify, resumeRun, repeatFailureCallback },
+  ...{ expire, trim, rewrite, noteTokenUse },
+  ...{ finishRun, wait, notify },
+  ...ofMessages(),
+  ...ofAccounts(),
+  ...ofSetUp(),
+  ...ofFlows(),
 };
+
+function ofMessages() {
+  return {
+    cancel: audited(
+      cancel,
+      noteOfMany(
+        "message.cancel",
+        ({ messageIds }) => messageIds,
+        ({ cancelled }) => cancelled,
+      ),
+    ),
+    cancelRuns: audited(
+      cancelRuns,
+      noteOfMany(
+        "run.cancel",
+        ({ runIds }) => runIds,
+        ({ cancelled }) => cancelled,
+      ),
+    ),
+    retryDeadLetters: audited(
+      retryDeadLetters,
+      noteOfMany(
+        "dlq.retry",
+        ({ dlqIds }) => dlqIds,
+        ({ length }) => length,
+      ),
+    ),
+    deleteDeadLetters: audited(
+      deleteDeadLetters,
+      noteOfMany(
+        "dlq.delete",
+        ({ dlqIds }) => dlqIds,
+        ({ deleted }) => deleted,
+      ),
+    ),
+    resumeRun: audited(resumeRun, ({ from, dlqId }) => ({ what: from === "failure" ? "dlq.resume" : "dlq.restart", object: dlqId })),
+    repeatFailureCallback: audited(repeatFailureCallback, ({ dlqId }) => ({ what: "dlq.callback", object: dlqId })),
+  };
+}
+
+function ofAccounts() {
+  return {
+    createAccount: audited(createAccount, noteOfAccount("account.create")),
+    changeAccount: audited(changeAccount, ({ change }) => noteOfAccountChange(change)),
+    deleteAccount: audited(deleteAccount, noteOfAccount("account.delete")),
+    rotateToken: audited(rotateToken, noteOfAccount("token.rotate")),
+    rotateKeys: audited(rotateKeys, noteOfAccount("signingKey.rotate")),
+    createToken: audited(createToken, (_, { id }) => ({ what: "token.create", object: id })),
+    revokeToken: audited(revokeToken, ({ id }, { revoked }) => (revoked ? { what: "token.revoke", object: id } : null)),
+  };
+}
+
+function ofSetUp() {
+  return {
+    createSource: audited(createSource, (_, { id }) => ({ what: "source.create", object: id })),
+    changeSource: audited(changeSource, noteOfChange("source.change")),
+    deleteSource: audited(deleteSource, noteOf("source.delete")),
+    addEndpoints: audited(addEndpoints, ({ name, endpoints }) => ({ what: "group.addEndpoints", object: name, count: endpoints.length })),
+    removeEndpoints: audited(removeEndpoints, ({ name }, { removed }) =>
+      removed === 0 ? null : { what: "group.removeEndpoints", object: name, count: removed },
+    ),
+    setGroupHeaders: audited(setGroupHeaders, noteOf("group.setHeaders")),
+    deleteGroup: audited(deleteGroup, noteOf("group.delete")),
+    createSchedule: audited(createSchedule, (_, { scheduleId, deduplicated }) =>
+      deduplicated ? null : { what: "schedule.create", object: scheduleId },
+    ),
+    deleteSchedule: audited(deleteSchedule, noteOf("schedule.delete")),
+    pauseSchedule: audited(pauseSchedule, noteOf("schedule.pause")),
+    resumeSchedule: audited(resumeSchedule, noteOf("schedule.resume")),
+  };
+}
+
+function ofFlows() {
+  return {
+    upsertQueue: audited(upsertQueue, noteOf("queue.set")),
+    deleteQueue: audited(deleteQueue, noteOf("queue.delete")),
+    pauseFlow: audited(pauseFlow, noteOfFlow("pause")),
+    resumeFlow: audited(resumeFlow, noteOfFlow("resume")),
+    pinFlow: audited(pinFlow, noteOf("flowControl.pin")),
+    unpinFlow: audited(unpinFlow, noteOf("flowControl.unpin")),
+    resetRate: audited(resetRate, noteOf("flowControl.reset")),
+  };
+}
 
 export type Commands = typeof commands;
 export type CommandName = keyof Commands;

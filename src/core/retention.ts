@@ -8,11 +8,15 @@ import type { Run, Step } from "./run.ts";
 import type { Terms } from "./terms.ts";
 import { carriedId, isPastBucket, pastBuckets, removeBuckets } from "./usage.ts";
 
-/** How long history is kept. */
-export type Retention = { log: Millis; deadLetters: Millis };
+/** How long history is kept. The audit log: see `auditRetention` where it is not said. */
+export type Retention = { log: Millis; deadLetters: Millis; audit?: Millis };
+
+/** How long the audit log is kept where nothing is said. */
+const auditRetention: Millis = 90 * 24 * 60 * 60 * 1000;
 
 /** How long history of an account is kept: neither logs nor dead letters longer than its own limits. */
-export const retentionFor = (account: Terms, { log, deadLetters }: Retention): Retention => ({
+export const retentionFor = (account: Terms, { log, deadLetters, ...rest }: Retention): Retention => ({
+  ...rest,
   log: Math.min(log, limitsOf(account).logRetention),
   deadLetters: Math.min(deadLetters, limitsOf(account).deadLetterRetention),
 });
@@ -21,7 +25,8 @@ export const retentionFor = (account: Terms, { log, deadLetters }: Retention): R
 export type Expired = { removed: number; more: boolean };
 
 /**
- * Removes what is past its time in an account: log rows, dead letters, deduplication keys, buckets of usage; a bounded number, oldest first.
+ * Removes what is past its time in an account: log rows, dead letters, deduplication keys, buckets of usage, entries of the
+ * audit log; a bounded number, oldest first.
  *
  * An envelope goes with the log row that ended its message, unless a dead letter still shows it. That happens when
  * dead letters are kept longer than the log; then it goes with the dead letter.
@@ -33,6 +38,7 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
       {
         ...{ account, limit },
         ...{ logBefore: now - retention.log, deadLettersBefore: now - retention.deadLetters, deduplicationsBefore: now },
+        auditBefore: now - auditOf(retention),
         ...runsBefore(now, retention),
         usage: pastBuckets(now),
       },
@@ -40,16 +46,21 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
   }),
   further: ({ account }, draft) => needsOfRemoval(draft.expired(account)),
   decide: ({ account, retention, now, limit }, draft, moment) => {
-    const { log, deadLetters, deduplications, runs, steps, usage } = pastOnes(draft.expired(account), retention, Math.min(now, moment.now));
+    const past = pastOnes(draft.expired(account), retention, Math.min(now, moment.now));
+    const { log, deadLetters, deduplications, audit, runs, steps, usage } = past;
     for (const letter of deadLetters) removeDeadLetter(draft, letter, moment.now - retention.log);
     for (const row of log) removeLine(draft, row);
     for (const { account, key } of deduplications) draft.drop("deduplications", account, key);
+    for (const { account, id } of audit) draft.drop("audit", account, id);
     removeBuckets(draft, account, usage);
-    const gone = removeRuns(draft, runs, steps, limit) + usage.length;
+    const gone = removeRuns(draft, runs, steps, limit) + usage.length + audit.length;
     const removed = log.length + deadLetters.length + deduplications.length + gone;
-    return { removed, more: [log, deadLetters, deduplications, runs, steps, usage].some((rows) => rows.length >= limit) };
+    return { removed, more: Object.values(past).some((rows) => rows.length >= limit) };
   },
 };
+
+/** How long the audit log is kept. */
+export const auditOf = ({ audit = auditRetention }: Retention): Millis => audit;
 
 const needsOfRemoval = ({ log, deadLetters }: Pick<ReturnType<Draft["expired"]>, "log" | "deadLetters">): Needs => ({
   outlines: { deadLetters: log.flatMap(({ account, dlqId }) => (dlqId === null ? [] : [[account, dlqId] as const])) },
@@ -75,7 +86,7 @@ export const trim: Decision<{ account: AccountId; tooMany: TooMany; limit: numbe
     expired: [
       {
         ...{ account, limit, logBefore: afterBirth(log), deadLettersBefore: afterBirth(deadLetters) },
-        ...{ deduplicationsBefore: 0, runsBefore: 0, failedRunsBefore: 0, usage: [] },
+        ...{ deduplicationsBefore: 0, runsBefore: 0, failedRunsBefore: 0, auditBefore: 0, usage: [] },
       },
     ],
   }),
@@ -142,6 +153,7 @@ function pastOnes(rows: ReturnType<Draft["expired"]>, retention: Retention, now:
     log: rows.log.filter(({ id }) => birthOf(id) < now - log),
     deadLetters: rows.deadLetters.filter(({ id }) => birthOf(id) < now - deadLetters),
     deduplications: rows.deduplications.filter(({ expiresAt }) => expiresAt < now),
+    audit: rows.audit.filter(({ time }) => time < now - auditOf(retention)),
     runs,
     steps: rows.steps.filter(({ run }) => keys.has(run)),
     usage: rows.usage.filter((bucket) => isPastBucket(bucket, now)),

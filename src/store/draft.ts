@@ -208,13 +208,14 @@ export class WorkingSet implements Draft {
   leasedByOthers = (): readonly MessageState[] => this.#current(this.#leasedByOthers);
 
   expired(account: AccountId): Expired {
-    const { log = [], deadLetters = [], deduplications = [], runs = [], steps = [], usage = [] } = this.#expired.get(account) ?? {};
+    const { log = [], deadLetters = [], deduplications = [], audit = [], runs = [], steps = [], usage = [] } =
+      this.#expired.get(account) ?? {};
     return {
       log: log.filter((row) => this.get("log", account, row.id)),
       deadLetters: deadLetters.flatMap((row) => this.outline("deadLetters", account, row.id) ?? []),
       // One that was used again meanwhile is not past its time any more.
       deduplications: deduplications.filter((row) => this.#isUntouched("deduplications", row)),
-      runs: runs.filter((row) => this.#isUntouched("runs", row)),
+      ...{ audit, runs: runs.filter((row) => this.#isUntouched("runs", row)) },
       steps: steps.filter((row) => this.get("steps", account, row.id)),
       usage: usage.filter((row) => this.get("usage", account, row.id)),
     };
@@ -370,7 +371,7 @@ export class WorkingSet implements Draft {
   async #loadExpired(loader: Loader, need: ExpiredNeed): Promise<void> {
     const expired = await loader.expired(need);
     this.#expired.set(need.account, expired);
-    for (const table of ["log", "deduplications", "runs", "steps", "usage"] as const) this.#learnAll(table, expired[table]);
+    for (const table of ["log", "deduplications", "audit", "runs", "steps", "usage"] as const) this.#learnAll(table, expired[table]);
     for (const row of expired.deadLetters) this.#outlines.deadLetters.set([row.account, row.id], row);
   }
 

@@ -79,7 +79,7 @@ function addUsage({ tables: { usage } }: Memory, rows: readonly Usage[]): void {
 
 /** Answers needs from what is kept. */
 export function memoryLoader(memory: Memory): Loader {
-  const { messages, lines, flows, schedules, deadLetters, deduplications, log, waiters, notifications, steps } = memory.tables;
+  const { messages, lines, flows, schedules, deadLetters, deduplications, log, waiters, notifications, steps, audit } = memory.tables;
   return {
     rows: async (table, keys, how) => pick(memory, table, keys).map(bodied(how)),
     due: async (now, most) => ({
@@ -114,6 +114,7 @@ export function memoryLoader(memory: Memory): Loader {
       deadLetters: below(deadLetters, account, firstIdAt("dlq", before.deadLettersBefore))
         .slice(0, limit)
         .map(bodied({ bodies: false })),
+      audit: below(audit, account, firstIdAt("aud", before.auditBefore)).slice(0, limit),
       deduplications: those(deduplications, (row) => row.account === account && row.expiresAt < before.deduplicationsBefore)
         .sort((a, b) => a.expiresAt - b.expiresAt || byText(a.key, b.key))
         .slice(0, limit),

@@ -4,6 +4,7 @@ import { hostsWanted, passes } from "../core/filter.ts";
 import { birthOf, firstIdAt } from "../core/ids.ts";
 import { spans } from "../core/limits.ts";
 import type { Retention } from "../core/retention.ts";
+import { auditOf } from "../core/retention.ts";
 import type { Standing } from "../core/waiting.ts";
 import type { Token } from "../core/rights.ts";
 import type { Account, AccountId, DeadLetter, Envelope, LogRow, MessageId, MessageState, Millis, Source } from "../core/message.ts";
@@ -11,6 +12,8 @@ import { isUnfinished } from "../core/message.ts";
 import type { Usage } from "../core/counts.ts";
 import type { BucketSize } from "../core/usage.ts";
 import { bucketsFrom, oldestBuckets, worthRemovingAt } from "../core/usage.ts";
+import type { AuditPage, AuditQuery } from "./auditQuery.ts";
+import { auditPage } from "./auditQuery.ts";
 import { chunksOf, chunksTo, withEnvelopes } from "./chunks.ts";
 import type { LogPage } from "./logQuery.ts";
 import { logPage } from "./logQuery.ts";
@@ -49,6 +52,8 @@ export interface Queries extends RunQueries {
   /** `bodies: false`: as many as were asked for, and no more of each than it takes to look for them. */
   deadLetters(query: ListQuery & Bodies): Promise<DeadLetterPage>;
   log(query: ListQuery): Promise<LogPage>;
+  /** Who did what to the settings of an account, newest first. */
+  audit(query: AuditQuery): Promise<AuditPage>;
   /** Runs with all that is known of what they have done, newest first. */
   runLog(query: RunLogQuery): Promise<RunLogPage>;
   /** A row that people have set up, by its id or name. */
@@ -108,6 +113,7 @@ export function queriesOf(shelf: Shelf): Queries {
     },
     deadLetters: (query) => deadLetters(shelf, query),
     log: (query) => logPage(shelf, query),
+    audit: (query) => auditPage(shelf, query),
     runLog: (query) => runLogPage(shelf, query),
     setUp: (table, account, id) => one(table, account, id),
     allSetUp: async (table, range) => {
@@ -296,7 +302,9 @@ async function nextExpiryAt(shelf: Shelf, account: AccountId, retention: Retenti
   const [log] = await shelf.range("log", { account, limit: 1, bodies: false });
   const [letter] = await shelf.range("deadLetters", { account, limit: 1, bodies: false });
   const buckets = await Promise.all(oldestBuckets.map((ids) => shelf.range("usage", { account, ...ids, limit: 1 })));
+  const [entry] = await shelf.range("audit", { account, limit: 1 });
   const times = [
+    entry && entry.time + auditOf(retention),
     ...buckets.flat().map(worthRemovingAt),
     log && birthOf(log.id) + retention.log,
     letter && birthOf(letter.id) + retention.deadLetters,

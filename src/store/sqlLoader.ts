@@ -74,12 +74,13 @@ function expiredOf(connection: Connection): Pick<Loader, "expired"> {
   const usageWithin = `${within} limit ?${dialect.lock(tables.usage.name)}`;
   return {
     expired: async ({ account, limit, ...before }) => {
-      const [oldLog, oldLetters, endedDeduplications, succeeded, failed, usage] = await Promise.all([
+      const [oldLog, oldLetters, endedDeduplications, oldAudit, succeeded, failed, usage] = await Promise.all([
         oldestLog(account, firstIdAt("log", before.logBefore), limit),
         list(deadLetters, oldest + dialect.lock(deadLetters.name), [account, firstIdAt("dlq", before.deadLettersBefore), limit], {
           bodies: false,
         }),
         list(deduplications, ended + dialect.lock(deduplications.name), [account, before.deduplicationsBefore, limit]),
+        list(tables.audit, oldest, [account, firstIdAt("aud", before.auditBefore), limit]),
         list(runs, endedRuns, [account, 0, before.runsBefore, limit]),
         list(runs, endedRuns, [account, 1, before.failedRunsBefore, limit]),
         Promise.all(before.usage.map((ids) => list(tables.usage, usageWithin, [account, ids.after, ids.before, limit]))),
@@ -90,7 +91,8 @@ function expiredOf(connection: Connection): Pick<Loader, "expired"> {
         if (steps.length < limit)
           steps.push(...(await list(tables.steps, `${within} limit ?`, [account, ...idsOf(id), limit - steps.length], { bodies: false })));
       }
-      return { log: oldLog, deadLetters: oldLetters, deduplications: endedDeduplications, runs: gone, steps, usage: usage.flat() };
+      const found = { log: oldLog, deadLetters: oldLetters, deduplications: endedDeduplications, audit: oldAudit };
+      return { ...found, runs: gone, steps, usage: usage.flat() };
     },
   };
 }

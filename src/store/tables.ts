@@ -1,3 +1,4 @@
+import type { AuditEntry } from "../core/auditEntry.ts";
 import type { Rows, TableName } from "../core/command.ts";
 import type { Bytes, DeadLetter, Envelope, Flow, Group, LogRow, LogState, MessageState, Rejection, Schedule } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
@@ -349,6 +350,16 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     contested: true,
     write: ({ account, day, requests }) => ({ account, day, requests }),
     read: (row) => ({ account: text(row.account), day: number(row.day), requests: number(row.requests) }),
+  },
+  audit: {
+    name: "audit",
+    columns: { account: "text", id: "text", time: "bigint", what: "text", detail: "text" },
+    key: ["account", "id"],
+    write: ({ account, id, time, what, ...detail }) => ({ account, id, time, what, detail: JSON.stringify(detail) }),
+    read: (row) => ({
+      ...detailOf<AuditEntry>(row),
+      ...{ account: text(row.account), id: text(row.id), time: number(row.time), what: text(row.what) },
+    }),
   },
   marks: {
     name: "marks",

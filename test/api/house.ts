@@ -7,7 +7,7 @@ import { idMaker } from "../../src/core/ids.ts";
 import type { Account, Delivery, Millis, Outcome } from "../../src/core/message.ts";
 import { noBytes } from "../../src/core/message.ts";
 import type { Prices } from "../../src/core/statistics.ts";
-import { memoryStore } from "../../src/store/memory.ts";
+import { Memory, memoryStore } from "../../src/store/memory.ts";
 import type { Store } from "../../src/store/store.ts";
 
 export const token = "eyJVc2VySUQiOiJ1c2VyIiwiUGFzc3dvcmQiOiJwYXNzIn0=";
@@ -21,6 +21,8 @@ export type Reply = { status: number; body: any; headers: Record<string, unknown
 export type House = {
   api: FastifyInstance;
   store: Store;
+  /** What the store keeps. */
+  memory: Memory;
   lines: RequestLine[];
   deliveries: Delivery[];
   clock: { now: Millis };
@@ -50,7 +52,8 @@ export async function house(
   const clock = { now: at };
   let seed = 1;
   const random = (): number => (seed = (seed * 16807) % 2147483647) / 2147483647;
-  const store = memoryStore({ node: "nod_1", now: () => clock.now, random, newId: idMaker(random) });
+  const memory = new Memory();
+  const store = memoryStore({ node: "nod_1", now: () => clock.now, random, newId: idMaker(random) }, memory);
   const deliveries: Delivery[] = [];
   store.attach({
     hands: () => ({
@@ -85,7 +88,7 @@ export async function house(
   });
   onTestFinished(() => api.close());
   return {
-    ...{ api, store, lines, deliveries, clock },
+    ...{ api, store, memory, lines, deliveries, clock },
     stop: () => void (stopping = true),
     ask: (method, url, more = {}) => ask(api, method, url, more),
     delivery: () => {

@@ -31,7 +31,7 @@ const noChanges = (): Changes => ({
   ...{ accounts: [], envelopes: [], messages: [], deduplications: [] },
   ...{ deadLetters: [], lines: [], log: [], flows: [], slots: [] },
   ...{ groups: [], schedules: [], sources: [], tokens: [], rejections: [], marks: [] },
-  ...{ runs: [], activeRuns: [], steps: [], waiters: [], notifications: [], usage: [], dayCounts: [] },
+  ...{ runs: [], activeRuns: [], steps: [], waiters: [], notifications: [], usage: [], dayCounts: [], audit: [] },
 });
 
 /** The memory store. `decisions`: others than the real ones, for mutants. */
@@ -94,6 +94,7 @@ export async function sqliteStorage(): Promise<Storage> {
       notifications: new Map(),
       usage: new Map(),
       dayCounts: new Map(),
+      audit: new Map(),
     },
   };
 

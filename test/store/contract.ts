@@ -1,5 +1,6 @@
 import { describe } from "vitest";
 import { describeAllowance } from "./contractAllowance.ts";
+import { describeAudit } from "./contractAudit.ts";
 import { describeBatches } from "./contractBatches.ts";
 import { describeBytes } from "./contractBytes.ts";
 import { describeDue } from "./contractDue.ts";
@@ -35,6 +36,7 @@ export function describeStore(name: string, open: OpenStore): void {
     describeTrim(open);
     describeSources(open);
     describeTokens(open);
+    describeAudit(open);
     describeRuns(open);
     describeFailedRuns(open);
     describeUsage(open);

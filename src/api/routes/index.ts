@@ -1,5 +1,6 @@
 import type { Route } from "../route.ts";
 import { accounts } from "./accounts.ts";
+import { audit } from "./audit.ts";
 import { batch } from "./batch.ts";
 import { dlq } from "./dlq.ts";
 import { enqueue } from "./enqueue.ts";
@@ -33,6 +34,7 @@ export const routes: readonly Route[] = [
   ...messages,
   ...dlq,
   ...log,
+  audit,
   ...schedules,
   ...queues,
   ...flowControl,

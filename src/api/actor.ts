@@ -1,0 +1,20 @@
+import type { Actor } from "../core/auditEntry.ts";
+import { storeFor } from "../store/naming.ts";
+import type { Incoming, Parts, Route } from "./route.ts";
+import { changesAnything } from "./route.ts";
+
+/** Whether the audit log keeps what a route does. */
+export const isAudited = (row: Pick<Route, "changes" | "method" | "operational">): boolean =>
+  changesAnything(row) && row.operational === undefined;
+
+/** What a route works with, in the name of whoever asks: what is changed through it is kept in the audit log. */
+export const inNameOf = (row: Pick<Route, "access">, incoming: Incoming, parts: Parts): Parts => {
+  const by = actorOf(row, incoming);
+  return by === null ? parts : { ...parts, store: storeFor(parts.store, by) };
+};
+
+function actorOf({ access }: Pick<Route, "access">, { proof, callerIp: address }: Incoming): Actor | null {
+  if (access === "account") return { kind: "password", ...(proof && { name: proof.account.name }), address };
+  if (access !== "token") return null;
+  return { kind: "token", token: typeof proof?.right === "object" ? proof.right.id : "main", address };
+}
