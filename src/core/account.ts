@@ -2,7 +2,8 @@ import { refreshAllowance } from "./allowance.ts";
 import type { Decision } from "./command.ts";
 import { Refusal } from "./errors.ts";
 import { accountFlow } from "./flow.ts";
-import type { Account, AccountId, SigningKeys } from "./message.ts";
+import { spans } from "./limits.ts";
+import type { Account, AccountId, Millis, SigningKeys } from "./message.ts";
 import { acting, existing, planNames, planOf } from "./plans.ts";
 
 /** Makes an account, unless one with this id is there already. Answers the one that is there then. */
@@ -61,13 +62,31 @@ export const deleteAccount: Decision<{ account: AccountId }, Account> = {
   },
 };
 
-/** Next becomes current, a new one becomes next. Receivers that know the old pair still verify, with their next. */
-export const rotateKeys: Decision<{ account: AccountId }, SigningKeys> = {
+/**
+ * Next becomes current, a new one becomes next. Receivers that know the old pair still verify, with their next; after a
+ * second rotation they would not. So one that follows within a day is refused, unless it is forced. Throws `Refusal`.
+ */
+export const rotateKeys: Decision<{ account: AccountId; force?: boolean }, SigningKeys> = {
   needs: ({ account }) => ({ accounts: [[account]] }),
-  decide: ({ account: id }, draft, moment) => {
+  decide: ({ account: id, force = false }, draft, moment) => {
     const account = acting(draft.get("accounts", id));
-    const signingKeys = { current: account.signingKeys.next, next: moment.newId("sig") };
-    draft.put("accounts", { ...account, signingKeys });
+    if (!force) checkRotation(account, moment.now);
+    const { current: key, next: current } = account.signingKeys;
+    const signingKeys = { current, next: moment.newId("sig") };
+    draft.put("accounts", { ...account, signingKeys, lastRotation: { at: moment.now, key } });
     return signingKeys;
   },
 };
+
+function checkRotation({ lastRotation }: Account, now: Millis): void {
+  if (!lastRotation || !isRecent(lastRotation.at, now)) return;
+  const [last, next] = [lastRotation.at, lastRotation.at + spans.rotation].map((at) => new Date(at).toISOString());
+  throw new Refusal(
+    "conflict",
+    `keys: they were rotated at ${last} already; receivers that have the keys from before that would be locked out by another rotation. ` +
+      `Give them those of GET /v2/keys, and rotate again from ${next} on; force=true rotates now`,
+  );
+}
+
+/** Whether receivers may not know yet of a rotation. A clock that was put back does not prolong it. */
+const isRecent = (at: Millis, now: Millis): boolean => Math.abs(now - at) < spans.rotation;

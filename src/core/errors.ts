@@ -8,6 +8,7 @@ export const errorCodes = {
   forbidden: { status: 403, meaning: "the token may not do this" },
   "not-found": { status: 404, meaning: "there is no such thing in this account" },
   "method-not-allowed": { status: 405, meaning: "the path exists, with another method" },
+  conflict: { status: 409, meaning: "it would do harm now" },
   "request-timeout": { status: 408, meaning: "the request did not arrive in time" },
   "limit-exceeded": { status: 412, meaning: "a limit of the account does not allow it" },
   "step-refused": { status: 412, meaning: "a step that a workflow run can never take; its client gives up the run" },

@@ -65,6 +65,8 @@ export const spans = {
   flowCheck: 100,
   /** Same deduplication key within this time: one message. */
   deduplication: 10 * minute,
+  /** Receivers have so long to learn of new signing keys before the next rotation. */
+  rotation: 24 * 60 * minute,
   /** A finished message can still be read by its id for so long. */
   grace: 60 * second,
   /** A flow control key is forgotten when it has not been used for so long. */

@@ -341,6 +341,8 @@ export type Account = {
   /** SHA-256 of the token in hex: what a request is looked up by. */
   tokenHash: string;
   signingKeys: SigningKeys;
+  /** When they were rotated last, and the key that was the current one until then. */
+  lastRotation?: { at: Millis; key: string };
   createdAt: Millis;
 } & Terms;
 

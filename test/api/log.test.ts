@@ -150,4 +150,29 @@ describe("signing keys", () => {
     expect({ status, body }).toEqual({ status: 200, body: { current: "sig_2", next: expect.stringMatching(/^sig_\w{28}$/) } });
     expect((await ask("GET", "/v2/keys")).body).toEqual(body);
   });
+
+  test.each(["POST", "GET"])(
+    "are rotated by %s once in a day, because the next time would lock receivers out, unless it is forced",
+    async (method) => {
+      const { ask, clock } = await house();
+      await ask(method, "/v2/keys/rotate");
+      const { body: keys } = await ask("GET", "/v2/keys");
+      clock.now += 3_600_000;
+      for (const query of ["", "?force=false"])
+        expect(await ask(method, `/v2/keys/rotate${query}`)).toMatchObject({
+          status: 409,
+          body: {
+            error: expect.stringMatching(
+              /^keys: they were rotated at 2027-01-15T08:00:00.000Z already;.*from 2027-01-16T08:00:00.000Z on; force=true/,
+            ),
+          },
+        });
+      expect((await ask("GET", "/v2/keys")).body).toEqual(keys);
+      expect(await ask(method, "/v2/keys/rotate?force=true")).toMatchObject({ status: 200, body: { current: keys.next } });
+      expect(await ask(method, "/v2/keys/rotate?force=yes")).toMatchObject({
+        status: 400,
+        body: { error: expect.stringMatching(/^force: /) },
+      });
+    },
+  );
 });

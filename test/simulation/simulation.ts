@@ -295,7 +295,7 @@ class Simulation {
       if (what < 0.88) return node.ask((store) => store.execute("cancel", randomCancel(chance, known)));
       if (what < 0.94) return node.ask((store) => store.execute("retryDeadLetters", randomRetry(chance, known, log)));
       if (what < 0.98) return node.ask((store) => store.execute("deleteDeadLetters", randomDelete(chance, known, log)));
-      return node.ask((store) => store.execute("rotateKeys", { account: known.account }));
+      return node.ask((store) => store.execute("rotateKeys", { account: known.account, force: true }));
     };
     // A client that gets an error knows nothing; it may ask again, or not.
     ask().catch(() => undefined);

@@ -119,13 +119,30 @@ export function describeEnds(open: OpenStore): void {
     test("rotating keys: next becomes current, in one batch as in two", async () => {
       const world = await World.open(open);
       await world.account();
-      const rotate = () => world.store.execute("rotateKeys", { account: "acc" });
+      const rotate = () => world.store.execute("rotateKeys", { account: "acc", force: true });
       const [first, second] = await Promise.all([rotate(), rotate()]);
       expect(first).toEqual({ current: "sig_acc_2", next: expect.stringMatching(/^sig_/) });
       expect(second.current).toBe(first.next);
       expect((await world.store.read.account("acc"))?.signingKeys).toEqual(second);
       expect((await world.sent()).signingKey).toBe(second.current);
       await expect(world.store.execute("rotateKeys", { account: "none" })).rejects.toMatchObject({ code: "unauthorized" });
+    });
+
+    test("rotating keys a second time within a day is refused unless it is forced, in one batch as in two", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const rotate = (force?: true) => world.store.execute("rotateKeys", { account: "acc", ...(force && { force }) });
+      const made = world.clock.now;
+      const [first, refused] = await Promise.allSettled([rotate(), rotate()]);
+      expect([first, refused]).toMatchObject([{ value: { current: "sig_acc_2" } }, { reason: { code: "conflict" } }]);
+      world.clock.now = made + 24 * 60 * 60 * 1000 - 1;
+      await expect(rotate()).rejects.toMatchObject({ code: "conflict" });
+      const before = await world.store.read.account("acc");
+      expect(before).toMatchObject({ signingKeys: { current: "sig_acc_2" }, lastRotation: { at: made, key: "sig_acc_1" } });
+      world.clock.now++;
+      const third = await rotate();
+      expect(third.current).toBe(before?.signingKeys.next);
+      expect((await rotate(true)).current).toBe(third.next);
     });
 
     test("never meet, though their ids are the same", async () => {

@@ -15,7 +15,8 @@ const queues = ["q1", "q2"];
 const namedQueues = [...queues, "q3"];
 const keys = ["k1", "k2"];
 const groups = ["g1", "g2"];
-const retention = { log: 400_000, deadLetters: 300_000 };
+const retention = { log: 400_000, deadLetters: 300_000, audit: 350_000 };
+const by = { kind: "token", token: "main", address: null } as const;
 
 /**
  * Commands by chance, from what is known of earlier answers: often with an effect, sometimes stale, doubled, aimed at
@@ -116,7 +117,7 @@ export class RandomCommands {
       },
       { name: "deleteDeadLetters", input: { account, dlqIds, logRetention: retention.log } },
       { name: "createAccount", input: accountNamed(account) },
-      { name: "rotateKeys", input: { account: this.#rarely() ? "none" : account } },
+      { name: "rotateKeys", input: { account: this.#rarely() ? "none" : account, force: true, by } },
       { name: "expire", input: { account, retention, now, limit: this.#of([1, 3, 100]) } },
       { name: "listDue", input: { limit: 1 + this.#below(3), except: this.#dueRows(account) } },
       { name: "claim", input: { limit: 8, heads: 1 + this.#below(3), only: this.#dueRows(account) } },

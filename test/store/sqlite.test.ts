@@ -130,7 +130,7 @@ test("two at one file do not lose each other's updates", async () => {
   await worlds[0]?.account();
   const pairs = [];
   for (let round = 0; round < 5; round++) {
-    pairs.push(...(await Promise.all(worlds.map(({ store }) => store.execute("rotateKeys", { account: "acc" })))));
+    pairs.push(...(await Promise.all(worlds.map(({ store }) => store.execute("rotateKeys", { account: "acc", force: true })))));
   }
   const links = new Map(pairs.map(({ current, next }) => [current, next]));
   let last = "sig_acc_2";
@@ -155,7 +155,7 @@ test("a storage thread that is gone is unavailable, and nobody waits for it", as
   const path = join(freshFolder(), "store.db");
   const entry = new URL("./storageThreadThatEnds.ts", import.meta.url);
   const store = await threadStore({ path, node: "nod_a", entry });
-  const attempts = [store.execute("rotateKeys", { account: "acc" }), store.execute("rotateKeys", { account: "acc" })];
+  const attempts = [store.execute("rotateKeys", { account: "acc", force: true }), store.execute("rotateKeys", { account: "acc" })];
   for (const one of await Promise.allSettled(attempts)) expect(one).toMatchObject({ status: "rejected", reason: { code: "unavailable" } });
   await expect(store.execute("claim", { limit: 1 })).rejects.toMatchObject({ code: "unavailable" });
   await expect(store.nextDueAt()).rejects.toMatchObject({ code: "unavailable" });

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
+import { choice } from "../parameters.ts";
 import { route } from "../route.ts";
 
 const keys = z.object({
@@ -29,11 +30,17 @@ const rotateBy = (method: "GET" | "POST", summary: string) =>
     tag: "Signing keys",
     summary,
     about:
-      "The next key becomes the current one, and a new one becomes the next. Receivers that know the old pair still verify, with their next.",
+      "The next key becomes the current one, and a new one becomes the next. Receivers that know the old pair still verify, with their next. Those that miss two rotations do not: a second one within 24 hours is refused, unless it is forced.",
     changes: true,
+    query: z.object({
+      force: choice(["true", "false"]).default("false").describe("Rotate even if the last rotation was within 24 hours."),
+    }),
     answers: { 200: { about: "The keys from now on.", schema: keys } },
-    refusals: [],
-    handle: async ({ account, parts }) => ({ status: 200, body: await parts.store.execute("rotateKeys", { account: account.id }) }),
+    refusals: ["conflict"],
+    handle: async ({ account, query, parts }) => ({
+      status: 200,
+      body: await parts.store.execute("rotateKeys", { account: account.id, force: query.force === "true" }),
+    }),
   });
 
 export const signingKeys = [
