@@ -94,6 +94,8 @@ const aboutAccess: Record<Route["access"], string> = {
   token: "",
   account:
     'Needs the user name of the account, or its id, and its password, as HTTP Basic authentication. A refusal is `{"code": …, "message": …}`.',
+  operator:
+    'Needs the user name `operator` and the password of `WAYPOST_OPERATOR_PASSWORD`, as HTTP Basic authentication; without that setting it is turned off. A refusal is `{"code": …, "message": …}`.',
   open: "Needs no token.",
   source: "Needs no token: the secret in its path is the proof.",
   hook: "Needs no token: whoever knows the URL can call it.",

@@ -1,39 +1,31 @@
-import { randomUUID } from "node:crypto";
 import type { Command } from "commander";
 import { readOnlyTokenOf } from "./api/token.ts";
 import type { AccountChange } from "./core/account.ts";
-import { parseDuration } from "./core/duration.ts";
+import { accountChangeOf, accountNamed, isTime } from "./core/accountAsked.ts";
 import type { Account } from "./core/message.ts";
 import { flagOfLimit, limitNames, limitsOf, planNames, planOf } from "./core/plans.ts";
-import type { AccountLimits, LimitName, PlanName } from "./core/terms.ts";
-import { environmentLines, newAccount } from "./credentials.ts";
+import type { LimitName } from "./core/terms.ts";
+import { environmentLines } from "./credentials.ts";
 import type { Desk } from "./desk.ts";
-
-/** What was asked for cannot be done; the text is for people. */
-export class AccountRefused extends Error {}
 
 type Parts<Flags> = {
   /** Opens the desk that the flags name, and closes it. */
   atDesk<T>(flags: Flags, run: (desk: Desk, url: string) => Promise<T>): Promise<T>;
   /** Adds the flags that say where the store is. */
   withStore(command: Command): Command;
-  newSecret(): string;
   print(line: string): void;
 };
 
 type Options = { plan?: string } & Partial<Record<LimitName, string>>;
 
 /** `waypost account …`: accounts, for whoever runs the server. They work while a server runs, and while none does. */
-export function accountCommands<Flags extends object>(program: Command, { atDesk, withStore, newSecret, print }: Parts<Flags>): void {
+export function accountCommands<Flags extends object>(program: Command, { atDesk, withStore, print }: Parts<Flags>): void {
   const accounts = program.command("account").description("make, look at, limit and disable accounts, also while the server runs");
   const command = (usage: string, about: string): Command => withStore(accounts.command(usage).description(about));
 
   withLimits(command("create <name>", "make an account, and print its credentials")).action((name: string, flags: Flags & Options) =>
     atDesk(flags, async (desk, url) => {
-      if (!/^[^\p{Cc}:]{1,100}$/u.test(name)) throw new AccountRefused("name: up to 100 characters, without colons and control characters");
-      const isTaken = (await desk.accounts()).some((account) => account.name === name || account.id === name);
-      if (isTaken) throw new AccountRefused(`${name}: there is an account of this name; waypost account show ${name}`);
-      const made = await desk.create({ ...newAccount({ id: randomUUID(), name, secret: newSecret }), ...changeOf(flags) });
+      const made = await desk.create({ name, change: changeOf(flags) });
       print(`# ${made.name}\n${environmentLines(made, url)}`);
     }),
   );
@@ -78,9 +70,6 @@ function withLimits(command: Command): Command {
   return command;
 }
 
-const isTime = (name: LimitName): boolean =>
-  name === "delay" || name === "timeout" || name === "deadLetterRetention" || name === "logRetention";
-
 const aboutLimits: Partial<Record<LimitName, string>> = {
   messageBytes: "bytes of a message",
   retries: "retries that a message may ask for",
@@ -104,38 +93,11 @@ const aboutLimits: Partial<Record<LimitName, string>> = {
 };
 
 /** The plan and the limits that were given, with those that the account has of its own already. */
-function changeOf(options: Options, own: Partial<AccountLimits> = {}): AccountChange {
-  const limits: Partial<AccountLimits> = { ...own };
-  for (const name of limitNames) {
-    const given = options[name];
-    if (given === "plan") Reflect.deleteProperty(limits, name);
-    else if (given !== undefined) limits[name] = valueOf(name, given);
-  }
-  const plan = options.plan === undefined ? {} : { plan: planNamed(options.plan), isPlanHeld: true };
-  return { ...plan, limits };
-}
+const changeOf = (options: Options, own: Account["limits"] = {}): AccountChange =>
+  accountChangeOf(options, own, (field) => `--${field === "plan" ? field : flagOfLimit(field)}`);
 
-function planNamed(written: string): PlanName {
-  const plan = planNames.find((name) => name === written);
-  if (plan) return plan;
-  throw new AccountRefused(`--plan: ${written} is none of ${planNames.join(", ")}`);
-}
-
-function valueOf(name: LimitName, written: string): number {
-  const value = isTime(name) ? parseDuration(written) : /^\d{1,15}$/.test(written) ? Number(written) : null;
-  if (value !== null) return value;
-  throw new AccountRefused(
-    `--${flagOfLimit(name)}: ${written} is no ${isTime(name) ? "duration such as 30s or 7d" : "whole number"}, nor the word plan`,
-  );
-}
-
-/** The account that an id or a name means. Throws `AccountRefused`. */
-export async function findAccount(desk: Desk, named: string): Promise<Account> {
-  const all = await desk.accounts();
-  const found = all.find(({ id }) => id === named) ?? all.find(({ name }) => name === named);
-  if (found) return found;
-  throw new AccountRefused(`${named}: there is no such account; waypost account list lists those there are`);
-}
+/** The account that an id or a name means. Throws `Refusal`. */
+export const findAccount = async (desk: Desk, named: string): Promise<Account> => accountNamed(await desk.accounts(), named);
 
 const lineOf = (account: Account): string => `${account.id}  ${account.state ?? "active"}  ${planOf(account)}  ${account.name}`;
 

@@ -1,3 +1,4 @@
+import type { Actor } from "./core/auditEntry.ts";
 import { Refusal } from "./core/errors.ts";
 import { flowName, keyFlow, queueFlow } from "./core/flow.ts";
 import type { Account, AccountId, Millis } from "./core/message.ts";
@@ -9,9 +10,13 @@ const portion = 100;
 
 /**
  * Deletes an account that is disabled, and all that it has: what it set up, what is not finished, its dead letters. Its log
- * goes when its time has come. Can be repeated when it was broken off. Throws `Refusal`.
+ * goes when its time has come, and so does its audit log, whose last entry says by whom it was deleted. Can be repeated when it was broken off. Throws `Refusal`.
  */
-export async function deleteAccount(store: Store, id: AccountId, logRetention: Millis): Promise<Account> {
+export async function deleteAccount(
+  store: Store,
+  id: AccountId,
+  { logRetention, by }: { logRetention: Millis; by: Actor },
+): Promise<Account> {
   const account = await store.read.account(id);
   if (!account) throw new Refusal("not-found", `${id}: there is no such account`);
   if (account.state !== "passive")
@@ -21,7 +26,7 @@ export async function deleteAccount(store: Store, id: AccountId, logRetention: M
   await cancelMessages(store, id);
   await deleteDeadLetters(store, id, Math.min(logRetention, limitOf(account, "logRetention")));
   await forgetFlows(store, id);
-  return store.execute("deleteAccount", { account: id });
+  return store.execute("deleteAccount", { account: id, by });
 }
 
 /** Removes rows of a list, portion by portion, until there is none. */

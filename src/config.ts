@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { shortestPassword } from "./api/operator.ts";
 import { createEgress } from "./engine/egress.ts";
 import { parseDuration } from "./core/duration.ts";
 import { limits } from "./core/limits.ts";
@@ -44,6 +45,9 @@ const ring = z.string().superRefine((written, context) => {
   }
 });
 
+/** A port, or none. */
+const portOrNone = z.union([z.literal("").transform(() => null), integer(0, 65535)], { error: "must be a whole number from 0 to 65535" });
+
 /** A folder, a URL, an address: text that is used as it is. */
 const text = z.string().min(1, "must not be empty");
 
@@ -54,6 +58,18 @@ const text = z.string().min(1, "must not be empty");
 export const settingRows = {
   port: { takes: integer(0, 65535), default: "8080", value: "<n>", help: "port to listen on; 0 takes a free one" },
   host: { takes: text, default: "127.0.0.1", value: "<address>", help: "address to listen on; 0.0.0.0 listens on all" },
+  accountPort: {
+    takes: portOrNone,
+    default: "",
+    value: "<n>",
+    help: "another port, at which there are only the requests about accounts; they stay where they are besides",
+  },
+  operatorPassword: {
+    takes: z.string().regex(new RegExp(`^(.{${shortestPassword},1000})?$`), `must have ${shortestPassword} characters or more`),
+    default: "",
+    value: "<password>",
+    help: "turns on the requests under /v2/admin, for whoever has it",
+  },
   data: { takes: text, default: "./data", value: "<folder>", help: "folder of the embedded store; one server per folder" },
   databaseUrl: {
     takes: z.string().regex(/^$|^postgres(ql)?:\/\//, "must begin with postgres://"),

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { existsSync, rmSync } from "node:fs";
 import type { Server, Socket } from "node:net";
 import { connect, createServer } from "node:net";
@@ -5,23 +6,23 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { deleteAccount } from "./accountDeletion.ts";
+import type { Desk as AccountDesk } from "./api/route.ts";
 import type { AccountChange } from "./core/account.ts";
+import { checkAccountName } from "./core/accountAsked.ts";
+import type { Actor } from "./core/auditEntry.ts";
 import { Refusal } from "./core/errors.ts";
-import type { Account, AccountId, Millis } from "./core/message.ts";
+import type { AccountId, Millis } from "./core/message.ts";
 import { limits } from "./core/limits.ts";
 import type { TokenAsked } from "./core/token.ts";
 import type { Token } from "./core/rights.ts";
-import type { NewAccount } from "./credentials.ts";
+import { newAccount } from "./credentials.ts";
 import { keyUse, sealAgain } from "./keys.ts";
 import type { KeySource } from "./store/keyRing.ts";
+import { storeFor } from "./store/naming.ts";
 import type { Store } from "./store/store.ts";
 
-/** What can be done with accounts by whoever runs the server. */
-export type Desk = {
-  accounts(): Promise<readonly Account[]>;
-  create(account: NewAccount): Promise<Account>;
-  change(account: AccountId, change: AccountChange): Promise<Account>;
-  delete(account: AccountId): Promise<Account>;
+/** What can be done by whoever is at the machine of the server: with accounts, with their tokens, and with keys. */
+export type Desk = AccountDesk & {
   /** Those besides the two that every account has. */
   tokens(account: AccountId): Promise<readonly Token[]>;
   createToken(token: NewToken): Promise<Token>;
@@ -32,28 +33,49 @@ export type Desk = {
   sealAgain(): Promise<number>;
 };
 
+/** Whoever is at the machine of the server. */
+export const commandLine: Actor = { kind: "commandLine", address: null };
+
 /** A token as it is asked for, by whoever runs the server. */
 type NewToken = TokenAsked & Pick<Token, "account" | "hash">;
 
 /** The server that has the data folder cannot be asked; the text says what to do. */
 export class DeskRefused extends Error {}
 
-/** The desk of a store that this process has opened. `logRetention`: how long it keeps its log. `keys`: where those of the store are. */
-export const deskOf = (store: Store, { logRetention, keys }: { logRetention: Millis; keys: KeySource }): Desk => ({
-  accounts: async () => (await store.read.accounts()).filter(({ deletedAt }) => deletedAt === undefined),
-  create: (account) => store.execute("createAccount", account),
-  change: (account, change) => store.execute("changeAccount", { account, change }),
-  delete: (account) => deleteAccount(store, account, logRetention),
-  tokens: (account) => store.read.allSetUp("tokens", { account, limit: limits.tokens }),
-  createToken: async (token) => {
-    const count = await store.read.countSetUp("tokens", token.account, limits.tokens);
-    if (count >= limits.tokens) throw new Refusal("limit-exceeded", `tokens: there are ${count}, which is the limit; revoke some`);
-    return store.execute("createToken", { ...token, scope: null });
-  },
-  revokeToken: (account, id) => store.execute("revokeToken", { account, id }),
-  keyUse: async () => [...(await keyUse(store.read))],
-  sealAgain: async () => (keys === null ? 0 : sealAgain(store, keys)),
-});
+type DeskParts = {
+  /** How long the store keeps its log. */
+  logRetention: Millis;
+  /** In whose name: the audit log of an account names him. */
+  by: Actor;
+  /** Where the keys of the store are. */
+  keys: KeySource;
+  /** Random text, as of a signing key. */
+  newSecret(): string;
+};
+
+/** The desk of a store that this process has opened. */
+export function deskOf(store: Store, { logRetention, by, keys, newSecret }: DeskParts): Desk {
+  const named = storeFor(store, by);
+  const accounts = async () => (await store.read.accounts()).filter(({ deletedAt }) => deletedAt === undefined);
+  return {
+    accounts,
+    create: async ({ name, change }) => {
+      checkAccountName(await accounts(), name);
+      return named.execute("createAccount", { ...newAccount({ id: randomUUID(), name, secret: newSecret }), ...change });
+    },
+    change: (account, change) => named.execute("changeAccount", { account, change }),
+    delete: (account) => deleteAccount(store, account, { logRetention, by }),
+    tokens: (account) => store.read.allSetUp("tokens", { account, limit: limits.tokens }),
+    createToken: async (token) => {
+      const count = await store.read.countSetUp("tokens", token.account, limits.tokens);
+      if (count >= limits.tokens) throw new Refusal("limit-exceeded", `tokens: there are ${count}, which is the limit; revoke some`);
+      return named.execute("createToken", { ...token, scope: null });
+    },
+    revokeToken: (account, id) => named.execute("revokeToken", { account, id }),
+    keyUse: async () => [...(await keyUse(store.read))],
+    sealAgain: async () => (keys === null ? 0 : sealAgain(store, keys)),
+  };
+}
 
 /** A server has its data folder to itself, so it listens there for the command line. Longer paths cannot be listened at. */
 const socketIn = (folder: string): string => join(folder, "waypost.sock");
@@ -66,7 +88,7 @@ type Question =
   | { ask: "createToken"; token: NewToken }
   | { ask: "revokeToken"; account: AccountId; id: string }
   | { ask: "delete"; account: AccountId }
-  | { ask: "create"; account: NewAccount }
+  | { ask: "create"; asked: Parameters<Desk["create"]>[0] }
   | { ask: "change"; account: AccountId; change: AccountChange };
 type Reply = { answer: unknown } | { refused: string };
 
@@ -105,7 +127,7 @@ async function replyTo(question: Question, desk: Desk): Promise<Reply> {
 
 function answerTo(question: Question, desk: Desk): Promise<unknown> {
   if (question.ask === "delete") return desk.delete(question.account);
-  if (question.ask === "create") return desk.create(question.account);
+  if (question.ask === "create") return desk.create(question.asked);
   if (question.ask === "change") return desk.change(question.account, question.change);
   if (question.ask === "tokens") return desk.tokens(question.account);
   if (question.ask === "createToken") return desk.createToken(question.token);
@@ -126,7 +148,7 @@ export function deskAt(folder: string): Desk {
   };
   return {
     accounts: () => ask({ ask: "accounts" }),
-    create: (account) => ask({ ask: "create", account }),
+    create: (asked) => ask({ ask: "create", asked }),
     change: (account, change) => ask({ ask: "change", account, change }),
     delete: (account) => ask({ ask: "delete", account }),
     tokens: (account) => ask({ ask: "tokens", account }),

@@ -10,14 +10,14 @@ import { flagOf, readSettings, settingNames, settingRows, SettingsRefused, varia
 import type { NewAccount } from "./credentials.ts";
 import { developmentAccounts, environmentLines, firstAccount } from "./credentials.ts";
 import { DataFolderRefused, FolderTaken, hasStore, storePath, temporaryDataFolder } from "./data-folder.ts";
-import { accountCommands, AccountRefused } from "./accountCommands.ts";
+import { accountCommands } from "./accountCommands.ts";
 import { Refusal } from "./core/errors.ts";
 import { keyCommands } from "./keyCommands.ts";
 import { keySourceOf, KeysRefused } from "./keys.ts";
 import type { KeySource } from "./store/keyRing.ts";
 import { idMaker } from "./core/ids.ts";
 import type { Desk } from "./desk.ts";
-import { deskAt, deskOf, DeskRefused } from "./desk.ts";
+import { commandLine, deskAt, deskOf, DeskRefused } from "./desk.ts";
 import { systemClock, systemRandom } from "./engine/clock.ts";
 import { listen } from "./listen.ts";
 import { moveCommand, MoveRefused } from "./moveCommand.ts";
@@ -40,7 +40,7 @@ const program = new Command("waypost")
 
 withSettings(
   program.command("start").description("serve; the first start makes an account and prints its credentials"),
-  settingNames,
+  settingNames.filter(isFlag),
 ).action(async (flags: Flags) => {
   const settings = readSettings(flags, process.env);
   await run(settings, {
@@ -54,7 +54,7 @@ withSettings(
   program
     .command("dev")
     .description("serve for development: well-known credentials, deliveries to this machine allowed; without --data nothing is kept"),
-  settingNames.filter((name) => name !== "egressAllow"),
+  settingNames.filter((name) => isFlag(name) && name !== "egressAllow"),
 ).action(async (flags: Flags) => {
   const environment = {
     ...process.env,
@@ -118,7 +118,6 @@ accountCommands<Flags>(program, {
     const settings = readSettings(flags, process.env);
     return withDesk(settings, (desk) => run(desk, `http://${settings.host}:${settings.port}`));
   },
-  newSecret: () => newSecret(),
   print,
 });
 
@@ -140,6 +139,11 @@ keyCommands<Flags>(program, {
 });
 
 moveCommand(program, { print });
+
+/** What is a secret stands in the environment: everybody on a machine can read the command lines there. */
+function isFlag(name: SettingName): boolean {
+  return name !== "operatorPassword";
+}
 
 type Flags = Partial<Record<SettingName, string>>;
 
@@ -165,7 +169,12 @@ type Run = { firstAccounts: () => readonly NewAccount[]; heading: string; log: L
 
 /** Serves until a signal comes. */
 async function run(settings: Settings, { firstAccounts, heading, log }: Run): Promise<void> {
-  await checkPort(settings);
+  const { port, host, accountPort } = settings;
+  await checkPort({ port, host }, "--port");
+  if (accountPort !== null) {
+    if (accountPort === port && port !== 0) throw new CannotStart(`--account-port: ${port} is that of --port already; choose another one`);
+    await checkPort({ port: accountPort, host }, "--account-port");
+  }
   const serving = serve(settings, { log, firstAccounts });
   // Before it is told that the server runs: whoever hears that may stop it at once.
   onSignal(async (signal) => {
@@ -176,26 +185,27 @@ async function run(settings: Settings, { firstAccounts, heading, log }: Run): Pr
   const served = await serving;
   const [first] = served.created;
   if (first) print(`# ${heading}\n${environmentLines(first, served.url)}\n`);
+  if (served.accountUrl !== null) print(`accounts at ${served.accountUrl}`);
   print(`running at ${served.url}`);
 }
 
 /** Before anything is made: a taken port must not leave a new store behind. */
-async function checkPort({ port, host }: Pick<Settings, "port" | "host">): Promise<void> {
+async function checkPort({ port, host }: Pick<Settings, "port" | "host">, flag = "--port"): Promise<void> {
   const probe = createServer();
   try {
     probe.listen(port, host);
     await once(probe, "listening");
   } catch (error) {
-    throw new CannotStart(listenTrouble(error, host, port));
+    throw new CannotStart(listenTrouble(error, { host, port, flag }));
   } finally {
     probe.close();
   }
 }
 
-function listenTrouble(error: unknown, host: string, port: number): string {
+function listenTrouble(error: unknown, { host, port, flag }: { host: string; port: number; flag: string }): string {
   const code = error instanceof Error && "code" in error ? error.code : "";
   if (code === "EADDRINUSE") return `port ${port} of ${host} is taken (address already in use); choose another one`;
-  if (code === "EACCES") return `port ${port} may not be opened by this user; choose one above 1023 with --port`;
+  if (code === "EACCES") return `port ${port} may not be opened by this user; choose one above 1023 with ${flag}`;
   return `cannot listen on ${host}:${port} (${error instanceof Error ? error.message : String(error)})`;
 }
 
@@ -232,7 +242,7 @@ async function withDesk<T>(settings: Settings, run: (desk: Desk) => Promise<T>):
   });
   if (!opened) return run(deskAt(data));
   try {
-    return await run(deskOf(opened.store, { logRetention: settings.logRetention, keys: opened.keys }));
+    return await run(deskOf(opened.store, { logRetention: settings.logRetention, keys: opened.keys, by: commandLine, newSecret }));
   } finally {
     await opened.close();
   }
@@ -272,16 +282,8 @@ try {
 } catch (error) {
   if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
   const expected = [
-    CannotStart,
-    SettingsRefused,
-    DataFolderRefused,
-    DeskRefused,
-    AccountRefused,
-    KeysRefused,
-    MoveRefused,
-    StorageRefused,
-    Unavailable,
-    Refusal,
+    ...[CannotStart, SettingsRefused, DataFolderRefused, DeskRefused, KeysRefused, MoveRefused],
+    ...[StorageRefused, Unavailable, Refusal],
   ].some((kind) => error instanceof kind);
   process.stderr.write(`waypost: ${error instanceof Error ? (expected ? error.message : error.stack) : String(error)}\n`);
   process.exit(expected ? 2 : 1);

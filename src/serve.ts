@@ -1,11 +1,13 @@
 import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
 import type { RequestLine } from "./api/requestLog.ts";
+import type { ApiParts } from "./api/server.ts";
 import { createApi } from "./api/server.ts";
 import type { Settings } from "./config.ts";
 import type { NewAccount } from "./credentials.ts";
 import { storePath, takeDataFolder } from "./data-folder.ts";
-import { deskOf, openDesk } from "./desk.ts";
+import { commandLine, deskOf, openDesk } from "./desk.ts";
+import type { Actor } from "./core/auditEntry.ts";
 import { Refusal } from "./core/errors.ts";
 import type { Account, Delivery, Millis, NodeId, Outcome } from "./core/message.ts";
 import { idMaker } from "./core/ids.ts";
@@ -23,7 +25,13 @@ import type { Store } from "./store/store.ts";
 import { threadStore } from "./store/thread.ts";
 
 /** A server that is up. `stop` ends it in order and resolves when nothing of it is left. */
-export type Served = { url: string; accounts: readonly Account[]; created: readonly Account[]; stop(): Promise<void> };
+export type Served = {
+  url: string;
+  accountUrl: string | null;
+  accounts: readonly Account[];
+  created: readonly Account[];
+  stop(): Promise<void>;
+};
 
 /** Puts the parts together. `firstAccounts` are made when the store has none; `created` tells which were. */
 export async function serve(
@@ -149,7 +157,8 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
   const timers = new Timers({ duties: [retentionDuty({ store, clock, retention }), trimmingDuty({ store, clock })], clock, trouble });
   let stopping = false;
   const trustProxy = settings.trustProxy.length > 0 ? settings.trustProxy : false;
-  const api = createApi({
+  const deskFor = (by: Actor) => deskOf(store, { logRetention: settings.logRetention, by, keys, newSecret: () => newId("sig", clock.now()) });
+  const parts: ApiParts = {
     store,
     now: () => clock.now(),
     retention,
@@ -162,26 +171,36 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     log: requestLog(log),
     ready: () => !stopping && !health.outdated,
     health: () => ({ unsettled: dispatcher.unsettled }),
-  });
+    ...(settings.operatorPassword !== "" && { operator: { password: settings.operatorPassword, deskFor } }),
+  };
+  const api = createApi(parts);
+  const accountApi = settings.accountPort === null ? null : createApi({ ...parts, servesAccountsOnly: true });
   await api.listen({ port: settings.port, host: settings.host });
-  const desk =
-    settings.databaseUrl === "" ? await openDesk(settings.data, deskOf(store, { logRetention: settings.logRetention, keys })) : null;
+  await accountApi?.listen({ port: settings.accountPort ?? 0, host: settings.host }).catch((error: unknown) => giveUp(api, error));
+  const desk = settings.databaseUrl === "" ? await openDesk(settings.data, deskFor(commandLine)) : null;
   dispatcher.start();
   timers.start();
   return {
     url: urlOf(settings.host, api.server.address()),
+    accountUrl: accountApi && urlOf(settings.host, accountApi.server.address()),
     accounts: [...present, ...created],
     created,
     stop: async () => {
       stopping = true;
       desk?.close();
-      await closeWithin(api, settings.grace);
+      await Promise.all([api, ...(accountApi ? [accountApi] : [])].map((one) => closeWithin(one, settings.grace)));
       await dispatcher.stop(settings.grace);
       await timers.stop();
       await out.close();
       await close();
     },
   };
+}
+
+/** One port is not enough: who comes to the other one in between is sent away. */
+async function giveUp(api: FastifyInstance, error: unknown): Promise<never> {
+  await api.close();
+  throw error;
 }
 
 /** Lets requests that are under way end, but not for ever: one that never ends must not keep the server from stopping. */

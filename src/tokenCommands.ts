@@ -1,7 +1,8 @@
 import type { Command } from "commander";
 import { hashOfToken, newTokenOf } from "./api/token.ts";
-import { AccountRefused, findAccount } from "./accountCommands.ts";
+import { findAccount } from "./accountCommands.ts";
 import { parseDuration } from "./core/duration.ts";
+import { Refusal } from "./core/errors.ts";
 import type { Millis } from "./core/message.ts";
 import type { Token } from "./core/rights.ts";
 import { verbs } from "./core/rights.ts";
@@ -46,7 +47,7 @@ export function tokenCommands<Flags extends object>(program: Command, { atDesk, 
   command("revoke <account> <token>", "end a token, named by its id, at once").action((named: string, id: string, flags: Flags) =>
     atDesk(flags, async (desk) => {
       const { revoked } = await desk.revokeToken((await findAccount(desk, named)).id, id);
-      if (!revoked) throw new AccountRefused(`${id}: there is no such token; waypost token list ${named} lists those there are`);
+      if (!revoked) throw new Refusal("invalid", `${id}: there is no such token; waypost token list ${named} lists those there are`);
       print(`${id}  revoked`);
     }),
   );
@@ -55,14 +56,14 @@ export function tokenCommands<Flags extends object>(program: Command, { atDesk, 
 function verbsIn(written: string): Token["verbs"] {
   const asked = written.split(",").map((one) => one.trim());
   const stranger = asked.find((one) => !verbs.some((verb) => verb === one));
-  if (stranger !== undefined) throw new AccountRefused(`--verbs: ${stranger} is none of ${verbs.join(", ")}`);
+  if (stranger !== undefined) throw new Refusal("invalid", `--verbs: ${stranger} is none of ${verbs.join(", ")}`);
   return verbs.filter((verb) => asked.includes(verb));
 }
 
 function expiryOf(written: string | undefined, now: Millis): Millis | null {
   if (written === undefined) return null;
   const span = parseDuration(written);
-  if (span === null) throw new AccountRefused(`--expires: ${written} is no duration such as 12h or 30d`);
+  if (span === null) throw new Refusal("invalid", `--expires: ${written} is no duration such as 12h or 30d`);
   return now + span;
 }
 

@@ -8,13 +8,14 @@ export const isAudited = (row: Pick<Route, "changes" | "method" | "operational">
   changesAnything(row) && row.operational === undefined;
 
 /** What a route works with, in the name of whoever asks: what is changed through it is kept in the audit log. */
-export const inNameOf = (row: Pick<Route, "access">, incoming: Incoming, parts: Parts): Parts => {
-  const by = actorOf(row, incoming);
-  return by === null ? parts : { ...parts, store: storeFor(parts.store, by) };
-};
+export const inNameOf = (row: Pick<Route, "access">, incoming: Incoming, parts: Parts): Parts => ({
+  ...parts,
+  store: storeFor(parts.store, actorOf(row, incoming)),
+});
 
-function actorOf({ access }: Pick<Route, "access">, { proof, callerIp: address }: Incoming): Actor | null {
+/** Who asks, by what he has proved. */
+export function actorOf({ access }: Pick<Route, "access">, { proof, callerIp: address }: Incoming): Actor {
+  if (access === "operator") return { kind: "operator", address };
   if (access === "account") return { kind: "password", ...(proof && { name: proof.account.name }), address };
-  if (access !== "token") return null;
   return { kind: "token", token: typeof proof?.right === "object" ? proof.right.id : "main", address };
 }

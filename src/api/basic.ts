@@ -20,10 +20,7 @@ export function basicAuthenticator({
 }): (authorization: string | undefined, from: () => TriedFrom) => Promise<Proof> {
   const names = new Names(store);
   return async (authorization, from) => {
-    const given = /^Basic +([\w+/=-]+) *$/i.exec(authorization ?? "")?.[1];
-    const text = given === undefined ? "" : Buffer.from(given, "base64").toString();
-    const [user, password] = [text.slice(0, text.indexOf(":")), text.slice(text.indexOf(":") + 1)];
-    if (!text.includes(":") || password === "") throw new Refusal("unauthorized", howTo);
+    const { user, password } = readBasic(authorization, howTo);
     for (const id of await names.idsOf(user)) {
       const account = await store.read.account(id);
       if (account && account.deletedAt === undefined && isSame(account.password, password))
@@ -32,6 +29,15 @@ export function basicAuthenticator({
     const wrong = new Refusal("unauthorized", "account: user name or password is wrong; they may have been replaced by new ones");
     throw lockout.refusalFor({ ...from(), user }, wrong);
   };
+}
+
+/** The user name and the password of a header. Throws `Refusal`, saying `howTo`, where there are none. */
+export function readBasic(authorization: string | undefined, howTo: string): { user: string; password: string } {
+  const given = /^Basic +([\w+/=-]+) *$/i.exec(authorization ?? "")?.[1];
+  const text = given === undefined ? "" : Buffer.from(given, "base64").toString();
+  const [user, password] = [text.slice(0, text.indexOf(":")), text.slice(text.indexOf(":") + 1)];
+  if (!text.includes(":") || password === "") throw new Refusal("unauthorized", howTo);
+  return { user, password };
 }
 
 /** The ids that a user name can mean. All names are read at once, and again when an account has changed. */

@@ -32,6 +32,7 @@ export function openApi(routes: readonly Route[]): Json {
       securitySchemes: {
         bearer: { type: "http", scheme: "bearer", description: "A token of the account." },
         basic: { type: "http", scheme: "basic", description: "The user name or the id of the account, and its password." },
+        operator: { type: "http", scheme: "basic", description: "The user name operator, and the password of WAYPOST_OPERATOR_PASSWORD." },
         svcToken: {
           type: "apiKey",
           in: "query",
@@ -76,6 +77,7 @@ function operationOf(row: Route): Json {
 
 const securityOf = ({ access }: Route): Json[] => {
   if (access === "account") return [{ basic: [] }];
+  if (access === "operator") return [{ operator: [] }];
   return access === "token" ? [{ bearer: [] }, { svcToken: [] }, { upstashToken: [] }] : [];
 };
 
@@ -106,6 +108,7 @@ const aboutNames: Readonly<Record<string, string>> = {
   eventId: "The id of an event, percent-encoded.",
   userId: "The id of the account.",
   id: "The id of the account.",
+  account: "The id of the account, or its name, percent-encoded.",
   dlqId: "The id of an entry.",
   tokenId: "The id of a token.",
   sourceId: "The id of a source.",
@@ -199,7 +202,7 @@ const answersOf = ({ answers }: Route): Json =>
 function refusalsOf({ access, operation, refusals, body }: Route): Json {
   const always: ErrorCode[] = [
     "invalid",
-    ...(access === "token" || access === "account" ? (["unauthorized", "too-many-failures"] as const) : []),
+    ...(access === "token" || access === "account" || access === "operator" ? (["unauthorized", "too-many-failures"] as const) : []),
     ...(body ? (["too-large"] as const) : []),
     ...((access === "token" || access === "account") && operation === undefined ? (["too-many-requests"] as const) : []),
   ];

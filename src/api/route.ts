@@ -1,7 +1,9 @@
 import { z } from "zod";
+import type { AccountChange } from "../core/account.ts";
+import type { Actor } from "../core/auditEntry.ts";
 import type { ErrorCode } from "../core/errors.ts";
 import { Refusal } from "../core/errors.ts";
-import type { Account, Bytes, Millis, Source } from "../core/message.ts";
+import type { Account, AccountId, Bytes, Millis, Source } from "../core/message.ts";
 import type { Retention } from "../core/retention.ts";
 import type { Prices } from "../core/statistics.ts";
 import type { Verb } from "../core/rights.ts";
@@ -11,6 +13,15 @@ import { readJson } from "./json.ts";
 import { parametersFor, readFields } from "./parameters.ts";
 import type { Query, Target } from "./target.ts";
 import type { WorkflowSettingName } from "./workflowSettings.ts";
+
+/** What can be done with accounts by whoever runs the server. Deleted ones are not there. Throws `Refusal`. */
+export type Desk = {
+  accounts(): Promise<readonly Account[]>;
+  /** With new credentials. */
+  create(asked: { name: string; change: AccountChange }): Promise<Account>;
+  change(account: AccountId, change: AccountChange): Promise<Account>;
+  delete(account: AccountId): Promise<Account>;
+};
 
 /** What the routes work with. */
 export type Parts = {
@@ -24,6 +35,8 @@ export type Parts = {
   sendsFrom?: readonly string[];
   /** By which statistics tell what was used in dollars. Not given: nothing costs anything. */
   prices?: Prices;
+  /** Whoever runs the server, by his password. Not given: nobody can prove to be. */
+  operator?: { password: string; deskFor(by: Actor): Desk };
   /** Figures for the health report. */
   health(): Record<string, unknown>;
   /** False once the server has begun to stop. */
@@ -48,7 +61,7 @@ export type Incoming = {
 /** `ignored`: settings of the other brand that are unknown, and are named in a response header. A text is sent as it is. */
 export type Answer = { status: number; body: unknown; ignored?: readonly string[]; headers?: Readonly<Record<string, string>> };
 
-type Shape = z.ZodObject;
+export type Shape = z.ZodObject;
 
 /** What a handler is given: the parameters as their schemas make them. */
 export type Call<P extends Shape, Q extends Shape> = {
@@ -60,7 +73,7 @@ export type Call<P extends Shape, Q extends Shape> = {
 };
 
 /** One thing that can be asked over HTTP: matching, checks, handler and documentation. */
-type Facts = {
+export type Facts = {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** `{name}` stands for one segment, decoded. `{destination}` at the end takes the rest of the target as it came. */
   path: string;
@@ -94,14 +107,17 @@ type Facts = {
 
 /** A row of the table of routes. */
 export type Route = Facts & {
-  /** Who may ask: the holder of a token, of the password of an account, anybody, or whoever knows the secret of a source, or the webhook of a run. */
-  access: "token" | "account" | "open" | "source" | "hook";
+  /**
+   * Who may ask: the holder of a token, of the password of an account, or of the server; anybody; or whoever knows the
+   * secret of a source, or the webhook of a run.
+   */
+  access: "token" | "account" | "operator" | "open" | "source" | "hook";
   params: Shape;
   query: Shape;
   answer(incoming: Incoming, parts: Parts): Promise<Answer>;
 };
 
-const none = z.object({});
+export const none = z.object({});
 
 /** Whether a route changes anything: it is closed for tokens that can read only, and for accounts that are passive. */
 export const changesAnything = ({ changes, method }: Pick<Facts, "changes" | "method">): boolean => changes ?? method !== "GET";
@@ -140,7 +156,7 @@ export function openRoute<Q extends Shape = typeof none>(
 }
 
 /** The query of a publish is the destination's; all others are checked against their schema. */
-function readQuery({ path, settings, fieldsInBody }: Facts, schema: Shape, incoming: Incoming): unknown {
+export function readQuery({ path, settings, fieldsInBody }: Facts, schema: Shape, incoming: Incoming): unknown {
   if (path.endsWith("{destination}")) return {};
   const { query, body } = incoming;
   const [stranger] = settings ? [] : query.settings;

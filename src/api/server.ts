@@ -16,6 +16,7 @@ import { mustBeFree, mustHave } from "../core/rights.ts";
 import { inNameOf, isAudited } from "./actor.ts";
 import type { Proof } from "./auth.ts";
 import { authenticator } from "./auth.ts";
+import { checkOperator } from "./operator.ts";
 import type { Problem } from "./refusals.ts";
 import { basicAuthenticator } from "./basic.ts";
 import { checkHook, hookParams } from "./hookUrl.ts";
@@ -38,6 +39,8 @@ export type ApiParts = Parts & {
   trustProxy: boolean | string[];
   /** Where others reach this server. Empty: wherever a request was addressed to. */
   publicUrl?: string;
+  /** Where accounts have a port of their own: only they are served, and what anybody may ask. */
+  servesAccountsOnly?: boolean;
   /** Instead of the usual room for request bodies. */
   intakeBytes?: number;
   /** Is told of each request once it is answered. The line is made only when it is asked for. */
@@ -71,7 +74,7 @@ export function createApi(parts: ApiParts): FastifyInstance {
   takeEveryRequest(api);
   takeEveryBody(api);
   admit(api, parts);
-  for (const row of routes) addRoute(api, row, parts);
+  for (const row of servedBy(parts)) addRoute(api, row, parts);
   api.setErrorHandler((error, request, reply) =>
     sendProblem(request, reply, problemOf(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
   );
@@ -81,6 +84,9 @@ export function createApi(parts: ApiParts): FastifyInstance {
   });
   return api;
 }
+
+const servedBy = ({ servesAccountsOnly }: ApiParts): readonly Route[] =>
+  servesAccountsOnly ? routes.filter(({ access }) => access === "account" || access === "operator" || access === "open") : routes;
 
 const serverOptions = {
   maxHeaderSize: 64 * 1024,
@@ -128,6 +134,7 @@ function takeEveryBody(api: FastifyInstance): void {
 
 /** Before the body is read: where does it go, is there such a thing, and who asks? */
 function admit(api: FastifyInstance, parts: ApiParts): void {
+  const served = servedBy(parts);
   const lockout = new Lockout(() => parts.now());
   const authenticate = authenticator({ store: parts.store, now: () => parts.now(), lockout });
   const authenticateHolder = basicAuthenticator({ store: parts.store, lockout });
@@ -145,7 +152,7 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
     if (closing) throw new Refusal("stopping", "the server is stopping; ask again");
     request.target = splitTarget(request.originalUrl);
     request.split = splitQuery(request.target.query);
-    if (request.is404) refuseUnknown(request, reply);
+    if (request.is404) refuseUnknown(request, reply, served);
   };
   // No async function: almost every token is remembered, and each promise here would cost every publish a microsecond.
   api.addHook("onRequest", (request, reply, proceed) => {
@@ -175,6 +182,10 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
           .then(letIn)
           .catch(refuse);
       if (access === "account") return void authenticateHolder(request.headers.authorization, from).then(letIn).catch(refuse);
+      if (access === "operator") {
+        checkOperator(parts, request.headers.authorization, (user, wrong) => lockout.refusalFor({ ...from(), user }, wrong));
+        return letIn();
+      }
       const proof = authenticate({ authorization: request.headers.authorization, parameter: request.split.token, from });
       if (proof instanceof Promise) proof.then(letIn).catch(refuse);
       else letIn(proof);
@@ -251,12 +262,12 @@ declare module "fastify" {
   }
 }
 
-function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply): never {
+function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply, served: readonly Route[]): never {
   const path = routedPath(target.path, method);
   // The step of a run that waits for an event of such a name: its client would take a 400 for the end of the run.
   const code = target.path.startsWith("/v2/wait/") ? "step-refused" : "invalid";
   if (path === "/malformed") throw new Refusal(code, "path: the percent-encoding is malformed, or not of UTF-8");
-  const allowed = [...new Set(routes.filter((row) => patternOf(row).test(routedPath(target.path, row.method))).map((row) => row.method))];
+  const allowed = [...new Set(served.filter((row) => patternOf(row).test(routedPath(target.path, row.method))).map((row) => row.method))];
   if (allowed.length === 0) throw new Refusal("not-found", nothingThere);
   reply.header("Allow", allowed.join(", "));
   throw new Refusal("method-not-allowed", `method: ${method} is not possible here; ${allowed.join(" or ")} is`);

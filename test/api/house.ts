@@ -3,6 +3,7 @@ import type { FastifyInstance, InjectOptions } from "fastify";
 import { onTestFinished } from "vitest";
 import type { RequestLine } from "../../src/api/requestLog.ts";
 import { createApi } from "../../src/api/server.ts";
+import { deskOf } from "../../src/desk.ts";
 import { idMaker } from "../../src/core/ids.ts";
 import type { Account, Delivery, Millis, Outcome } from "../../src/core/message.ts";
 import { noBytes } from "../../src/core/message.ts";
@@ -12,6 +13,8 @@ import type { Store } from "../../src/store/store.ts";
 
 export const token = "eyJVc2VySUQiOiJ1c2VyIiwiUGFzc3dvcmQiOiJwYXNzIn0=";
 export const otherToken = "b3RoZXI=";
+/** Of whoever runs the server. */
+export const operatorPassword = "operator-password";
 export const at = 1_800_000_000_000;
 
 /** `body`: whatever the JSON is; tests say what they expect of it. */
@@ -46,6 +49,8 @@ export async function house(
     mostQueues?: number;
     sendsFrom?: string[];
     prices?: Prices;
+    hasOperator?: boolean;
+    servesAccountsOnly?: boolean;
     wrap?(store: Store): Store;
   } = {},
 ): Promise<House> {
@@ -72,6 +77,7 @@ export async function house(
   await store.execute("createAccount", account("acc_1", token));
   await store.execute("createAccount", account("acc_2", otherToken));
   const lines: RequestLine[] = [];
+  const newId = idMaker(random);
   let stopping = false;
   const api = createApi({
     store: options.wrap?.(store) ?? store,
@@ -80,6 +86,16 @@ export async function house(
     trustProxy: options.trustProxy ?? false,
     ...(options.intakeBytes === undefined ? {} : { intakeBytes: options.intakeBytes }),
     ...(options.mostQueues === undefined ? {} : { mostQueues: options.mostQueues }),
+    ...(options.hasOperator === false
+      ? {}
+      : {
+          operator: {
+            password: operatorPassword,
+            deskFor: (by) =>
+              deskOf(options.wrap?.(store) ?? store, { logRetention: 86_400_000, by, keys: null, newSecret: () => newId("sig", clock.now) }),
+          },
+        }),
+    ...(options.servesAccountsOnly && { servesAccountsOnly: true }),
     ...(options.sendsFrom === undefined ? {} : { sendsFrom: options.sendsFrom }),
     ...(options.prices === undefined ? {} : { prices: options.prices }),
     log: (_status, line) => void lines.push(line()),

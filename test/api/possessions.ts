@@ -2,6 +2,7 @@ import type { Route } from "../../src/api/route.ts";
 import { hashOfToken, tokenOf } from "../../src/api/token.ts";
 import { callbackTo, deliveryOf, failed, start } from "./failedRuns.ts";
 import type { House, Reply } from "./house.ts";
+import { operatorPassword } from "./house.ts";
 
 /** An account, and one of everything that an account can have. */
 export type Possessions = {
@@ -115,6 +116,8 @@ const rest = ({ ids, url }: Possessions): Readonly<Record<string, { body?: unkno
   },
   "POST /v2/sources": { body: { name: "s", destination: "https://e.example" } },
   "PATCH /v2/sources/{sourceId}": { body: { paused: true } },
+  "POST /v2/admin/accounts": { body: { name: "newcomer" } },
+  "PATCH /v2/admin/accounts/{account}": { body: { plan: "paid", limits: { retries: 5 } } },
   "POST /v2/flowControl/{key}/pin": { body: undefined },
 });
 
@@ -131,6 +134,7 @@ export function requestOf(row: Route, of: Possessions, put?: string): Asked {
     .replace("{destination}", "https://e.example/x")
     .replace("{userId}", put ?? of.account)
     .replace("{id}", put ?? of.account)
+    .replace("{account}", put ?? of.account)
     .replace("{workflowRunId}/{eventId}", `${put ?? of.ids.runId}/${put ?? of.ids.eventId}`)
     .replaceAll(/\{\w+\}/g, encodeURIComponent(id));
   const { body, headers = {} } = rest(of)[name] ?? accountBody(row, put ?? of.account);
@@ -139,11 +143,16 @@ export function requestOf(row: Route, of: Possessions, put?: string): Asked {
     ...{
       method,
       url: filled + query,
-      headers: { ...headers, authorization: row.access === "account" ? basicOf(of.account, of.password) : `Bearer ${of.token}` },
+      headers: { ...headers, authorization: authorizationFor(row, of) },
     },
     ...(body !== undefined && { body: JSON.stringify(body) }),
   };
 }
+
+const authorizationFor = ({ access }: Route, { account, password, token }: Possessions): string => {
+  if (access === "operator") return basicOf("operator", operatorPassword);
+  return access === "account" ? basicOf(account, password) : `Bearer ${token}`;
+};
 
 /** Of the account interface. */
 function accountBody({ path }: Route, id: string): { body?: unknown; headers?: Record<string, string> } {

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import type { Route } from "../../src/api/route.ts";
 import { routes } from "../../src/api/routes/index.ts";
 import type { Store } from "../../src/store/store.ts";
-import { house, otherToken, token } from "./house.ts";
+import { house, operatorPassword, otherToken, token } from "./house.ts";
 import { listen, replyIn, request, send } from "./wire.ts";
 
 const urlOf = (path: string): string => path.replace("{destination}", "https://e.example/x").replace(/\{\w+\}/g, "1800000000000-0");
@@ -23,13 +23,16 @@ const needed: Readonly<Record<string, { body?: string; headers?: Record<string, 
     body: '{"url":"https://e.example","step":{"stepId":1,"stepName":"s","stepType":"Wait"}}',
   },
   "POST /v2/tokens": { body: '{"verbs":["read"]}' },
+  "POST /v2/admin/accounts": { body: '{"name":"n"}' },
+  "PATCH /v2/admin/accounts/{account}": { body: '{"plan":"paid"}' },
   "POST /v2/sources": { body: '{"name":"s","destination":"https://e.example"}' },
 };
 const neededBy = ({ method, path }: Route) => needed[`${method} ${path}`] ?? {};
 const authorization = `Authorization: Bearer ${token}`;
 /** The account interface words its refusals in another field. */
-const wordsIn = ({ path }: Route): "error" | "message" => (/^\/v2\/(svc|qstash)\//.test(path) ? "message" : "error");
+const wordsIn = ({ path }: Route): "error" | "message" => (/^\/v2\/(svc|qstash|admin)\//.test(path) ? "message" : "error");
 const asHolder = { token: null, headers: { authorization: `Basic ${Buffer.from("acc_1:pass").toString("base64")}` } };
+const asOperator = { token: null, headers: { authorization: `Basic ${Buffer.from(`operator:${operatorPassword}`).toString("base64")}` } };
 const guarded = rows.filter(({ row }) => row.access === "token");
 
 describe.each(guarded)("$name", ({ row, url }) => {
@@ -113,7 +116,11 @@ describe.each(rows)("$name", ({ row, url }) => {
     };
     const { ask, lines } = await house({ wrap: broken });
     const query = row.path.endsWith("/pin") ? "?parallelism=1" : "";
-    const reply = await ask(row.method, `${url}${query}`, row.access === "account" ? asHolder : neededBy(row));
+    const reply = await ask(
+      row.method,
+      `${url}${query}`,
+      row.access === "account" ? asHolder : row.access === "operator" ? { ...asOperator, ...neededBy(row) } : neededBy(row),
+    );
     if (row.access === "open" && row.path.endsWith("/ipv4")) return expect(reply.status).toBe(200);
     if (row.access === "open") return expect([200, 503]).toContain(reply.status);
     expect(reply).toMatchObject({ status: 500, body: { [wordsIn(row)]: expect.stringMatching(/^internal error/) } });

@@ -1,5 +1,6 @@
 import type { Route } from "../route.ts";
 import { accounts } from "./accounts.ts";
+import { admin } from "./admin.ts";
 import { audit } from "./audit.ts";
 import { batch } from "./batch.ts";
 import { dlq } from "./dlq.ts";
@@ -51,5 +52,6 @@ export const routes: readonly Route[] = [
   ...intake,
   ...accounts,
   ...statistics,
+  ...admin,
   ...healthReports,
 ];

@@ -1,0 +1,57 @@
+import type { AccountChange } from "./account.ts";
+import { parseDuration } from "./duration.ts";
+import { Refusal } from "./errors.ts";
+import type { Account } from "./message.ts";
+import { limitNames, planNames } from "./plans.ts";
+import type { AccountLimits, LimitName, PlanName } from "./terms.ts";
+
+/** Limits that are lengths of time. */
+export const isTime = (name: LimitName): boolean =>
+  name === "delay" || name === "timeout" || name === "deadLetterRetention" || name === "logRetention";
+
+/** What whoever runs the server writes of an account. The word `plan` as a limit takes it back: that of the plan holds again. */
+export type AccountAsked = { plan?: string | undefined } & { readonly [L in LimitName]?: string | undefined };
+
+/** What is to be changed, with the limits that the account has of its own already. `nameOf`: what a field is called. Throws `Refusal`. */
+export function accountChangeOf(
+  asked: AccountAsked,
+  own: Partial<AccountLimits>,
+  nameOf: (field: "plan" | LimitName) => string,
+): AccountChange {
+  const limits: Partial<AccountLimits> = { ...own };
+  for (const name of limitNames) {
+    const given = asked[name];
+    if (given === "plan") Reflect.deleteProperty(limits, name);
+    else if (given !== undefined) limits[name] = valueOf(name, given, nameOf(name));
+  }
+  const plan = asked.plan === undefined ? {} : { plan: planNamed(asked.plan, nameOf("plan")), isPlanHeld: true };
+  return { ...plan, limits };
+}
+
+function planNamed(written: string, field: string): PlanName {
+  const plan = planNames.find((name) => name === written);
+  if (plan) return plan;
+  throw new Refusal("invalid", `${field}: ${written.slice(0, 100)} is none of ${planNames.join(", ")}`);
+}
+
+function valueOf(name: LimitName, written: string, field: string): number {
+  const value = isTime(name) ? parseDuration(written) : /^\d{1,15}$/.test(written) ? Number(written) : null;
+  if (value !== null) return value;
+  const kind = isTime(name) ? "duration such as 30s or 7d" : "whole number";
+  throw new Refusal("invalid", `${field}: ${written.slice(0, 100)} is no ${kind}, nor the word plan`);
+}
+
+/** The account of this id, or else of this name. Throws `Refusal`. */
+export function accountNamed(accounts: readonly Account[], named: string): Account {
+  const found = accounts.find(({ id }) => id === named) ?? accounts.find(({ name }) => name === named);
+  if (found) return found;
+  throw new Refusal("not-found", `${named.slice(0, 200)}: there is no such account; waypost account list lists those there are`);
+}
+
+/** Throws `Refusal` for what cannot be the name of a new account. */
+export function checkAccountName(accounts: readonly Account[], name: string): void {
+  if (!/^[^\p{Cc}\p{Cs}:]{1,100}$/u.test(name))
+    throw new Refusal("invalid", "name: up to 100 characters, without colons and control characters");
+  if (accounts.some((account) => account.name === name || account.id === name))
+    throw new Refusal("conflict", `${name}: there is an account of this name; waypost account show ${name}`);
+}

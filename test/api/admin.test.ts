@@ -1,0 +1,141 @@
+import { describe, expect, test } from "vitest";
+import { routes } from "../../src/api/routes/index.ts";
+import { house, operatorPassword, token } from "./house.ts";
+import type { House, Reply } from "./house.ts";
+import { basicOf } from "./possessions.ts";
+
+const operator = basicOf("operator", operatorPassword);
+const all = "/v2/admin/accounts";
+
+const as = ({ ask }: House, method: string, url: string, body?: unknown, authorization = operator): Promise<Reply> =>
+  ask(method, url, { token: null, headers: { authorization }, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+
+const rows = routes
+  .filter(({ access }) => access === "operator")
+  .map(({ method, path }) => ({ method, path, url: path.replace("{account}", "acc_1") }));
+
+describe.each(rows)("$method $path", ({ method, url }) => {
+  test.each([
+    ["nobody", undefined],
+    ["the token of an account", `Bearer ${token}`],
+    ["the password of an account", basicOf("acc_1", "pass")],
+    ["another name", basicOf("root", operatorPassword)],
+    ["no name", basicOf("", operatorPassword)],
+    ["a wrong password", basicOf("operator", `${operatorPassword}x`)],
+    ["the beginning of the password", basicOf("operator", operatorPassword.slice(0, -1))],
+    ["no password", basicOf("operator", "")],
+  ])("is closed for %s", async (_, authorization) => {
+    const home = await house();
+    const before = JSON.stringify([...home.memory.tables.accounts.values()]);
+    const reply = await home.ask(method, url, { token: null, headers: authorization === undefined ? {} : { authorization } });
+    expect(reply).toMatchObject({
+      status: 401,
+      headers: { "www-authenticate": expect.stringMatching(/^Basic/) },
+      body: { code: "unauthorized", message: expect.stringMatching(/^operator: /) },
+    });
+    expect(JSON.stringify([...home.memory.tables.accounts.values()])).toBe(before);
+    expect(JSON.stringify([reply.body, home.lines])).not.toContain(operatorPassword);
+  });
+
+  test("says how it is turned on where it is not", async () => {
+    const home = await house({ hasOperator: false });
+    for (const authorization of [operator, basicOf("operator", "")])
+      expect(await as(home, method, url, undefined, authorization)).toMatchObject({
+        status: 403,
+        body: { message: expect.stringMatching(/turned off.*WAYPOST_OPERATOR_PASSWORD.*16 characters/) },
+      });
+  });
+});
+
+test("an account is made, with credentials that work, limited, disabled, enabled and deleted", async () => {
+  const home = await house();
+  const made = await as(home, "POST", all, { name: "the shop", plan: "free", limits: { retries: 5, delay: "1d" } });
+  expect(made).toMatchObject({
+    status: 200,
+    headers: { "cache-control": "no-store" },
+    body: { name: "the shop", state: "active", plan: "free", createdAt: home.clock.now, ownLimits: ["retries", "delay"] },
+  });
+  const { id, limits, token: its, password, readOnlyToken, signingKeys } = made.body;
+  expect(limits).toMatchObject({ retries: 5, delay: 86_400_000, queues: 10 });
+  const publish = () => home.ask("POST", "/v2/publish/https://e.example", { token: its, headers: { "svc-delay": "1h" } });
+  expect((await publish()).status).toBe(200);
+  expect((await home.ask("GET", "/v2/keys", { token: readOnlyToken })).body).toEqual(signingKeys);
+  expect((await as(home, "GET", `/v2/svc/user/${id}`, undefined, basicOf("the shop", password))).status).toBe(200);
+
+  const shown = { ...made.body };
+  for (const secret of ["token", "readOnlyToken", "password", "signingKeys"]) Reflect.deleteProperty(shown, secret);
+  for (const named of [id, "the%20shop"]) expect((await as(home, "GET", `${all}/${named}`)).body).toEqual(shown);
+  const limited = await as(home, "PATCH", `${all}/${id}`, { limits: { retries: null, queues: 3, delay: 60 } });
+  expect(limited.body).toMatchObject({ plan: "free", ownLimits: ["delay", "queues"], limits: { retries: 999, queues: 3, delay: 60_000 } });
+  expect((await publish()).status).toBe(412);
+  expect((await as(home, "PATCH", `${all}/${id}`, { plan: "paid" })).body).toMatchObject({ plan: "paid", limits: { queues: 3 } });
+  const held = await as(home, "POST", `/v2/svc/set-plan/${id}`, { plan_name: "paid" }, basicOf(id, password));
+  expect(held.status, "a plan that was set by the operator is his").toBe(403);
+
+  expect(await as(home, "DELETE", `${all}/${id}`)).toMatchObject({ status: 400, body: { message: expect.stringContaining("disable") } });
+  expect((await as(home, "POST", `${all}/${id}/disable`)).body).toMatchObject({ state: "passive" });
+  expect((await publish()).status).toBe(403);
+  expect((await as(home, "POST", `${all}/the%20shop/enable`)).body).toMatchObject({ state: "active" });
+  await as(home, "POST", `${all}/${id}/disable`);
+  expect(await as(home, "DELETE", `${all}/${id}`)).toMatchObject({ status: 200, body: { deleted: id } });
+  expect((await publish()).status).toBe(401);
+  for (const [method, path] of [
+    ["GET", ""],
+    ["DELETE", ""],
+    ["POST", "/enable"],
+  ] as const)
+    expect((await as(home, method, `${all}/${id}${path}`)).status).toBe(404);
+  expect((await as(home, "GET", all)).body.accounts.map((account: { id: string }) => account.id)).toEqual(["acc_1", "acc_2"]);
+  const audit = [...home.memory.tables.audit.values()].map(({ account, what, by }) => [account === id, what, by.kind]);
+  expect(audit.filter(([, , kind]) => kind === "operator")).toEqual(
+    ["create", "change", "change", "disable", "enable", "disable", "delete"].map((verb) => [true, `account.${verb}`, "operator"]),
+  );
+});
+
+test("the list goes on at its cursor", async () => {
+  const home = await house();
+  for (let n = 0; n < 5; n++) expect((await as(home, "POST", all, { name: `account ${n}` })).status).toBe(200);
+  const whole = (await as(home, "GET", all)).body;
+  expect(whole.accounts).toHaveLength(7);
+  expect(whole.cursor).toBeUndefined();
+  for (const count of [1, 3, 7]) {
+    const found: unknown[] = [];
+    let cursor = "";
+    do {
+      const { body } = await as(home, "GET", `${all}?count=${count}${cursor}`);
+      found.push(...body.accounts);
+      cursor = body.cursor === undefined ? "" : `&cursor=${body.cursor}`;
+    } while (cursor !== "");
+    expect(found).toEqual(whole.accounts);
+  }
+  expect(JSON.stringify(whole)).not.toMatch(/eyJ|sig_|"pass"/);
+});
+
+test.each([
+  [{ name: "acc_1" }, 409, /there is an account of this name/],
+  [{ name: "a:b" }, 400, /^name: up to 100 characters/],
+  [{ name: "x".repeat(101) }, 400, /^name: /],
+  [{}, 400, /^name: is missing/],
+  [{ name: "n", plan: "gold" }, 400, /^plan: gold is none of free, /],
+  [{ name: "n", limits: { retries: "many" } }, 400, /^limits\.retries: many is no whole number/],
+  [{ name: "n", limits: { retries: -1 } }, 400, /^limits\.retries: /],
+  [{ name: "n", limits: { delay: "soon" } }, 400, /^limits\.delay: soon is no duration/],
+  [{ name: "n", limits: { retries: true } }, 400, /^limits\.retries: is neither a number, nor null/],
+  [{ name: "n", limits: { logEntries: 1 } }, 400, /logEntries: there is no such field/],
+  [{ name: "n", state: "passive" }, 400, /^state: there is no such field/],
+])("%o is refused", async (body, status, message) => {
+  const home = await house();
+  expect(await as(home, "POST", all, body)).toMatchObject({ status, body: { message: expect.stringMatching(message) } });
+  expect(home.memory.tables.accounts.size).toBe(2);
+});
+
+test("a port of its own has the requests about accounts, and those for anybody, and nothing else", async () => {
+  const home = await house({ servesAccountsOnly: true });
+  expect((await as(home, "GET", all)).status).toBe(200);
+  expect((await as(home, "GET", "/v2/svc/users", undefined, basicOf("acc_1", "pass"))).status).toBe(200);
+  expect((await home.ask("GET", "/v2/health", { token: null })).status).toBe(200);
+  for (const row of routes.filter(({ access }) => !["account", "operator", "open"].includes(access))) {
+    const url = row.path.replace("{destination}", "https://e.example").replaceAll(/\{\w+\}/g, "x");
+    expect((await home.ask(row.method, url)).status, `${row.method} ${url}`).toBe(404);
+  }
+});

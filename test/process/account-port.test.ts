@@ -1,0 +1,76 @@
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { existsSync } from "node:fs";
+import { request } from "undici";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { runWaypost, startWaypost, temporaryFolder } from "./waypost.ts";
+
+const password = "the operator of this server";
+const authorization = `Basic ${Buffer.from(`operator:${password}`).toString("base64")}`;
+const secret = { WAYPOST_OPERATOR_PASSWORD: password };
+
+async function takenPort(): Promise<string> {
+  const taken = createServer().listen(0, "127.0.0.1");
+  onTestFinished(() => void taken.close());
+  await once(taken, "listening");
+  const address = taken.address();
+  return String(address && typeof address === "object" ? address.port : 0);
+}
+
+const ask = async (url: string, more: { method?: "POST"; body?: string; authorization?: string } = {}) => {
+  const { method = "GET", body, authorization: given = authorization } = more;
+  const answer = await request(url, { method, headers: { authorization: given }, ...(body !== undefined && { body }) });
+  return { status: answer.statusCode, body: (await answer.body.json()) as Record<string, unknown> };
+};
+
+describe("--account-port", () => {
+  test("has the requests about accounts, which stay where they are besides, and ends with the server", async () => {
+    const data = temporaryFolder();
+    const server = await startWaypost(["start", "--port", "0", "--account-port", "0", "--data", data], secret);
+    const accounts = /^accounts at (http:\S+)$/m.exec(server.out())?.[1] ?? "";
+    const made = await ask(`${accounts}/v2/admin/accounts`, { method: "POST", body: '{"name":"shop"}' });
+    expect(made).toMatchObject({ status: 200, body: { name: "shop" } });
+    expect(await ask(`${server.url}/v2/admin/accounts/shop`)).toMatchObject({ status: 200, body: { id: made.body["id"] } });
+    const bearer = `Bearer ${String(made.body["token"])}`;
+    expect((await ask(`${server.url}/v2/keys`, { authorization: bearer })).status).toBe(200);
+    expect((await ask(`${accounts}/v2/keys`, { authorization: bearer })).status).toBe(404);
+
+    // What was done is told to the holder of the account: by whom, and from where.
+    const disabled = await runWaypost(["account", "disable", "shop", "--data", data]).ended;
+    expect(disabled.code).toBe(0);
+    const { body } = await ask(`${server.url}/v2/audit`, { authorization: bearer });
+    expect(body).toMatchObject({
+      entries: [
+        { action: "account.disable", by: { kind: "commandLine", address: null } },
+        { action: "account.create", by: { kind: "operator", address: "127.0.0.1" } },
+      ],
+    });
+    expect(JSON.stringify(body)).not.toContain(password);
+
+    server.kill("SIGTERM");
+    const { code, err } = await server.ended;
+    expect(code).toBe(0);
+    expect(err).not.toContain(password);
+    await expect(ask(`${accounts}/v2/health`)).rejects.toThrow(/ECONNREFUSED/);
+  });
+
+  test("that is taken ends the start before anything is made", async () => {
+    const [port, data] = [await takenPort(), join(temporaryFolder(), "data")];
+    const { code, err } = await runWaypost(["start", "--port", "0", "--account-port", port, "--data", data]).ended;
+    expect({ code, err }).toEqual({ code: 2, err: expect.stringMatching(/taken.*address already in use.*choose another one/) });
+    expect(existsSync(data)).toBe(false);
+  });
+
+  test.each([
+    [["--port", "8123", "--account-port", "8123"], {}, /^waypost: --account-port: 8123 is that of --port already/],
+    [["--account-port", "x"], {}, /^waypost: --account-port: must be a whole number from 0 to 65535/],
+    [[], { WAYPOST_ACCOUNT_PORT: "70000" }, /^waypost: WAYPOST_ACCOUNT_PORT: must be/],
+    [[], { WAYPOST_OPERATOR_PASSWORD: "fifteen letters" }, /^waypost: WAYPOST_OPERATOR_PASSWORD: must have 16 characters or more\n$/],
+    [["--operator-password", password], {}, /unknown option/],
+  ])("%o %o is refused", async (flags, environment, error) => {
+    const data = join(temporaryFolder(), "data");
+    const { code, err } = await runWaypost(["start", ...flags, "--data", data], environment).ended;
+    expect({ code, err }).toEqual({ code: 2, err: expect.stringMatching(error) });
+  });
+});
