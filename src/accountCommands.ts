@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import { readOnlyTokenOf } from "./api/token.ts";
 import type { AccountChange } from "./core/account.ts";
 import { accountChangeOf, accountNamed, isTime } from "./core/accountAsked.ts";
+import { Refusal } from "./core/errors.ts";
 import type { Account } from "./core/message.ts";
 import { flagOfLimit, limitNames, limitsOf, planNames, planOf } from "./core/plans.ts";
 import type { LimitName } from "./core/terms.ts";
@@ -50,6 +51,13 @@ export function accountCommands<Flags extends object>(program: Command, { atDesk
         const { id, name } = await findAccount(desk, named);
         await desk.delete(id);
         print(`${id}  deleted  ${name}`);
+      }),
+  );
+  command("webhooks <account> <on|off>", "sign deliveries by Standard Webhooks besides, or not").action(
+    (named: string, written: string, flags: Flags) =>
+      atDesk(flags, async (desk) => {
+        if (written !== "on" && written !== "off") throw new Refusal("invalid", `${written}: it is neither on nor off`);
+        print(textOf(await desk.change((await find(desk, named)).id, { signsStandard: written === "on" })));
       }),
   );
   for (const [verb, state, about] of [
@@ -110,6 +118,7 @@ function textOf(account: Account): string {
   const whose = (name: LimitName): string => (account.limits?.[name] === undefined ? "" : "  (its own)");
   return [
     ...[`id: ${account.id}`, `name: ${account.name}`, `state: ${account.state ?? "active"}`, `plan: ${planOf(account)}`],
+    `Standard Webhooks: ${account.signsStandard ? "on" : "off"}`,
     ...[`made: ${new Date(account.createdAt).toISOString()}`, `read-only token: ${readOnlyTokenOf(account)}`],
     ...(account.dropped ? [`left because there were too many: ${droppedOf(account.dropped)}`] : []),
     ...limitNames.map((name) => `${flagOfLimit(name)}: ${shown(name)}${whose(name)}`),

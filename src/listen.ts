@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { styleText } from "node:util";
 import { brandNames } from "./core/brand.ts";
 import { systemClock } from "./engine/clock.ts";
-import { verify } from "./engine/signature.ts";
+import { verify, verifyStandard } from "./engine/signature.ts";
 
 export type ListenOptions = {
   port: number;
@@ -51,7 +51,13 @@ function describe({ request, body, number, keys }: Arrived): string {
   const headers = Object.entries(request.headers).filter(([name]) => !plumbing.has(name) && !name.endsWith("-signature"));
   const lines = headers.map(([name, value]) => styleText("dim", `   ${name}: ${String(value)}`));
   const shown = body.subarray(0, shownBytes).toString("utf8") + (body.length > shownBytes ? ` … (${body.length} bytes)` : "");
-  return [title, ...lines, `   ${signatureLine(request, body, keys)}`, ...(shown === "" ? [] : [`   ${shown}`])].join("\n");
+  return [
+    title,
+    ...lines,
+    `   ${signatureLine(request, body, keys)}`,
+    ...standardLine(request, body, keys),
+    ...(shown === "" ? [] : [`   ${shown}`]),
+  ].join("\n");
 }
 
 const plumbing = new Set(["host", "connection", "content-length", "keep-alive"]);
@@ -65,4 +71,15 @@ function signatureLine(request: IncomingMessage, body: Buffer, keys: readonly st
   const claims = verify(token, { keys, body, now: systemClock.now() });
   if (claims) return styleText("green", `${name}: valid, for ${claims.sub}`);
   return styleText("red", `${name}: NOT valid for the keys of this receiver; set WAYPOST_CURRENT_SIGNING_KEY and WAYPOST_NEXT_SIGNING_KEY`);
+}
+
+/** Of a delivery that is signed by Standard Webhooks besides. */
+function standardLine({ headers }: IncomingMessage, body: Buffer, keys: readonly string[]): string[] {
+  const [id, timestamp, signature] = ["webhook-id", "webhook-timestamp", "webhook-signature"].map((name) => headers[name]);
+  if (typeof id !== "string" || typeof timestamp !== "string" || typeof signature !== "string") return [];
+  const isGood = verifyStandard({ id, timestamp, signature, body, keys, now: systemClock.now() });
+  const said = isGood
+    ? styleText("green", "webhook-signature: valid")
+    : styleText("red", "webhook-signature: NOT valid for the keys of this receiver");
+  return [`   ${said}`];
 }

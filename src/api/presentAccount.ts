@@ -38,6 +38,7 @@ export const accountRecord = z.object({
   dropped_dlq_messages: whole.describe("Dead letters that left because there were more than max_dlq_size, since the beginning."),
   dropped_events: whole.describe("Lines of the log that left because there were more than max_events_size, since the beginning."),
   prod_pack_enabled: z.boolean(),
+  standard_webhooks_enabled: z.boolean().describe("Whether deliveries are signed by Standard Webhooks besides."),
   timeout: whole.describe("The longest that a message may ask for, in seconds."),
   type: z.enum(["free", "paid"]),
   reserved_type: z.string().describe("The plan, unless it is free or that of those who host the server themselves."),
@@ -69,6 +70,7 @@ export function accountJson(account: Account, { mostQueues, retention, region = 
     ...{ max_delay: seconds(most.delay), max_parallelism: most.parallelism, max_global_parallelism: most.globalParallelism },
     ...{ max_queues: Math.min(most.queues, mostQueues ?? most.queues), prod_pack_enabled: account.hasProductionPack ?? false },
     ...{ dropped_dlq_messages: account.dropped?.deadLetters ?? 0, dropped_events: account.dropped?.log ?? 0 },
+    standard_webhooks_enabled: account.signsStandard ?? false,
     ...{
       timeout: seconds(most.timeout),
       type: plan === "free" ? "free" : "paid",

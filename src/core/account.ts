@@ -4,6 +4,7 @@ import { Refusal } from "./errors.ts";
 import { accountFlow } from "./flow.ts";
 import { spans } from "./limits.ts";
 import type { Account, AccountId, Millis, SigningKeys } from "./message.ts";
+import { isRecent } from "./standardWebhooks.ts";
 import { acting, existing, planNames, planOf } from "./plans.ts";
 
 /** Makes an account, unless one with this id is there already. Answers the one that is there then. */
@@ -20,7 +21,7 @@ export const createAccount: Decision<Omit<Account, "createdAt">, Account> = {
 
 /** What may be changed of an account. */
 export type AccountChange = Partial<
-  Pick<Account, "customerId" | "plan" | "isPlanHeld" | "limits" | "state" | "budget" | "hasProductionPack">
+  Pick<Account, "customerId" | "plan" | "isPlanHeld" | "limits" | "state" | "budget" | "hasProductionPack" | "signsStandard">
 >;
 
 /** Changes what is given, and leaves the rest as it is. Throws `Refusal` when there is no such account. */
@@ -87,6 +88,3 @@ function checkRotation({ lastRotation }: Account, now: Millis): void {
       `Give them those of GET /v2/keys, and rotate again from ${next} on; force=true rotates now`,
   );
 }
-
-/** Whether receivers may not know yet of a rotation. A clock that was put back does not prolong it. */
-const isRecent = (at: Millis, now: Millis): boolean => Math.abs(now - at) < spans.rotation;

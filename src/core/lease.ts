@@ -7,6 +7,7 @@ import type { Account, AccountId, Envelope, Flow, Held, Letter, LogRow, MessageI
 import { hostOf, noBytes } from "./message.ts";
 import { limitsOf } from "./plans.ts";
 import { countBytes, countMessage, countStates } from "./usage.ts";
+import { standardKeysOf } from "./standardWebhooks.ts";
 
 /** A letter that makes one message, of a run or of none. */
 export type OneLetter = Omit<Letter, "post"> & { run?: RunPart };
@@ -91,7 +92,8 @@ export function lease(draft: Draft, moment: Moment, of: { account: Account; enve
   const leased: MessageState = { ...state, state: "active", dueAt: moment.now + spans.lease, leasedBy: moment.node, line: null };
   draft.put("messages", counted ? { ...leased, counted } : state.counted ? uncounted(leased) : leased);
   countBytes(draft, state.account, "bytesOut", state.size);
-  draft.deliver({ message: envelope, attempt: state.attempts, signingKey: account.signingKeys.current });
+  const delivery = { message: envelope, attempt: state.attempts, signingKey: account.signingKeys.current };
+  draft.deliver(account.signsStandard ? { ...delivery, standardKeys: standardKeysOf(account, moment.now) } : delivery);
 }
 
 const uncounted = ({ counted: _counted, ...state }: MessageState): MessageState => state;

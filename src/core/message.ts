@@ -346,8 +346,15 @@ export type Account = {
   createdAt: Millis;
 } & Terms;
 
-/** One call to a destination, leased to this node. `unsendable`: why it must not be made. */
-export type Delivery = { message: Envelope; attempt: number; signingKey: string; unsendable?: string };
+/** One call to a destination, leased to this node. `standardKeys`: where it is signed by Standard Webhooks, with these. */
+export type Delivery = {
+  message: Envelope;
+  attempt: number;
+  signingKey: string;
+  standardKeys?: readonly string[];
+  /** Why it must not be made. */
+  unsendable?: string;
+};
 
 /** Names such a call: an attempt that a node says it has the lease of. */
 export type Held = { account: AccountId; messageId: MessageId; attempt: number };

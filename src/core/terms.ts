@@ -50,6 +50,8 @@ export type Terms = {
   /** Dollars in a month; 0: as many as there are. Kept for those who look after it. */
   budget?: number;
   hasProductionPack?: boolean;
+  /** Its deliveries are signed by the rules of Standard Webhooks besides. */
+  signsStandard?: boolean;
   /** Whose account it is: the address of a person, or the id of a team. */
   customerId?: string;
 };

@@ -7,7 +7,7 @@ import type { Brand, Bytes, Delivery, HeaderList, IdKind, Millis, Outcome } from
 import { alarm, type Clock } from "./clock.ts";
 import { createConnections, type Connections } from "./connections.ts";
 import { EgressRefusal, type Egress } from "./egress.ts";
-import { sign } from "./signature.ts";
+import { sign, signStandard } from "./signature.ts";
 
 /** A call to a destination. `outcome` never rejects: no answer is an outcome too. `abort` ends it at once, if it has not ended. */
 export type DeliveryCall = { outcome: Promise<Outcome>; abort(): void };
@@ -223,13 +223,13 @@ function pathOf(text: string, url: URL): string {
 
 /** Names and values in turn, as undici takes them. The message's own come first; those that belong to the service are left out. */
 function headersOf(delivery: Delivery, url: URL, options: DeliverOptions): string[] {
-  const { message } = delivery;
+  const { message, standardKeys } = delivery;
   const headers: string[] = [];
   let agent: string | null = brandNames[message.brand].userAgent;
   let credentials = url.username === "" && url.password === "" ? null : basic(url);
   for (const [name, value] of message.headers) {
     const lower = name.toLowerCase();
-    if (reserved.has(lower)) continue;
+    if (reserved.has(lower) || (standardKeys && ofStandard.has(lower))) continue;
     if (!tokens.test(name) || unsendable.test(value))
       throw new Unsendable(`the header ${JSON.stringify(name.slice(0, 100))} cannot be sent over HTTP`);
     if (lower === "user-agent") agent = null;
@@ -241,6 +241,7 @@ function headersOf(delivery: Delivery, url: URL, options: DeliverOptions): strin
   if (agent !== null) headers.push("User-Agent", agent);
   if (credentials !== null) headers.push("Authorization", credentials);
   for (const brand of brandsOf(message)) headers.push(...ownHeaders(delivery, brand, options));
+  if (standardKeys) headers.push(...signStandard({ id: message.id, body: message.body, keys: standardKeys, now: options.clock.now() }));
   return headers;
 }
 
@@ -309,6 +310,9 @@ const reserved: ReadonlySet<string> = new Set([
       .map((name) => `${prefix.toLowerCase()}-${name}`),
   ),
 ]);
+
+/** The same where deliveries are signed by Standard Webhooks; elsewhere those of whoever published are forwarded. */
+const ofStandard: ReadonlySet<string> = new Set(["webhook-id", "webhook-timestamp", "webhook-signature"]);
 
 /** RFC 9110, 5.6.2 and 5.5. Checked here, so that whoever reads the log learns which header it is. */
 const tokens = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;

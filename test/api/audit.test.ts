@@ -16,6 +16,8 @@ const ofAccounts = (brand: string): Record<string, readonly string[]> => ({
   [`POST /v2/${brand}/set-plan/{id}`]: ["account.change"],
   [`POST /v2/${brand}/enable-prodpack/{id}`]: ["account.change"],
   [`POST /v2/${brand}/disable-prodpack/{id}`]: ["account.change"],
+  [`POST /v2/${brand}/enable-standard-webhooks/{id}`]: ["account.change"],
+  [`POST /v2/${brand}/disable-standard-webhooks/{id}`]: ["account.change"],
   [`PATCH /v2/${brand}/update-budget/{id}`]: ["account.change"],
   [`POST /v2/${brand}/move-to-team`]: ["account.change"],
 });

@@ -145,6 +145,19 @@ export function describeEnds(open: OpenStore): void {
       expect((await rotate(true)).current).toBe(third.next);
     });
 
+    test("that sign by Standard Webhooks hand over the keys for it: for a day after a rotation both", async () => {
+      const world = await World.open(open);
+      await world.account();
+      expect(await world.sent()).not.toHaveProperty("standardKeys");
+      await world.store.execute("changeAccount", { account: "acc", change: { signsStandard: true } });
+      expect((await world.sent()).standardKeys).toEqual(["sig_acc_1"]);
+      await world.store.execute("rotateKeys", { account: "acc" });
+      world.clock.now += 24 * 60 * 60 * 1000 - 1;
+      expect((await world.sent()).standardKeys).toEqual(["sig_acc_2", "sig_acc_1"]);
+      world.clock.now++;
+      expect((await world.sent()).standardKeys).toEqual(["sig_acc_2"]);
+    });
+
     test("never meet, though their ids are the same", async () => {
       const world = await World.open(open);
       await world.account("a");

@@ -148,6 +148,19 @@ const settingUp = (brand: AccountBrand): Route[] => [
   ),
 ];
 
+const signing = (brand: AccountBrand): Route[] =>
+  [true, false].map((signsStandard) =>
+    changing(
+      {
+        ...{ method: "POST", path: `/v2/${brand}/${signsStandard ? "enable" : "disable"}-standard-webhooks/{id}` },
+        summary: `${signsStandard ? "Turn on" : "Turn off"} the signatures of Standard Webhooks`,
+        about:
+          "In the headers webhook-id, webhook-timestamp and webhook-signature, beside the other signature. GET /v2/keys tells the secrets.",
+      },
+      () => ({ signsStandard }),
+    ),
+  );
+
 const teamName = z.string("is missing, or not a text").regex(/^[^\p{Cc}]{1,200}$/u, "is empty, too long, or has control characters");
 
 const move = (brand: AccountBrand): Route => {
@@ -168,5 +181,5 @@ const move = (brand: AccountBrand): Route => {
 
 /** The interface of accounts, under both names of the service. */
 export const accounts: Route[] = (["svc", "qstash"] as const).flatMap((brand) =>
-  reading(brand).concat(rotate(brand), settingUp(brand), move(brand)),
+  reading(brand).concat(rotate(brand), settingUp(brand), signing(brand), move(brand)),
 );

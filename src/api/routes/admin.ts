@@ -24,6 +24,7 @@ const record = z.object({
   name: z.string(),
   state: z.enum(["active", "passive"]),
   plan: z.enum(planNames),
+  standardWebhooks: z.boolean().describe("Whether deliveries are signed by Standard Webhooks besides."),
   createdAt: z.int().describe("In unix milliseconds."),
   limits: z
     .object(figures((name) => (isTime(name) ? "In milliseconds." : "")))
@@ -42,6 +43,7 @@ function accountJson(account: Account): z.output<typeof record> {
   const held = limitsOf(account);
   return {
     ...{ id: account.id, name: account.name, state: account.state ?? "active", plan: planOf(account), createdAt: account.createdAt },
+    standardWebhooks: account.signsStandard ?? false,
     limits: Object.fromEntries(limitNames.map((name) => [name, held[name]] as const)),
     ownLimits: limitNames.filter((name) => account.limits?.[name] !== undefined),
   };
@@ -65,6 +67,10 @@ const limitsAsked = z
   .optional();
 
 const terms = {
+  standardWebhooks: z
+    .boolean("is neither true nor false")
+    .optional()
+    .describe("Whether deliveries are signed by Standard Webhooks besides."),
   plan: z
     .string("is not a text")
     .optional()
@@ -78,12 +84,13 @@ const askedToMake = z.strictObject({
 const askedToLimit = z.strictObject(terms);
 
 /** As the command line is told of it. */
-const changeOf = ({ plan, limits = {} }: z.output<typeof askedToLimit>, own: Account["limits"] = {}) => {
+const changeOf = ({ plan, limits = {}, standardWebhooks }: z.output<typeof askedToLimit>, own: Account["limits"] = {}) => {
   const written = Object.entries(limits).flatMap(([name, value]) =>
     value === undefined ? [] : [[name, value === null ? "plan" : String(value)] as const],
   );
   const asked: AccountAsked = { plan, ...Object.fromEntries(written) };
-  return accountChangeOf(asked, own, (field) => (field === "plan" ? field : `limits.${field}`));
+  const change = accountChangeOf(asked, own, (field) => (field === "plan" ? field : `limits.${field}`));
+  return { ...change, ...(standardWebhooks !== undefined && { signsStandard: standardWebhooks }) };
 };
 
 const find = async (desk: Desk, named: string): Promise<Account> => accountNamed(await desk.accounts(), named);
@@ -146,8 +153,7 @@ const limit = operatorRoute({
   refusals: ["not-found", "forbidden"],
   handle: async ({ desk, params, incoming }) => {
     const asked = readObject(askedToLimit, incoming);
-    if (asked.plan === undefined && asked.limits === undefined)
-      throw new Refusal("invalid", "body: nothing to change; give plan or limits");
+    if (Object.keys(asked).length === 0) throw new Refusal("invalid", "body: nothing to change; give plan, limits or standardWebhooks");
     const { id, limits } = await find(desk, params.account);
     return answerOf(await desk.change(id, changeOf(asked, limits)));
   },

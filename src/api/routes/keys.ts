@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
+import { standardSecretOf } from "../../core/standardWebhooks.ts";
 import { choice } from "../parameters.ts";
 import { route } from "../route.ts";
 
@@ -8,18 +9,27 @@ const keys = z.object({
   next: z.string().describe("What they will be signed with after the next rotation."),
 });
 
+const withSecrets = keys.extend({
+  standardWebhooks: z
+    .object({ current: z.string().describe("What receivers verify webhook-signature with."), next: z.string() })
+    .optional()
+    .describe("The same keys, as Standard Webhooks writes them. Absent where the account has not turned that on."),
+});
+
 const get = route({
   method: "GET",
   path: "/v2/keys",
   tag: "Signing keys",
   summary: "Read the signing keys",
-  answers: { 200: { about: "The keys that receivers verify signatures with.", schema: keys } },
+  answers: { 200: { about: "The keys that receivers verify signatures with.", schema: withSecrets } },
   refusals: [],
   handle: async ({ account, parts }) => {
     // Not those that the token was checked with a moment ago: they may have been rotated since.
     const current = await parts.store.read.account(account.id);
     if (!current) throw new Refusal("unauthorized", "token: its account does not exist any more");
-    return { status: 200, body: current.signingKeys };
+    const { signingKeys, signsStandard } = current;
+    const standardWebhooks = { current: standardSecretOf(signingKeys.current), next: standardSecretOf(signingKeys.next) };
+    return { status: 200, body: { ...signingKeys, ...(signsStandard && { standardWebhooks }) } };
   },
 });
 
