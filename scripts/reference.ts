@@ -9,7 +9,7 @@ import { settingRows } from "../src/api/settings.ts";
 import type { ErrorCode } from "../src/core/errors.ts";
 import { errorCodes } from "../src/core/errors.ts";
 import { limits } from "../src/core/limits.ts";
-import { canonicalName } from "../src/core/message.ts";
+import { canonicalName } from "../src/core/headers.ts";
 
 // What is used of the document.
 type Schema = {

@@ -57,7 +57,7 @@ export function accountCommands<Flags extends object>(program: Command, { atDesk
     (named: string, written: string, flags: Flags) =>
       atDesk(flags, async (desk) => {
         if (written !== "on" && written !== "off") throw new Refusal("invalid", `${written}: it is neither on nor off`);
-        print(textOf(await desk.change((await find(desk, named)).id, { signsStandard: written === "on" })));
+        print(textOf(await desk.change((await findAccount(desk, named)).id, { signsStandard: written === "on" })));
       }),
   );
   for (const [verb, state, about] of [

@@ -157,7 +157,8 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
   const timers = new Timers({ duties: [retentionDuty({ store, clock, retention }), trimmingDuty({ store, clock })], clock, trouble });
   let stopping = false;
   const trustProxy = settings.trustProxy.length > 0 ? settings.trustProxy : false;
-  const deskFor = (by: Actor) => deskOf(store, { logRetention: settings.logRetention, by, keys, newSecret: () => newId("sig", clock.now()) });
+  const deskFor = (by: Actor) =>
+    deskOf(store, { logRetention: settings.logRetention, by, keys, newSecret: () => newId("sig", clock.now()) });
   const parts: ApiParts = {
     store,
     now: () => clock.now(),

@@ -4,8 +4,8 @@ import type { Incoming, Parts, Route } from "./route.ts";
 import { changesAnything } from "./route.ts";
 
 /** Whether the audit log keeps what a route does. */
-export const isAudited = (row: Pick<Route, "changes" | "method" | "operational">): boolean =>
-  changesAnything(row) && row.operational === undefined;
+export const isAudited = (row: Pick<Route, "changes" | "method" | "unaudited">): boolean =>
+  changesAnything(row) && row.unaudited === undefined;
 
 /** What a route works with, in the name of whoever asks: what is changed through it is kept in the audit log. */
 export const inNameOf = (row: Pick<Route, "access">, incoming: Incoming, parts: Parts): Parts => ({

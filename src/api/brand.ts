@@ -1,6 +1,6 @@
 import { brandNames } from "../core/brand.ts";
 import type { Brand } from "../core/message.ts";
-import { canonicalName } from "../core/message.ts";
+import { canonicalName } from "../core/headers.ts";
 
 /** What a name says once its brand is taken off: `upstash-retries` is `retries` under the brand `upstash`. */
 export type BrandedName = { brand: Brand; name: string };

@@ -2,7 +2,7 @@ import { brandNames } from "../core/brand.ts";
 import { Refusal } from "../core/errors.ts";
 import { limits } from "../core/limits.ts";
 import type { HeaderList } from "../core/message.ts";
-import { canonicalName } from "../core/message.ts";
+import { canonicalName } from "../core/headers.ts";
 import type { Proof } from "./auth.ts";
 import { brandedName } from "./brand.ts";
 

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
 import { limits } from "../core/limits.ts";
 import type { HeaderList } from "../core/message.ts";
-import { canonicalName } from "../core/message.ts";
+import { canonicalName } from "../core/headers.ts";
 import { brandedName } from "./brand.ts";
 import { forwardedHeader } from "./forward.ts";
 

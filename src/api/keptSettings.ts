@@ -1,7 +1,7 @@
 import { Refusal } from "../core/errors.ts";
 import { limits } from "../core/limits.ts";
 import type { HeaderList, Redaction } from "../core/message.ts";
-import { canonicalName } from "../core/message.ts";
+import { canonicalName } from "../core/headers.ts";
 import { redactHeaders } from "../core/redaction.ts";
 import { brandedName } from "./brand.ts";
 import { readSettings } from "./given.ts";

@@ -5,7 +5,7 @@ import type { Waiter } from "../core/run.ts";
 import type { Notified } from "../core/wait.ts";
 import type { Proof } from "./auth.ts";
 import { tells } from "./forward.ts";
-import { canonicalName } from "../core/message.ts";
+import { canonicalName } from "../core/headers.ts";
 
 const headers = (about: string) => z.record(z.string(), z.array(z.string())).describe(`${about}: names to lists of values.`);
 

@@ -1,6 +1,6 @@
 import { logBodyBytes } from "../core/limits.ts";
 import type { Bytes, HeaderList, Source } from "../core/message.ts";
-import { canonicalName } from "../core/message.ts";
+import { canonicalName } from "../core/headers.ts";
 import { mayKeep } from "../core/source.ts";
 import type { Store } from "../store/store.ts";
 import { tells } from "./forward.ts";

@@ -100,7 +100,7 @@ export type Facts = {
   /** It publishes, and looks itself whether the token may do that there. Others are closed for tokens that are bound to destinations. */
   looksAtScope?: true;
   /** Why the audit log keeps nothing of it, although it changes something. */
-  operational?: string;
+  unaudited?: string;
   /** How it may be refused, besides as any request may. */
   refusals: readonly ErrorCode[];
 };

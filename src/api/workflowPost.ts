@@ -2,7 +2,7 @@ import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
 import { limits } from "../core/limits.ts";
 import type { Bytes, HeaderList, InvokerPost, Letter, RunFeatures, RunPost, StepHead } from "../core/message.ts";
-import { headerValue } from "../core/message.ts";
+import { headerValue } from "../core/headers.ts";
 import { headOf, mustBeStep } from "../core/run.ts";
 import { forwardedOf, headersInJson, listOfHeaders } from "./forwardedHeaders.ts";
 import type { Settings, WorkflowSettings } from "./given.ts";

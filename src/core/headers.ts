@@ -9,3 +9,21 @@ export function joinHeaders(alongside: HeaderList, given: HeaderList): HeaderLis
   const names = new Set(given.map(([name]) => name));
   return [...alongside.filter(([name]) => !names.has(name)), ...given];
 }
+
+/** Canonical form of a header name: `x-request-id` → `X-Request-Id`. */
+export function canonicalName(name: string): string {
+  const known = names.get(name);
+  if (known !== undefined) return known;
+  const canonical = name.toLowerCase().replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase());
+  if (names.size >= mostNames) names.clear();
+  if (name.length <= longestKnown) names.set(name, canonical);
+  return canonical;
+}
+
+/** The same few names come with nearly every request. */
+const names = new Map<string, string>();
+const mostNames = 1000;
+const longestKnown = 256;
+
+/** The value of the first header of a name, in its canonical form. */
+export const headerValue = (headers: HeaderList, name: string): string | undefined => headers.find(([key]) => key === name)?.[1];

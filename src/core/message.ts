@@ -393,20 +393,4 @@ const hosts = new Map<string, string>();
 const mostHosts = 1000;
 const longestKnown = 256;
 
-/** Canonical form of a header name: `x-request-id` → `X-Request-Id`. */
-export function canonicalName(name: string): string {
-  const known = names.get(name);
-  if (known !== undefined) return known;
-  const canonical = name.toLowerCase().replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase());
-  if (names.size >= mostNames) names.clear();
-  if (name.length <= longestKnown) names.set(name, canonical);
-  return canonical;
-}
-
-/** The same few names come with nearly every request. */
-const names = new Map<string, string>();
-const mostNames = 1000;
-
-export const headerValue = (headers: HeaderList, name: string): string | undefined => headers.find(([key]) => key === name)?.[1];
-
 export const noBytes: Bytes = new Uint8Array(0);

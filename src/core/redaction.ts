@@ -1,5 +1,5 @@
 import { Refusal } from "./errors.ts";
-import { canonicalName } from "./message.ts";
+import { canonicalName } from "./headers.ts";
 import type { Bytes, HeaderList, Redaction } from "./message.ts";
 
 /** SHA-256 in hex, of bytes or of text as UTF-8. Given by the caller, because core has no cryptography of its own. */

@@ -1,7 +1,7 @@
 import { day, parseGoDuration, second } from "./duration.ts";
 import { Refusal } from "./errors.ts";
 import { retryDelayOf } from "./expression.ts";
-import { canonicalName, headerValue } from "./message.ts";
+import { canonicalName, headerValue } from "./headers.ts";
 import type { Envelope, HeaderList, Millis, Outcome } from "./message.ts";
 
 /** What follows from an attempt. */

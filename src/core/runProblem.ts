@@ -1,5 +1,5 @@
 import type { Answer, Bytes } from "./message.ts";
-import { headerValue } from "./message.ts";
+import { headerValue } from "./headers.ts";
 import { isSuccess } from "./outcome.ts";
 import type { Step } from "./run.ts";
 

@@ -1,8 +1,8 @@
 import { errors, type Dispatcher } from "undici";
 import { brandNames } from "../core/brand.ts";
 import { limits as bounds } from "../core/limits.ts";
-import { inLatin } from "../core/headers.ts";
-import { canonicalName, headerValue, noBytes } from "../core/message.ts";
+import { canonicalName, headerValue, inLatin } from "../core/headers.ts";
+import { noBytes } from "../core/message.ts";
 import type { Brand, Bytes, Delivery, HeaderList, IdKind, Millis, Outcome } from "../core/message.ts";
 import { alarm, type Clock } from "./clock.ts";
 import { createConnections, type Connections } from "./connections.ts";

@@ -23,6 +23,7 @@ import type { AccountId, Delivery, Flow, Held, Line, MessageState, Millis, Outli
 import { noBytes } from "../core/message.ts";
 import type { Step, Waiter } from "../core/run.ts";
 import { stepKey } from "../core/run.ts";
+import { Heads } from "./heads.ts";
 import { HistoryBytes } from "./historyBytes.ts";
 import { keyOf } from "./key.ts";
 import { KeyMap } from "./keyMap.ts";
@@ -35,9 +36,6 @@ import { ToSend } from "./toSend.ts";
 
 /** `before`: what the storage holds; undefined when it holds nothing, or was not asked (`loaded` is false). */
 export type Change<Row> = { key: Key; loaded: boolean; before: Row | undefined; now: Row | undefined };
-
-/** What is known of a line: its first messages, and whether these are all. */
-type Head = { ids: Set<string>; isWhole: boolean };
 
 const none: readonly Key[] = [];
 
@@ -63,7 +61,7 @@ export class WorkingSet implements Draft {
   /** Undoes what the running command did, last first. */
   #undo: (() => void)[] = [];
   #due: Due & { at: Millis } = { at: 0, messages: [], lines: [], flows: [], schedules: [], waiters: [] };
-  readonly #heads = new Map<string, Head>();
+  readonly #heads = new Heads();
   /** Whom the running command has taken out of a line. */
   #left: MessageState[] = [];
   #leasedByOthers: readonly MessageState[] = [];
@@ -84,7 +82,7 @@ export class WorkingSet implements Draft {
       if (missing.length > 0) loads.push(this.#loadRows(loader, table, missing));
     }
     if (needs.due) loads.push(this.#loadDue(loader, now, needs.due));
-    const heads = (needs.heads ?? []).filter(({ account, line }) => !this.#heads.has(laneOf(account, line)));
+    const heads = this.#heads.unknown(needs.heads ?? []);
     if (heads.length > 0) loads.push(this.#loadHeads(loader, heads));
     if (needs.leasedByOthers) loads.push(this.#loadLeased(loader, needs.leasedByOthers));
     const ofRuns = this.#runs.askRows(needs.ofRuns);
@@ -187,15 +185,15 @@ export class WorkingSet implements Draft {
   }
 
   *head(account: AccountId, line: string): Generator<MessageState> {
-    for (const id of this.#heads.get(laneOf(account, line))?.ids ?? []) {
+    for (const id of this.#heads.idsOf(account, line)) {
       const state = this.get("messages", account, id);
       if (state?.line === line) yield state;
     }
   }
 
   isWholeLine(account: AccountId, line: string): boolean {
-    const head = this.#heads.get(laneOf(account, line));
-    if (head) return head.isWhole;
+    const isKnownWhole = this.#heads.isWhole(account, line);
+    if (isKnownWhole !== undefined) return isKnownWhole;
     // Nobody stands where there was no line.
     if (isFlowLine(line)) {
       const flow = this.#tables.flows.get([account, line]);
@@ -208,8 +206,15 @@ export class WorkingSet implements Draft {
   leasedByOthers = (): readonly MessageState[] => this.#current(this.#leasedByOthers);
 
   expired(account: AccountId): Expired {
-    const { log = [], deadLetters = [], deduplications = [], audit = [], runs = [], steps = [], usage = [] } =
-      this.#expired.get(account) ?? {};
+    const {
+      log = [],
+      deadLetters = [],
+      deduplications = [],
+      audit = [],
+      runs = [],
+      steps = [],
+      usage = [],
+    } = this.#expired.get(account) ?? {};
     return {
       log: log.filter((row) => this.get("log", account, row.id)),
       deadLetters: deadLetters.flatMap((row) => this.outline("deadLetters", account, row.id) ?? []),
@@ -265,9 +270,7 @@ export class WorkingSet implements Draft {
     try {
       const answer = this.tally.during(run);
       // A hundred outcomes of one host would else pass over each other's messages again and again.
-      for (const { account, line, id } of this.#left) {
-        if (this.get("messages", account, id)?.line !== line) this.#heads.get(laneOf(account, line ?? ""))?.ids.delete(id);
-      }
+      for (const left of this.#left) if (this.get("messages", left.account, left.id)?.line !== left.line) this.#heads.leave(left);
       return answer;
     } catch (error) {
       for (const undo of this.#undo.reverse()) undo();
@@ -343,24 +346,14 @@ export class WorkingSet implements Draft {
   }
 
   async #loadHeads(loader: Loader, heads: readonly LineHead[]): Promise<void> {
-    for (const { account, line } of heads) this.#heads.set(laneOf(account, line), { ids: new Set(), isWhole: true });
-    for (const state of await loader.heads(heads)) {
-      this.#learn("messages", state);
-      this.#heads.get(laneOf(state.account, state.line ?? ""))?.ids.add(state.id);
-    }
-    for (const { account, line, limit } of heads) {
-      const head = this.#heads.get(laneOf(account, line));
-      if (head) head.isWhole = head.ids.size < limit;
-    }
+    const found = await loader.heads(heads);
+    this.#learnAll("messages", found);
+    this.#heads.learn(heads, found);
   }
 
   /** Who comes to stand in line is seen by those that serve it later in the batch, unless others stand before him who are not in sight. */
-  #noteHeld({ account, id, line }: MessageState): void {
-    if (line === null || !this.isWholeLine(account, line)) return;
-    const lane = laneOf(account, line);
-    const head = this.#heads.get(lane) ?? { ids: new Set(), isWhole: true };
-    head.ids.add(id);
-    this.#heads.set(lane, head);
+  #noteHeld(state: MessageState): void {
+    if (state.line !== null && this.isWholeLine(state.account, state.line)) this.#heads.join(state);
   }
 
   async #loadLeased(loader: Loader, { node, limit }: NonNullable<Needs["leasedByOthers"]>): Promise<void> {

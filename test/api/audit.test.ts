@@ -76,10 +76,10 @@ const actions: Readonly<Record<string, readonly string[]>> = {
 };
 
 test("every route that changes anything is kept, or says why it is not, and there is no row for one that is gone", () => {
-  const kept = changing.filter(({ operational }) => operational === undefined).map(nameOf);
+  const kept = changing.filter(({ unaudited }) => unaudited === undefined).map(nameOf);
   expect(kept.toSorted()).toEqual(Object.keys(actions).toSorted());
-  expect(changing.flatMap(({ operational }) => (operational === undefined ? [] : [operational.length > 10]))).not.toContain(false);
-  expect(routes.filter((row) => row.operational !== undefined && !changesAnything(row)).map(nameOf)).toEqual([
+  expect(changing.flatMap(({ unaudited }) => (unaudited === undefined ? [] : [unaudited.length > 10]))).not.toContain(false);
+  expect(routes.filter((row) => row.unaudited !== undefined && !changesAnything(row)).map(nameOf)).toEqual([
     "GET /v2/workflows/hooks/{userId}/{workflowRunId}/{eventId}",
     "GET /v2/in/{secret}",
   ]);
@@ -107,7 +107,7 @@ describe.each(changing.map((row) => ({ row, name: nameOf(row) })))("$name", ({ r
     expect(asked(name) ? (await asking(home, request)).status : 200).toBeLessThan(300);
     const found = [...home.memory.tables.audit.values()];
     expect(found.filter(({ account }) => (account === "acc_a") === (name === "POST /v2/admin/accounts"))).toEqual([]);
-    expect(found.map(({ what }) => what).toReversed()).toEqual(row.operational === undefined ? actions[name] : []);
+    expect(found.map(({ what }) => what).toReversed()).toEqual(row.unaudited === undefined ? actions[name] : []);
     const by = byOf[row.access as keyof typeof byOf];
     for (const entry of found) {
       expect(entry).toMatchObject({ time: home.clock.now, by: { ...by, address: "127.0.0.1" } });

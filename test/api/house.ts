@@ -92,7 +92,12 @@ export async function house(
           operator: {
             password: operatorPassword,
             deskFor: (by) =>
-              deskOf(options.wrap?.(store) ?? store, { logRetention: 86_400_000, by, keys: null, newSecret: () => newId("sig", clock.now) }),
+              deskOf(options.wrap?.(store) ?? store, {
+                logRetention: 86_400_000,
+                by,
+                keys: null,
+                newSecret: () => newId("sig", clock.now),
+              }),
           },
         }),
     ...(options.servesAccountsOnly && { servesAccountsOnly: true }),

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { SettingName } from "../../src/api/settings.ts";
 import { settingRows } from "../../src/api/settings.ts";
-import { canonicalName } from "../../src/core/message.ts";
+import { canonicalName } from "../../src/core/headers.ts";
 import type { Letter } from "../../src/core/message.ts";
 import { at, house } from "./house.ts";
 

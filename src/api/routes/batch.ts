@@ -47,7 +47,7 @@ export const batch = route({
   method: "POST",
   path: "/v2/batch",
   operation: "step",
-  operational: "it publishes, which the log of messages tells",
+  unaudited: "it publishes, which the log of messages tells",
   tag: "Publish",
   summary: "Publish many messages",
   about:

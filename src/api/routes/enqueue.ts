@@ -8,7 +8,7 @@ export const enqueue = route({
   method: "POST",
   path: "/v2/enqueue/{queue}/{destination}",
   operation: "publish",
-  operational: "it publishes, which the log of messages tells",
+  unaudited: "it publishes, which the log of messages tells",
   tag: "Publish",
   summary: "Publish a message through a queue",
   about:

@@ -15,7 +15,7 @@ const accepted = z.object({ accepted: z.literal(true).describe("The run goes on 
 const hookBy = (method: (typeof methods)[number]): Route => ({
   ...{ method, path: "/v2/workflows/hooks/{userId}/{workflowRunId}/{eventId}", tag: "Events", access: "hook" },
   summary: "Call a webhook of a run",
-  operational: "a run goes on with it, which its history tells",
+  unaudited: "a run goes on with it, which its history tells",
   about: `What a third party calls at the URL that a run has made for it. The step that waits for it goes on with method, headers, body and URL of the call; of several, the first. When none waits yet, the call is kept for the next one; of a run that has ended nothing is known any more, but one that was resumed is reached still. A run keeps ${limits.notifications} calls and events at most.`,
   ...{ params: z.object({}), query: z.object({}) },
   ...(method === "GET"

@@ -19,7 +19,7 @@ const accepted = z.object({ messageId: z.string().describe("The id of the messag
 
 const intakeBy = (method: "POST" | "GET", facts: Pick<Route, "summary" | "about" | "body" | "answers">): Route => ({
   ...{ method, path: "/v2/in/{secret}", tag: "Sources", access: "source", params: z.object({}), query: z.object({}), ...facts },
-  operational: "it publishes, which the log of messages tells",
+  unaudited: "it publishes, which the log of messages tells",
   refusals: ["unauthorized", "not-found", "unavailable"],
   answer: (incoming, parts) => answer(method, incoming, parts),
 });

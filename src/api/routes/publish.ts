@@ -42,7 +42,7 @@ export const publish = route({
   method: "POST",
   path: "/v2/publish/{destination}",
   operation: "step",
-  operational: "it publishes, which the log of messages tells",
+  unaudited: "it publishes, which the log of messages tells",
   tag: "Publish",
   summary: "Publish a message",
   about:

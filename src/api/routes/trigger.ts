@@ -24,7 +24,7 @@ const triggerOne = route({
   method: "POST",
   path: "/v2/trigger/{destination}",
   operation: "publish",
-  operational: "it publishes, which the log of messages tells",
+  unaudited: "it publishes, which the log of messages tells",
   tag: "Workflows",
   summary: "Start a workflow run",
   about:
@@ -48,7 +48,7 @@ const triggerMany = route({
   method: "POST",
   path: "/v2/batch/trigger",
   operation: "publish",
-  operational: "it publishes, which the log of messages tells",
+  unaudited: "it publishes, which the log of messages tells",
   tag: "Workflows",
   summary: "Start many workflow runs",
   about: "Starts a run for each item of the list, or none at all when one of them is refused.",
