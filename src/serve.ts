@@ -68,8 +68,10 @@ type Opening = {
 /** The store the settings name. A data folder is this process's alone, so what a dead one had leased is due at once, unless `reclaims` is false. */
 export async function openStore(settings: Settings, how: Opening): Promise<Opened> {
   const opened = settings.databaseUrl === "" ? await openFolder(settings, how) : await openDatabase(settings, how);
+  const { log, reclaims = true } = how;
   try {
     await checkKeys(opened.store.read, opened.keys);
+    if (opened.keys === null && reclaims) log.warn(inClear);
     return opened;
   } catch (error) {
     await opened.close();
@@ -77,12 +79,11 @@ export async function openStore(settings: Settings, how: Opening): Promise<Opene
   }
 }
 
-async function openDatabase(settings: Settings, { node, log, reclaims = true, onOutdated = () => undefined }: Opening): Promise<Opened> {
+async function openDatabase(settings: Settings, { node, onOutdated = () => undefined }: Opening): Promise<Opened> {
   const keys = await readyKeys(settings);
   const { inFoundation, postgresStore } = await import("./store/postgres.ts");
   const place = { url: settings.databaseUrl, pooling: settings.databasePooling, keys, clock: systemClock };
   const store = await postgresStore({ ...place, node, random: systemRandom, onOutdated });
-  if (keys === null && reclaims) log.warn(inClear);
   return { store, keys, inFoundation: (run) => inFoundation(place, run), close: () => store.close() };
 }
 

@@ -5,6 +5,7 @@ import type { Account, AccountId, Millis } from "../core/message.ts";
 import { howToRaise, limitsOf } from "../core/plans.ts";
 import type { LimitName } from "../core/terms.ts";
 import type { SetUpName } from "../store/queries.ts";
+import { underlying } from "../store/naming.ts";
 import type { Parts } from "./route.ts";
 
 type Counted = { count: number; at: Millis };
@@ -29,8 +30,8 @@ export async function takePlace({ store, now }: Parts, of: PlaceOf): Promise<voi
   const { table, account, limit, beginning = "", house } = of;
   const own = limitsOf(account)[limit];
   const most = Math.min(own, house?.most ?? own);
-  const known = counts.get(store) ?? new Map<string, Counted>();
-  counts.set(store, known);
+  const known = counts.get(underlying(store)) ?? new Map<string, Counted>();
+  counts.set(underlying(store), known);
   const name = `${table} ${account.id}`;
   const last = known.get(name);
   const isFresh = last !== undefined && now() - last.at < countedFor && last.count < most;
@@ -62,8 +63,8 @@ export async function takeQueue(parts: Parts, account: Account, queue: string): 
 }
 
 function seenOf({ store, now }: Parts, account: AccountId): Seen {
-  const accounts = seen.get(store) ?? new Map<AccountId, Seen>();
-  seen.set(store, accounts);
+  const accounts = seen.get(underlying(store)) ?? new Map<AccountId, Seen>();
+  seen.set(underlying(store), accounts);
   const known = accounts.get(account);
   if (known && now() - known.since < countedFor) return known;
   const fresh = { names: new Set<string>(), since: now() };

@@ -52,8 +52,8 @@ export class Dispatcher {
   #bytes = 0;
   /** Outcomes on their way to the store. */
   #reports = 0;
-  /** Those of them that the storage could not take, because it is away. */
-  #kept = 0;
+  /** When the storage could not take one of them last, because it was away. Each is tried again soon after. */
+  #awayAt: Millis = Number.NEGATIVE_INFINITY;
   /** When to claim next, in the time of the store; `atOnce` is always past. */
   #nextAt: Millis | null = null;
   /** By how much the clock of this node is ahead of the store's, as far as the last claim could tell. */
@@ -160,7 +160,8 @@ export class Dispatcher {
     for (await this.#untilDue(); !this.#stopping; await this.#untilDue()) {
       try {
         // First the outcomes of what is sent already: their leases may have run out while nobody could store anything.
-        if (this.#kept > 0) this.#nextAt = clock.now() - this.#ahead + patience / 4;
+        const sinceAway = clock.now() - this.#awayAt;
+        if (sinceAway >= 0 && sinceAway < patience / 2) this.#nextAt = this.#awayAt - this.#ahead + patience / 2;
         else await this.tick();
       } catch (error) {
         log.trouble("claiming what is due failed; trying again in a second", error);
@@ -245,17 +246,15 @@ export class Dispatcher {
     const until = clock.now() + spans.lease;
     // Others may stand in line for its place; that of a callback is the place of what it tells of.
     const isWaitedFor = message.queue !== null || message.flowControl !== null || message.tells !== null;
-    let isKept = false;
+    let wasAway = false;
     for (;;) {
       try {
-        const settled = await store.execute("settle", outcome, { canWait: !isWaitedFor && this.#isQuiet() });
-        if (isKept) this.#kept--;
-        return settled;
+        return await store.execute("settle", outcome, { canWait: !isWaitedFor && this.#isQuiet() });
       } catch (error) {
         const isAway = error instanceof Refusal && error.code === "unavailable" && !this.#stopping;
-        if (!(isAway && isKept)) log.trouble(`storing the outcome of ${outcome.messageId} failed`, error);
-        if (isKept !== isAway) this.#kept += isAway ? 1 : -1;
-        isKept = isAway;
+        if (!(isAway && wasAway)) log.trouble(`storing the outcome of ${outcome.messageId} failed`, error);
+        wasAway = isAway;
+        if (isAway) this.#awayAt = clock.now();
         if (!isAway && clock.now() >= until) return null;
         await clock.sleep(clock.now() + (isAway ? patience / 4 : patience), new AbortController().signal);
       }

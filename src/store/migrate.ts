@@ -8,7 +8,7 @@ const folder = new URL("./migrations/", import.meta.url);
 type Migration = { version: number; readableBy: number; sql: string };
 
 /** All migrations, first to last, in the words of one database. */
-function migrations(database: "sqlite" | "postgres"): Migration[] {
+export function migrations(database: "sqlite" | "postgres"): Migration[] {
   const files = readdirSync(folder).filter((name) => /^\d{4}\.sql$/.test(name));
   return files.sort().map((name) => {
     const text = readFileSync(new URL(name, folder), "utf8");

@@ -3,7 +3,7 @@ import type { Seals } from "./keyRing.ts";
 import { versionOf } from "./keyRing.ts";
 
 /** What is secret of an account, and is sealed. Its token is looked up by its hash. */
-type Secrets = Pick<Account, "password" | "token" | "signingKeys">;
+type Secrets = Pick<Account, "password" | "token" | "signingKeys" | "lastRotation">;
 
 /** As `tables.ts` has them. */
 type Columns = Readonly<Record<string, unknown>>;
@@ -24,8 +24,8 @@ const detailOf = <Row>(row: Columns): Detail<Row> => JSON.parse(textOf(row.detai
 export function writeAccount(account: Account, seals: Seals): Texts {
   const before = asRead.get(account);
   if (before) return before;
-  const { id, tokenHash, password, token, signingKeys, ...detail } = account;
-  const secrets: Secrets = { password, token, signingKeys };
+  const { id, tokenHash, password, token, signingKeys, lastRotation, ...detail } = account;
+  const secrets: Secrets = { password, token, signingKeys, ...(lastRotation && { lastRotation }) };
   const sealed = seals.seal(secrets, ofAccount(id));
   return { id, token_hash: tokenHash, detail: JSON.stringify({ ...detail, ...(sealed === null ? secrets : { sealed }) }) };
 }

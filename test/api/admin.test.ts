@@ -121,7 +121,7 @@ test.each([
   [{ name: "n", limits: { retries: -1 } }, 400, /^limits\.retries: /],
   [{ name: "n", limits: { delay: "soon" } }, 400, /^limits\.delay: soon is no duration/],
   [{ name: "n", limits: { retries: true } }, 400, /^limits\.retries: is neither a number, nor null/],
-  [{ name: "n", limits: { logEntries: 1 } }, 400, /logEntries: there is no such field/],
+  [{ name: "n", limits: { logRows: 1 } }, 400, /logRows: there is no such field/],
   [{ name: "n", state: "passive" }, 400, /^state: there is no such field/],
 ])("%o is refused", async (body, status, message) => {
   const home = await house();

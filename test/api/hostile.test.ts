@@ -102,7 +102,7 @@ describe("whatever is asked", () => {
         const { status, text } = await ask({ method, target: targetOf(`${path}?${query}`), headers: sent, body: Buffer.from(body) });
         expect(status, JSON.stringify(lines.at(-1))).toBeLessThan(500);
         const words = expect.stringMatching(/\S/);
-        const refusal = /^\/v2\/(svc|qstash)(\/|$)/.test(path) ? { code: words, message: words } : { error: words };
+        const refusal = /^\/v2\/(svc|qstash|admin)(\/|$)/.test(path) ? { code: words, message: words } : { error: words };
         if (status >= 400) expect(JSON.parse(text)).toEqual(refusal);
         lines.splice(0);
       }),

@@ -16,7 +16,7 @@ export type Possessions = {
 
 const kinds = [
   ...(["messageId", "dlqId", "failedRun", "failedCallback", "openCallback", "runId", "eventId"] as const),
-  ...(["queue", "key", "group", "scheduleId", "sourceId", "secret"] as const),
+  ...(["queue", "key", "group", "scheduleId", "sourceId", "secret", "tokenId"] as const),
 ];
 export type Kind = (typeof kinds)[number];
 
@@ -48,7 +48,9 @@ export async function possess(home: House, account: string, mark: string): Promi
     headers: { "svc-cron": "0 0 1 1 *", "svc-forward-x": mark },
   });
   const source = await ask("POST", "/v2/sources", { body: JSON.stringify({ name: mark, destination: url }) });
-  const ids = { messageId, queue, key, group, scheduleId, sourceId: source.sourceId, secret: String(source.url).split("/").at(-1) ?? "" };
+  const { tokenId } = await ask("POST", "/v2/tokens", { body: JSON.stringify({ name: mark, verbs: ["read"] }) });
+  const made = { messageId, queue, key, group, scheduleId, tokenId };
+  const ids = { ...made, sourceId: source.sourceId, secret: String(source.url).split("/").at(-1) ?? "" };
   return {
     ...{ account, token, password, url },
     ids: { ...ids, dlqId: await dead(home, { account, token, url, mark }), ...(await runsOf(home, { account, token, url, ask })) },
@@ -93,6 +95,7 @@ const places: readonly (readonly [path: RegExp, kind: Kind])[] = [
   [/^\/v2\/messages\//, "messageId"],
   [/^\/v2\/schedules\/\{scheduleId\}/, "scheduleId"],
   [/^\/v2\/sources\//, "sourceId"],
+  [/^\/v2\/tokens\//, "tokenId"],
   [/^\/v2\/in\//, "secret"],
   [/^\/v2\/(wait|notify|waiters)\/\{eventId\}/, "eventId"],
   [/^\/v2\/workflows\/dlq\/callback/, "failedCallback"],
@@ -114,6 +117,7 @@ const rest = ({ ids, url }: Possessions): Readonly<Record<string, { body?: unkno
     headers: { "svc-workflow-runid": ids.runId },
     body: { url: "https://e.example", step: { stepId: 2, stepName: "s", stepType: "Wait" } },
   },
+  "POST /v2/tokens": { body: { verbs: ["read"] } },
   "POST /v2/sources": { body: { name: "s", destination: "https://e.example" } },
   "PATCH /v2/sources/{sourceId}": { body: { paused: true } },
   "POST /v2/admin/accounts": { body: { name: "newcomer" } },

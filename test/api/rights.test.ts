@@ -49,7 +49,9 @@ describe.each(guarded)("$name", ({ method, url, changes, verb, looks, isForSteps
         status: 403,
         body: { error: expect.stringContaining(`needs the verb ${verb}, and the token has ${may}`) },
       });
-    expect((await ask(method, `${url}?svc_token=${encodeURIComponent(scoped)}`, { token: null })).status).toBe(status);
+    // Keys are not rotated twice.
+    const force = url === "/v2/keys/rotate" ? "&force=true" : "";
+    expect((await ask(method, `${url}?svc_token=${encodeURIComponent(scoped)}${force}`, { token: null })).status).toBe(status);
   });
 
   test("publishes nowhere with a token that is bound to other destinations", async () => {

@@ -1,3 +1,4 @@
+import { copyFileSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
@@ -28,6 +29,7 @@ test(
     const database = new DatabaseSync(join(data, "waypost.db"), { readOnly: true });
     database.exec(`vacuum into '${join(copy, "waypost.db")}'`);
     database.close();
+    copyFileSync(join(data, "keys"), join(copy, "keys"));
     const during = judge.calls.length;
     while (judge.calls.length < during + 50) await pause(5);
     going = false;

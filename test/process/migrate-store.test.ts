@@ -49,7 +49,8 @@ test("what a server has accepted is delivered from where it is moved to, also wh
   expect(moved.out).not.toContain("secret");
 
   judge.slow("/first", 0);
-  const server = await startWaypost([...where, "--database-url", url], preload);
+  const keys = { WAYPOST_KEYS_FILE: join(data, "keys") };
+  const server = await startWaypost([...where, "--database-url", url], { ...preload, ...keys });
   expect(server.out()).not.toContain("WAYPOST_TOKEN");
   while (arrived().length < 4) await pause(20);
   // The one that was being sent comes again, before the next of its queue.
@@ -65,7 +66,7 @@ test("what a server has accepted is delivered from where it is moved to, also wh
   server.kill("SIGTERM");
   await server.ended;
   expect(await migrateStore(url, `sqlite:${back}`).ended).toMatchObject({ code: 0, err: "" });
-  const last = await startWaypost([...where, "--data", back]);
+  const last = await startWaypost([...where, "--data", back], keys);
   await publish(`${last.url}/v2/publish/${judge.url}/later`);
   while (arrived().length < 5) await pause(20);
 });
@@ -79,7 +80,7 @@ test("a move that is killed goes on where it was, and nobody serves a part", { t
   const file = new DatabaseSync(join(data, "waypost.db"));
   file.exec(`
     insert into log with recursive n (i) as (select 1 union all select i + 1 from n where i < ${rows})
-    select 'acc', printf('log_%08d', i), 'msg', i, 'DELIVERED', 200, null, randomblob(200) from n`);
+    select 'acc', printf('%013d-%09d', 1700000000000 + i, i), 'msg', i, 'DELIVERED', 200, null, randomblob(200) from n`);
   file.close();
 
   const first = migrateStore(`sqlite:${data}`, url);

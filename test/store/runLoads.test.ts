@@ -131,10 +131,11 @@ test.each([
   expect(broker.deadLetters).toMatchObject([{ error: 'step 1: history has "s", the endpoint ran "a"' }]);
 });
 
-test("a run that begins again loads its payload alone", async () => {
+test("a run that begins again loads its payload alone, and the line of the log that tells of its failure", async () => {
+  const line = 2;
   const { broker, dlqIds } = await failed(1);
-  expect(await loadedBy(broker, resume(dlqIds[0] ?? "", "beginning"))).toMatchObject({ rows: { steps: 1 }, bytes: 1_000 });
-  expect(await loadedBy(broker, resume(dlqIds[0] ?? "", "failure"))).toMatchObject({ rows: { steps: 2 }, bytes: 1_100 });
+  expect(await loadedBy(broker, resume(dlqIds[0] ?? "", "beginning"))).toMatchObject({ rows: { steps: 1 }, bytes: 1_000 + line });
+  expect(await loadedBy(broker, resume(dlqIds[0] ?? "", "failure"))).toMatchObject({ rows: { steps: 2 }, bytes: 1_100 + line });
 });
 
 test("a step that is posted twice loads none of what was posted first but that it is there", async () => {

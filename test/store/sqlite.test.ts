@@ -6,6 +6,7 @@ import { expect, test } from "vitest";
 import type { Connection } from "../../src/store/database.ts";
 import { openSqlite, sqliteStore } from "../../src/store/sqlite.ts";
 import type { Store } from "../../src/store/store.ts";
+import { makeTablesOf } from "./olderTables.ts";
 import { StorageRefused, Unavailable } from "../../src/store/store.ts";
 import { threadStore } from "../../src/store/thread.ts";
 import { bytes, closedAfterwards, freshFolder, letterTo, sourceOf, TestClock, testTime, World } from "./world.ts";
@@ -76,15 +77,18 @@ test("what was counted stays when a server starts again, and dead letters from b
   await first.account();
   await first.die();
   await first.store.close();
-  const database = new DatabaseSync(path);
-  database.exec("drop table usage; drop table day_counts; delete from schema_version where version >= 4");
+  const older = join(freshFolder(), "store.db");
+  const database = new DatabaseSync(older);
+  await makeTablesOf(3, "sqlite", (sql) => database.exec(sql));
+  database.exec(`attach database '${path}' as made`);
+  for (const table of ["accounts", "dead_letters", "envelopes"]) database.exec(`insert into ${table} select * from made.${table}`);
   database.close();
   for (const node of ["nod_b", "nod_c"]) {
-    const world = new World(await sqliteStore(path, sourceOf(clock, node, node.length + node.charCodeAt(4))), clock, node);
+    const world = new World(await sqliteStore(older, sourceOf(clock, node, node.length + node.charCodeAt(4))), clock, node);
     await world.die();
     await world.store.close();
   }
-  const last = closedAfterwards(await sqliteStore(path, sourceOf(clock, "nod_d")));
+  const last = closedAfterwards(await sqliteStore(older, sourceOf(clock, "nod_d")));
   const rows = await last.read.usage("acc", "3h", 0);
   expect(rows.map(({ id, messages, deadLetters }) => [id.split("/")[2], messages, deadLetters])).toEqual([
     ["carried", 0, 1],
