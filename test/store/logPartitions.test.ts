@@ -121,5 +121,8 @@ test("the log of a database of the version before becomes the first part of the 
 
 async function copy(table: string, { from, to }: { from: string; to: string }): Promise<void> {
   const [row] = await ask(from, `select json_agg(one)::text as rows from ${table} as one`);
-  await ask(to, `insert into ${table} select * from json_populate_recordset(null::${table}, '${String(row?.["rows"]).replaceAll("'", "''")}')`);
+  await ask(
+    to,
+    `insert into ${table} select * from json_populate_recordset(null::${table}, '${String(row?.["rows"]).replaceAll("'", "''")}')`,
+  );
 }

@@ -17,14 +17,18 @@ function connection() {
 const megabyte = 1024 * 1024;
 const rowOf = (id: string, bytes: number): [string, Uint8Array] => [id, new Uint8Array(bytes)];
 
-test("rows with large bodies go in several statements, in their order, because one cannot be of any size", async () => {
-  const { each, statements } = connection();
-  const body = new Uint8Array(8 * megabyte);
-  const rows = Array.from({ length: 10 }, (_, index): [string, Uint8Array] => [`m${index}`, body]);
-  expect(await each("insert", ["text", "bytea"], rows)).toEqual(rows.map(([id]) => ({ id })));
-  expect(statements.map(([ids]) => (ids as string[]).length)).toEqual([4, 4, 2]);
-  expect(statements.flatMap(([, bodies]) => bodies)).toEqual(rows.map(([, bytes]) => bytes));
-});
+test(
+  "rows with large bodies go in several statements, in their order, because one cannot be of any size",
+  { timeout: 90_000 },
+  async () => {
+    const { each, statements } = connection();
+    const body = new Uint8Array(8 * megabyte);
+    const rows = Array.from({ length: 10 }, (_, index): [string, Uint8Array] => [`m${index}`, body]);
+    expect(await each("insert", ["text", "bytea"], rows)).toEqual(rows.map(([id]) => ({ id })));
+    expect(statements.map(([ids]) => (ids as string[]).length)).toEqual([4, 4, 2]);
+    expect(statements.flatMap(([, bodies]) => bodies)).toEqual(rows.map(([, bytes]) => bytes));
+  },
+);
 
 test("one row goes, however large it is, and rows with small bodies go together, and so does nothing at all", async () => {
   const { each, statements } = connection();
