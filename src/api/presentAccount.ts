@@ -32,7 +32,7 @@ export const accountRecord = z.object({
   max_events_size: whole.describe("Lines of the log; the oldest leave first."),
   max_dlq_retention_time_milis: whole.describe("In milliseconds."),
   max_delay: whole.describe("In seconds."),
-  max_parallelism: whole.describe("Of a queue."),
+  max_parallelism: whole.describe("Of a queue, and of deliveries to one host."),
   max_global_parallelism: whole.describe("Deliveries under way at once; others wait."),
   max_queues: whole,
   dropped_dlq_messages: whole.describe("Dead letters that left because there were more than max_dlq_size, since the beginning."),

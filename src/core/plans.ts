@@ -71,6 +71,9 @@ export function limitOf({ plan = "selfHosted", limits }: Terms, name: LimitName)
   return Math.min(limits?.[name] ?? plans[plan][name], selfHosted[name]);
 }
 
+/** Deliveries that an account may have under way to one destination, of each node. */
+export const mostToOne = (account: Terms | undefined): number => (account ? limitOf(account, "parallelism") : Infinity);
+
 /** How many deliveries an account may have under way. Null: as many as the server can bear. */
 export function mostUnderWay(account: Terms): number | null {
   const most = limitOf(account, "globalParallelism");

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { spans } from "../../src/core/limits.ts";
 import type { Delivery } from "../../src/core/message.ts";
-import { letterTo, World } from "./world.ts";
+import { accountNamed, letterTo, World } from "./world.ts";
 import type { OpenStore } from "./world.ts";
 
 const idsOf = (deliveries: readonly Delivery[]): string[] => deliveries.map(({ message }) => message.id);
@@ -34,6 +34,24 @@ export function describeLines(open: OpenStore): void {
       await world.settle(running);
       expect(idsOf(world.delivered())).toEqual([held]);
       expect(await world.states(held)).toEqual(["CREATED", "ACTIVE"]);
+    });
+
+    test("hold back what is more than an account may have under way to one host; other hosts, and other accounts, go on", async () => {
+      const world = await World.open(open);
+      await world.account();
+      await world.store.execute("createAccount", accountNamed("other"));
+      await world.store.execute("changeAccount", { account: "acc", change: { limits: { parallelism: 2 } } });
+      const running = [await world.sent(), await world.sent()];
+      const held = await world.send();
+      const elsewhere = await world.send({ url: "https://two.example/" });
+      const others = await world.publish([letterTo(), letterTo(), letterTo()], "other");
+      await world.claim();
+      expect((await world.store.read.message("acc", held))?.state).toMatchObject({ state: "held", line: "host:one.example" });
+      const ids = others.flatMap((result) => ("messageId" in result ? [result.messageId] : []));
+      for (const id of [elsewhere, ...ids]) expect(await world.states(id, ids.includes(id) ? "other" : "acc")).toContain("ACTIVE");
+      world.delivered();
+      if (running[0]) await world.settle(running[0]);
+      expect(idsOf(world.delivered())).toEqual([held]);
     });
 
     test("are served in the order of arrival, and newcomers stand behind", async () => {
