@@ -1,6 +1,7 @@
 /** `node bench/main.ts <question> [options]`: measures, prints a table and keeps the result. Without a question: lists them. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { accounts } from "./accounts.ts";
 import { backlog } from "./backlog.ts";
 import { fanout } from "./fanout.ts";
 import { flow } from "./flow.ts";
@@ -15,7 +16,7 @@ import { schedules } from "./schedules.ts";
 import { root, Stage } from "./stage.ts";
 import { workflows } from "./workflows.ts";
 
-const questions: Record<string, Question> = { messages, backlog, idle, flow, fanout, schedules, workflows, postgres, parts };
+const questions: Record<string, Question> = { messages, accounts, backlog, idle, flow, fanout, schedules, workflows, postgres, parts };
 
 async function answer(name: string, asked: Question, args: readonly string[]): Promise<void> {
   const given = readOptions(asked.options, args);

@@ -44,10 +44,10 @@ export class Stage {
   }
 
   /** Starts a server of its own from the repository. What it prints goes to the file `log`. */
-  server(command: readonly string[], log: string): ChildProcess {
+  server(command: readonly string[], log: string, home = root): ChildProcess {
     const [program = "", ...rest] = this.#pinned ? ["taskset", "-c", coreOf.server, ...command] : command;
     const out = openSync(log, "a");
-    const child = spawn(program, rest, { cwd: root, stdio: ["ignore", out, out] });
+    const child = spawn(program, rest, { cwd: home, stdio: ["ignore", out, out] });
     closeSync(out);
     return this.#kept(child);
   }

@@ -19,17 +19,17 @@ export const devToken = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXV
 
 const startLimit = 60_000;
 
-/** Where its data are: in a folder, or in a database, and then it only prints to the folder. */
-export type Home = { folder: string; database?: string; name?: string };
+/** Where its data are: in a folder, or in a database, and then it only prints to the folder. `sources`: another version of the repository. */
+export type Home = { folder: string; database?: string; name?: string; sources?: string };
 
 /** Starts the server; throws with what it printed when it does not get ready. */
-export async function startWaypost(stage: Stage, { folder, database, name = "waypost" }: Home): Promise<Waypost> {
+export async function startWaypost(stage: Stage, { folder, database, name = "waypost", sources }: Home): Promise<Waypost> {
   const port = await freePort();
   const log = join(folder, `output-${port}.txt`);
   const startedAt = performance.now();
   const storage = database === undefined ? ["--data", join(folder, "data")] : ["--database-url", database];
   const command = [process.execPath, "src/main.ts", "dev", "--port", String(port), ...storage];
-  const child = stage.server(command, log);
+  const child = stage.server(command, log, sources);
   while (!/running at\s+\S*http/.test(readFileSync(log, "utf8"))) {
     if (child.exitCode !== null || performance.now() - startedAt > startLimit) {
       throw new Error(`${name} did not start. The end of what it printed:\n${readFileSync(log, "utf8").slice(-2_000)}`);

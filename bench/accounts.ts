@@ -1,0 +1,66 @@
+/** What do limits and statistics cost? Publishes of an account with every limit, in turns with one that has none, and with an older server. */
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
+import { tokenOf } from "../src/api/token.ts";
+import { type Contestant, type Drive, openField, takeTurns, type Turn } from "./field.ts";
+import { type Middle, middle, ratio, showMiddle, table } from "./figures.ts";
+import { question } from "./question.ts";
+import type { Server } from "./server.ts";
+import { root } from "./stage.ts";
+import { startWaypost } from "./waypost.ts";
+
+const options = {
+  rounds: { default: 8, help: "throughput turns of each" },
+  messages: { default: 30_000, help: "messages of a throughput turn" },
+  "warm-up": { default: 60_000, help: "messages of the warm-up of each" },
+  before: { default: "", help: "folder of another version of this repository, with what it needs installed, that takes turns as well" },
+} as const;
+
+/** Each limit that costs anything, so high that nothing is held back or refused. */
+const ample = {
+  ...{ "global-parallelism": "900000000", "requests-per-second": "900000000" },
+  ...{ "requests-per-day": "900000000", "requests-per-day-hard": "900000000" },
+  ...{ "dead-letters": "100000", "log-entries": "10000000" },
+};
+
+export const accounts = question({
+  asks: "publish throughput with all limits of an account and statistics, against none, and against another version",
+  options,
+  async find(given, stage) {
+    const field = await openField(stage);
+    const folder = stage.folder("waypost");
+    const here = await startWaypost(stage, { folder, name: "no limits" });
+    const limited: Server = { ...here, name: "all limits", token: tokenOf("testUser1", "testPassword") };
+    const flags = Object.entries(ample).flatMap(([name, value]) => [`--${name}`, value]);
+    const command = ["src/main.ts", "account", "limits", "testUser1", ...flags, "--data", join(folder, "data")];
+    execFileSync(process.execPath, command, { cwd: root });
+    const before =
+      given.before === "" ? [] : [await startWaypost(stage, { folder: stage.folder("before"), name: "before", sources: given.before })];
+    const servers = [here, limited, ...before];
+    const drive: Drive = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
+    const warmUp = { ...drive, messages: given["warm-up"] };
+    const turns = await takeTurns(
+      field,
+      servers.map((server): Contestant => ({ server, warmUp, drive })),
+      given.rounds,
+    );
+    const found = servers.map(({ name }, index) => ({ name, turns: turns[index] ?? [] }));
+    return { figures: found, text: report(found) };
+  },
+});
+
+function report(found: readonly { name: string; turns: readonly Turn[] }[]): string {
+  const rival = found.at(-1)?.name === "before" ? found.at(-1) : found[0];
+  const of = (turns: readonly Turn[], figure: (turn: Turn) => number): number[] => turns.map(figure);
+  const against = (turns: readonly Turn[], figure: (turn: Turn) => number): Middle =>
+    ratio(of(turns, figure), of(rival?.turns ?? [], figure));
+  const perSecond = (turn: Turn): number => turn.perSecond;
+  const cpu = (turn: Turn): number => turn.cpuPerMessage;
+  return table([
+    ["median (lowest to highest)", ...found.map(({ name }) => name)],
+    ["messages/s, end to end", ...found.map(({ turns }) => showMiddle(middle(of(turns, perSecond)), 0))],
+    [`to "${rival?.name}", turn by turn`, ...found.map(({ turns }) => showMiddle(against(turns, perSecond), 2))],
+    ["CPU µs per message", ...found.map(({ turns }) => showMiddle(middle(of(turns, cpu)), 1))],
+    [`to "${rival?.name}", turn by turn`, ...found.map(({ turns }) => showMiddle(against(turns, cpu), 2))],
+  ]);
+}
