@@ -8,8 +8,9 @@ export default defineConfig({
     pool: "forks",
     // Two at a time: each file may drive a server and a database, and small machines have two cores.
     maxWorkers: 2,
-    testTimeout: 30_000,
-    hookTimeout: 30_000,
+    // A command of its own takes a second or two where others are at work as well, and some tests need a dozen.
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
     teardownTimeout: 10_000,
   },
 });
