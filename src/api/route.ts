@@ -99,6 +99,8 @@ export type Facts = {
   needs?: Verb;
   /** It publishes, and looks itself whether the token may do that there. Others are closed for tokens that are bound to destinations. */
   looksAtScope?: true;
+  /** It looks itself which verb a token needs, because that follows from what is asked. */
+  looksAtVerb?: true;
   /** Why the audit log keeps nothing of it, although it changes something. */
   unaudited?: string;
   /** How it may be refused, besides as any request may. */

@@ -199,14 +199,17 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
  * Throws `Refusal` for a token that is not good for what is asked, and for an account that may not change anything. Steps
  * of what has begun are taken from a passive account as well.
  */
-function checkRight({ account, right }: Proof, { changes, needs = "read", looksAtScope, operation }: FastifyContextConfig): void {
+function checkRight(
+  { account, right }: Proof,
+  { changes, needs = "read", looksAtScope, looksAtVerb, operation }: FastifyContextConfig,
+): void {
   if (right === "read" && needs !== "read")
     throw new Refusal(
       "forbidden",
       `token: it is for reading only; this request needs the other token of the account, or one with the verb ${needs}`,
     );
   if (typeof right === "object") {
-    mustHave(right, needs);
+    if (!looksAtVerb) mustHave(right, needs);
     if (needs === "publish" && !looksAtScope) mustBeFree(right, "what hears of this may be anywhere");
   }
   if (changes && operation !== "step") mustBeActive(account);
@@ -259,6 +262,7 @@ declare module "fastify" {
     operation?: Route["operation"];
     needs?: Verb;
     looksAtScope?: boolean;
+    looksAtVerb?: boolean;
   }
 }
 
@@ -285,7 +289,7 @@ function addRoute(api: FastifyInstance, row: Route, parts: ApiParts): void {
     bodyLimit: row.body?.mostBytes ?? 1024 * 1024,
     config: {
       ...{ access: row.access, changes: changesAnything(row), needs: verbOf(row), looksAtScope: row.looksAtScope ?? false },
-      operation: row.operation,
+      ...{ operation: row.operation, looksAtVerb: row.looksAtVerb ?? false },
     },
     handler: async (request, reply) => {
       const incoming = incomingOf(request, parts);

@@ -1,4 +1,5 @@
 import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
+import { Refusal } from "./errors.ts";
 import { flowsOfLetters, needsOfGates, depart } from "./gate.ts";
 import { appendStep, goingRun, hasRoom, noRoom } from "./history.ts";
 import type { Going } from "./history.ts";
@@ -7,6 +8,8 @@ import { linesTo, log } from "./lease.ts";
 import type { Account, AccountId, Bytes, MessageId, MessageState, RunKey } from "./message.ts";
 import { noBytes } from "./message.ts";
 import { existing } from "./plans.ts";
+import type { Scope } from "./rights.ts";
+import { scopeBrokenBy } from "./rights.ts";
 import type { Invoker, Run, RunState } from "./run.ts";
 import { headOf, slotOf, stepKey, waiterKey } from "./run.ts";
 import { dropWaiter } from "./waiters.ts";
@@ -138,14 +141,19 @@ const furtherOfNamed = ({ account, runIds }: Named, draft: Draft): Needs =>
     }),
   );
 
-/** Ends a run that has come through, with what it returned. Of one that has ended nothing is asked any more. Throws `Refusal`. */
-export const finishRun: Decision<{ account: AccountId; runId: string; body: Bytes }, { finished: boolean }> = {
+/**
+ * Ends a run that has come through, with what it returned. Of one that has ended nothing is asked any more. `scope`: of a
+ * token with rights of its own, which ends runs of endpoints that it may publish to. Throws `Refusal`.
+ */
+export const finishRun: Decision<{ account: AccountId; runId: string; body: Bytes; scope?: Scope }, { finished: boolean }> = {
   needs: ({ account, runId }) => needsOfNamed({ account, runIds: [runId] }),
   further: ({ account, runId }, draft) => furtherOfNamed({ account, runIds: [runId] }, draft),
-  decide: ({ account: id, runId, body }, draft, moment) => {
+  decide: ({ account: id, runId, body, scope }, draft, moment) => {
     const account = existing(draft.get("accounts", id));
     const going = goingRun(draft, id, runId);
     if (!going) return { finished: false };
+    const broken = scope && scopeBrokenBy(scope, { url: going.run.url, group: null, queue: null, callback: null, failureCallback: null });
+    if (broken) throw new Refusal(broken.refused, broken.message);
     endRun(draft, moment, account, going, { state: "RUN_SUCCESS", result: body });
     return { finished: true };
   },

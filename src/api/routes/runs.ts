@@ -3,6 +3,7 @@ import { Refusal } from "../../core/errors.ts";
 import { limits } from "../../core/limits.ts";
 import type { AccountId, RunKey } from "../../core/message.ts";
 import { mustBeActive } from "../../core/plans.ts";
+import { mustHave } from "../../core/rights.ts";
 import type { RunFilter } from "../../core/runFilter.ts";
 import { dryRun, dryRunAnswer, dryRunParameter } from "../dryRun.ts";
 import type { IdPage } from "../dryRun.ts";
@@ -10,6 +11,7 @@ import { historyStream } from "../history.ts";
 import { choice, count, moment, several } from "../parameters.ts";
 import type { Parts } from "../route.ts";
 import { route } from "../route.ts";
+import { scopeIn } from "../scope.ts";
 import { checkSegment } from "../segment.ts";
 
 const byId = z.object({ workflowRunId: z.string() });
@@ -46,6 +48,7 @@ const end = route({
   method: "DELETE",
   path: "/v2/workflows/runs/{workflowRunId}",
   operation: "step",
+  looksAtVerb: true,
   tag: "Workflow runs",
   summary: "Cancel a run, or finish it",
   about:
@@ -68,9 +71,14 @@ const end = route({
     },
   },
   refusals: ["not-found", "limit-exceeded"],
-  handle: async ({ account, params, query, incoming: { body }, parts: { store } }) => {
+  handle: async ({ account, params, query, incoming, parts: { store } }) => {
+    const { body } = incoming;
+    const isFinished = query.cancel === "false";
+    const ofToken = scopeIn(incoming);
+    // What endpoints post for their runs they publish, and the end is the last of it.
+    if (ofToken.scope) mustHave(ofToken.scope, isFinished ? "publish" : "manage");
     const runId = checkSegment("workflowRunId", params.workflowRunId);
-    if (query.cancel === "false") return { status: 200, body: await store.execute("finishRun", { account: account.id, runId, body }) };
+    if (isFinished) return { status: 200, body: await store.execute("finishRun", { account: account.id, runId, body, ...ofToken }) };
     mustBeActive(account);
     const answer = await store.execute("cancelRuns", { account: account.id, runIds: [runId] });
     if (answer.cancelled === 0) throw noSuchRun(runId);
