@@ -73,7 +73,6 @@ const create = route({
   tag,
   summary: "Make a token",
   about: "The text of the token is shown only now. A token that makes another one can give it no right that it does not have.",
-  needs: "manage",
   body: { about: "What it may be used for.", contentType: "application/json", schema: creation, required: true, mostBytes: 512 * 1024 },
   answers: { 201: { about: "The token, with its text.", schema: shape.extend({ token: z.string() }) } },
   refusals: ["forbidden", "limit-exceeded"],
@@ -94,7 +93,6 @@ const list = route({
   tag,
   summary: "List tokens",
   about: "Oldest first. The two tokens that every account has are not among them.",
-  needs: "manage",
   query: z.object({
     count: count({ most: 100, normally: 100 }).describe("At most so many."),
     cursor: one().optional().describe("Where the page before ended."),
@@ -105,7 +103,7 @@ const list = route({
       schema: z.object({ tokens: z.array(shape), cursor: z.string().optional().describe("Where to go on. Absent at the end.") }),
     },
   },
-  refusals: ["forbidden"],
+  refusals: [],
   handle: async ({ account, query, parts }) => {
     if (query.cursor !== undefined && !isId(query.cursor)) throw new Refusal("invalid", "cursor: not one that a page ended with");
     const range = { account: account.id, limit: query.count + 1, ...(query.cursor === undefined ? {} : { after: query.cursor }) };
@@ -121,10 +119,9 @@ const get = route({
   path: "/v2/tokens/{tokenId}",
   tag,
   summary: "Read a token",
-  needs: "manage",
   params: byId,
   answers: { 200: { about: "The token, without its text.", schema: shape } },
-  refusals: ["not-found", "forbidden"],
+  refusals: ["not-found"],
   handle: async ({ account, params: { tokenId: id }, parts }) => {
     const found = isId(id) ? await parts.store.read.setUp("tokens", account.id, id) : null;
     if (!found) throw missing(id);
