@@ -22,9 +22,11 @@ export async function deleteAccount(
   if (account.state !== "passive")
     throw new Refusal("invalid", `${id}: the account is active; "waypost account disable ${id}" first, and see that nobody misses it`);
   await deleteSetUp(store, id);
-  await cancelRuns(store, id);
-  await cancelMessages(store, id);
-  await deleteDeadLetters(store, id, Math.min(logRetention, limitOf(account, "logRetention")));
+  // A run that goes on while its account is disabled invokes others, and what is being sent makes callbacks.
+  await untilNothingIsDone(() => cancelRuns(store, id));
+  await untilNothingIsDone(() => cancelMessages(store, id));
+  const kept = Math.min(logRetention, limitOf(account, "logRetention"));
+  await untilNothingIsDone(() => deleteDeadLetters(store, id, kept));
   await forgetFlows(store, id);
   return store.execute("deleteAccount", { account: id, by });
 }
@@ -46,7 +48,13 @@ async function deleteSetUp({ read, execute }: Store, account: AccountId): Promis
   await untilNone(list("groups"), ({ name }) => execute("deleteGroup", { account, name }));
 }
 
-async function cancelRuns({ read, execute }: Store, account: AccountId): Promise<void> {
+/** Goes through a list again until there was nothing to do: what is under way can still make something behind the place it has come to. */
+async function untilNothingIsDone(through: () => Promise<number>): Promise<void> {
+  while ((await through()) > 0);
+}
+
+async function cancelRuns({ read, execute }: Store, account: AccountId): Promise<number> {
+  let cancelled = 0;
   let cursor: string | null = null;
   do {
     const page: Awaited<ReturnType<typeof read.runs>> = await read.runs({
@@ -55,12 +63,15 @@ async function cancelRuns({ read, execute }: Store, account: AccountId): Promise
       cursor,
       count: portion,
     });
-    if (page.runs.length > 0) await execute("cancelRuns", { account, runIds: page.runs.map(({ runId }) => runId) });
+    const runIds = page.runs.map(({ runId }) => runId);
+    if (runIds.length > 0) cancelled += (await execute("cancelRuns", { account, runIds })).cancelled;
     ({ cursor } = page);
   } while (cursor !== null);
+  return cancelled;
 }
 
-async function cancelMessages({ read, execute }: Store, account: AccountId): Promise<void> {
+async function cancelMessages({ read, execute }: Store, account: AccountId): Promise<number> {
+  let cancelled = 0;
   let cursor: string | null = null;
   do {
     const page: Awaited<ReturnType<typeof read.unfinished>> = await read.unfinished({
@@ -69,21 +80,24 @@ async function cancelMessages({ read, execute }: Store, account: AccountId): Pro
       cursor,
       count: portion,
     });
-    if (page.messageIds.length > 0) await execute("cancel", { account, messageIds: page.messageIds });
+    if (page.messageIds.length > 0) cancelled += (await execute("cancel", { account, messageIds: page.messageIds })).cancelled;
     ({ cursor } = page);
   } while (cursor !== null);
+  return cancelled;
 }
 
-async function deleteDeadLetters({ read, execute }: Store, account: AccountId, logRetention: Millis): Promise<void> {
+async function deleteDeadLetters({ read, execute }: Store, account: AccountId, logRetention: Millis): Promise<number> {
+  let deleted = 0;
   let cursor: string | null = null;
   do {
     const page: Awaited<ReturnType<typeof read.deadLetters>> = await read.deadLetters({
       ...{ account, filter: {}, order: "earliestFirst", cursor, count: portion, bodies: false },
     });
     const dlqIds = page.entries.map(({ letter }) => letter.id);
-    if (dlqIds.length > 0) await execute("deleteDeadLetters", { account, dlqIds, logRetention });
+    if (dlqIds.length > 0) deleted += (await execute("deleteDeadLetters", { account, dlqIds, logRetention })).deleted;
     ({ cursor } = page);
   } while (cursor !== null);
+  return deleted;
 }
 
 /** Queues go; keys are forgotten when they have been idle, which those that are paused or pinned would never be. */

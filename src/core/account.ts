@@ -48,17 +48,19 @@ export const rotateToken: Decision<{ account: AccountId } & Pick<Account, "passw
 };
 
 /**
- * Leaves of a passive account what its log needs until it has gone: the row, with nothing that anybody could prove it by.
- * Throws `Refusal` for one that is active.
+ * Leaves of a passive account what its log needs until it has gone: the row, with nothing that anybody could prove it by, nor
+ * whose it was. Throws `Refusal` for one that is active.
  */
 export const deleteAccount: Decision<{ account: AccountId }, Account> = {
-  needs: ({ account }) => ({ accounts: [[account]] }),
+  needs: ({ account }) => ({ accounts: [[account]], dayCounts: [[account]] }),
   decide: ({ account: id }, draft, moment) => {
     const account = existing(draft.get("accounts", id));
     if (account.state !== "passive") throw new Refusal("invalid", `${id}: the account is active; disable it before it is deleted`);
+    const { customerId: _customer, lastRotation: _rotation, ...rest } = account;
     // No text has such a hash, and no password or token is empty.
-    const deleted: Account = { ...account, name: "", password: "", token: "", tokenHash: `deleted ${id}`, deletedAt: moment.now };
+    const deleted: Account = { ...rest, name: "", password: "", token: "", tokenHash: `deleted ${id}`, deletedAt: moment.now };
     draft.put("accounts", deleted);
+    if (draft.get("dayCounts", id)) draft.drop("dayCounts", id);
     return deleted;
   },
 };

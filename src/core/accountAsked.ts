@@ -25,7 +25,8 @@ export function accountChangeOf(
     else if (given !== undefined) limits[name] = valueOf(name, given, nameOf(name));
   }
   const plan = asked.plan === undefined ? {} : { plan: planNamed(asked.plan, nameOf("plan")), isPlanHeld: true };
-  return { ...plan, limits };
+  const isAnyAsked = limitNames.some((name) => asked[name] !== undefined);
+  return { ...plan, ...(isAnyAsked && { limits }) };
 }
 
 function planNamed(written: string, field: string): PlanName {

@@ -3,6 +3,8 @@ import { routes } from "../../src/api/routes/index.ts";
 import { house, operatorPassword, token } from "./house.ts";
 import type { House, Reply } from "./house.ts";
 import { basicOf } from "./possessions.ts";
+import { invoke } from "./runLogHouse.ts";
+import { start } from "./workflow.ts";
 
 const operator = basicOf("operator", operatorPassword);
 const all = "/v2/admin/accounts";
@@ -90,6 +92,43 @@ test("an account is made, with credentials that work, limited, disabled, enabled
   expect(audit.filter(([, , kind]) => kind === "operator")).toEqual(
     ["create", "change", "change", "disable", "enable", "disable", "delete"].map((verb) => [true, `account.${verb}`, "operator"]),
   );
+});
+
+test("the audit log names what was changed of an account, and nothing else", async () => {
+  const home = await house();
+  const fieldsAfter = async (change: object): Promise<unknown> => {
+    expect((await as(home, "PATCH", `${all}/acc_1`, change)).status).toBe(200);
+    return (await home.ask("GET", "/v2/audit?count=1")).body.entries[0].fields;
+  };
+  expect(await fieldsAfter({ limits: { retries: 5 } })).toEqual(["limits"]);
+  expect(await fieldsAfter({ standardWebhooks: true })).toEqual(["signsStandard"]);
+  expect(await fieldsAfter({ plan: "paid" })).toEqual(["plan", "isPlanHeld"]);
+  expect((await as(home, "GET", `${all}/acc_1`)).body).toMatchObject({ ownLimits: ["retries"], limits: { retries: 5 } });
+});
+
+test("an account is deleted with the run that one of its runs invokes meanwhile", async () => {
+  let reads = 0;
+  const home: House = await house({
+    wrap: (store) => ({
+      ...store,
+      read: {
+        ...store.read,
+        runs: async (query) => {
+          const page = await store.read.runs(query);
+          if (++reads === 1) await invoke(home, "child", { step: { stepId: 1, stepName: "i", stepType: "Invoke", concurrent: 1 } });
+          return page;
+        },
+      },
+    }),
+  });
+  await start(home, "parent");
+  await as(home, "POST", `${all}/acc_1/disable`);
+  expect((await as(home, "DELETE", `${all}/acc_1`)).status).toBe(200);
+  expect([...home.memory.tables.runs.values()].map(({ runId, state }) => [runId, state])).toEqual([
+    ["parent", "RUN_CANCELED"],
+    ["child", "RUN_CANCELED"],
+  ]);
+  expect(home.memory.tables.activeRuns.size).toBe(0);
 });
 
 test("the list goes on at its cursor", async () => {

@@ -107,6 +107,18 @@ describe("a passive account", () => {
     expect(await broker.run("deleteAccount", { account: "acme" })).toMatchObject(left);
   });
 
+  test("that was deleted leaves neither whose it was, nor an old key, nor what it asked for today", async () => {
+    grant({ limits: { requestsPerDayHard: 5 }, customerId: "team_1" });
+    await broker.publish();
+    await broker.run("rotateKeys", { account: "acme" });
+    await broker.run("changeAccount", { account: "acme", change: { state: "passive" } });
+    expect(broker.memory.tables.dayCounts.size).toBe(1);
+    const left = await broker.run("deleteAccount", { account: "acme" });
+    expect(Object.keys(left)).not.toContain("customerId");
+    expect(Object.keys(left)).not.toContain("lastRotation");
+    expect(broker.memory.tables.dayCounts.size).toBe(0);
+  });
+
   test("publishes nothing and makes nothing, and says how to go on", async () => {
     grant({ state: "passive" });
     const { body, ...letter } = letterOf();
