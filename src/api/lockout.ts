@@ -22,12 +22,19 @@ export class Lockout {
 
   /** What a try that failed is refused with: `refusal`, or that it was one of too many. */
   refusalFor({ address, user }: TriedFrom, refusal: Refusal): Refusal {
-    const places = [`from ${networkOf(address)}`, ...(user === undefined ? [] : [`user ${hashOfToken(user)}`])];
+    const places = [`from ${networkOf(address)}`, ...(user === undefined ? [] : [`user ${hashOfToken(user)}`, placeOf(address, user)])];
     const waits = Math.max(...places.map((place) => this.#note(place)));
-    if (waits === 0) return refusal;
-    const seconds = Math.ceil(waits / 1000);
-    const words = `more than ${mostFailures} tries in a minute failed; ask again in ${seconds} s, or with what is known to be good`;
-    return new Refusal("too-many-failures", `${user === undefined ? "token" : "account"}: ${words}`, { retryAfter: seconds });
+    return waits === 0 ? refusal : tooMany(waits, user === undefined ? "token" : "account", ", or with what is known to be good");
+  }
+
+  /**
+   * Throws `Refusal` where so many tries with this user name have failed from this client that no other one is looked at, not
+   * even a good one. For a secret that people choose, which could be guessed in time.
+   */
+  mustNotWait(address: string | null, user: string): void {
+    const failures = this.#failures.get(placeOf(address, user));
+    const waits = failures ? lockedFor(withOneMore(failures), this.#now()) : 0;
+    if (waits > 0) throw tooMany(waits, user, "");
   }
 
   #note(place: string): Millis {
@@ -38,6 +45,17 @@ export class Lockout {
     this.#failures.set(place, failures);
     return lockedFor(failures, this.#now());
   }
+}
+
+/** A user name, as it is tried from one client. */
+const placeOf = (address: string | null, user: string): string => `user ${hashOfToken(user)} from ${networkOf(address)}`;
+
+const withOneMore = ({ count, since }: Failures): Failures => ({ count: count + 1, since });
+
+function tooMany(waits: Millis, field: string, otherwise: string): Refusal {
+  const seconds = Math.ceil(waits / 1000);
+  const words = `more than ${mostFailures} tries in a minute failed; ask again in ${seconds} s${otherwise}`;
+  return new Refusal("too-many-failures", `${field}: ${words}`, { retryAfter: seconds });
 }
 
 /** One client has all addresses of an IPv6 network of 64 bits. */

@@ -2,6 +2,7 @@ import type { z } from "zod";
 import { Refusal } from "../core/errors.ts";
 import { actorOf } from "./actor.ts";
 import { readBasic } from "./basic.ts";
+import type { Lockout } from "./lockout.ts";
 import type { Answer, Call, Desk, Facts, Incoming, Parts, Route, Shape } from "./route.ts";
 import { none, readQuery } from "./route.ts";
 import { isSame } from "./token.ts";
@@ -13,16 +14,17 @@ const user = "operator";
 const howTo = `operator: give the header Authorization: Basic with the user name ${user}, and the password of WAYPOST_OPERATOR_PASSWORD`;
 const turnedOff = `operator: this interface is turned off; it is there when the server is started with WAYPOST_OPERATOR_PASSWORD, a password of ${shortestPassword} characters or more`;
 
-/** Throws `Refusal` for whoever is not the one who runs the server. `refusalFor`: counts tries that fail, and slows them down. */
+/** Throws `Refusal` for whoever is not the one who runs the server. `lockout` counts tries that fail, and ends them. */
 export function checkOperator(
   { operator }: Pick<Parts, "operator">,
   authorization: string | undefined,
-  refusalFor: (user: string, wrong: Refusal) => Refusal,
+  { lockout, address }: { lockout: Lockout; address: string | null },
 ): void {
   if (!operator) throw new Refusal("forbidden", turnedOff);
   const given = readBasic(authorization, howTo);
+  lockout.mustNotWait(address, user);
   if (!isSame(`${given.user}:${given.password}`, `${user}:${operator.password}`))
-    throw refusalFor(user, new Refusal("unauthorized", "operator: user name or password is wrong"));
+    throw lockout.refusalFor({ address, user }, new Refusal("unauthorized", "operator: user name or password is wrong"));
 }
 
 type Handling<P extends Shape, Q extends Shape> = Omit<Call<P, Q>, "account"> & { desk: Desk };

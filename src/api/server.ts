@@ -183,7 +183,7 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
           .catch(refuse);
       if (access === "account") return void authenticateHolder(request.headers.authorization, from).then(letIn).catch(refuse);
       if (access === "operator") {
-        checkOperator(parts, request.headers.authorization, (user, wrong) => lockout.refusalFor({ ...from(), user }, wrong));
+        checkOperator(parts, request.headers.authorization, { lockout, ...from() });
         return letIn();
       }
       const proof = authenticate({ authorization: request.headers.authorization, parameter: request.split.token, from });

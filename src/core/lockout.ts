@@ -14,7 +14,7 @@ export function withFailure(known: Failures | undefined, now: Millis): Failures 
   return !known || isOver(known, now) ? { count: 1, since: now } : { count: known.count + 1, since: known.since };
 }
 
-/** For how long a try that failed is told to wait; 0: not at all. One that succeeds is never told to: others may share the place. */
+/** For how long a try that failed is told to wait; 0: not at all. */
 export function lockedFor(known: Failures, now: Millis): Millis {
   return known.count <= mostFailures || isOver(known, now) ? 0 : known.since + window - now;
 }

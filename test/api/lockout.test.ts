@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { house, token } from "./house.ts";
+import { house, operatorPassword, token } from "./house.ts";
 
 const tries = 20;
 const from = (address: string) => ({ "x-forwarded-for": address });
@@ -55,6 +55,22 @@ test("wrong passwords are counted by user name as well, whether there is such a 
   const good = { token: null, headers: { ...from("192.0.2.1"), ...basic("acc_1", "pass") } };
   expect((await ask("GET", "/v2/svc/users", good)).status).toBe(200);
   expect((await ask("GET", "/v2/keys", { token })).status).toBe(200);
+});
+
+test("of the operator no more passwords are looked at for the rest of a minute, from a client that tried too many", async () => {
+  const { ask, clock } = await house({ trustProxy: true });
+  const asOperator = (password: string, address = "192.0.2.1") =>
+    ask("GET", "/v2/admin/accounts", { token: null, headers: { ...from(address), ...basic("operator", password) } });
+  for (let at = 0; at < tries; at++) expect((await asOperator(`wrong${at}`)).status).toBe(401);
+  clock.now += 20_000;
+  expect(await asOperator(operatorPassword)).toMatchObject({
+    status: 429,
+    body: { message: "operator: more than 20 tries in a minute failed; ask again in 40 s" },
+    headers: { "retry-after": "40" },
+  });
+  expect((await asOperator(operatorPassword, "192.0.2.2")).status, "another client").toBe(200);
+  clock.now += 40_000;
+  expect((await asOperator(operatorPassword)).status).toBe(200);
 });
 
 test("places beyond those that are remembered push out the oldest ones", async () => {
