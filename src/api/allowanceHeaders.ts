@@ -10,7 +10,8 @@ export const allowanceHeaders = ({ limit, remaining, resetAt }: Allowance): Reco
 
 /** The same for the answer to a publish, with a warning where a soft limit is passed. Empty where nothing is limited. */
 export function headersOfResults(results: readonly PublishResult[]): Record<string, string> {
-  const allowance = results.at(-1)?.allowance;
+  // One that the token may not publish was not looked at any further.
+  const allowance = results.findLast((result) => result.allowance)?.allowance;
   if (!allowance) return {};
   return {
     ...allowanceHeaders(allowance),

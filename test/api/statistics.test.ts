@@ -193,6 +193,17 @@ describe("the requests of a day", () => {
     expect((await publish(home)).status).toBe(200);
   });
 
+  test("are told as well where the last message of a batch is none that its token may publish", async () => {
+    const home = await limited(5, 5);
+    const rights = { verbs: ["publish"], destinations: ["https://e.example/*"] };
+    const { body } = await home.ask("POST", "/v2/tokens", { body: JSON.stringify(rights) });
+    const items = ["https://e.example/a", "https://other.example/"].map((destination) => ({ destination }));
+    expect(await home.ask("POST", "/v2/batch", { token: body.token, body: JSON.stringify(items) })).toMatchObject({
+      ...{ status: 200, headers: left(4, 5) },
+      body: [{ messageId: expect.any(String) }, { error: expect.stringMatching(/^token: /) }],
+    });
+  });
+
   test("of a batch: what fits is taken in, and where nothing does all is refused", async () => {
     const home = await limited(2, 2);
     const batch = (count: number) =>
