@@ -1,3 +1,4 @@
+import { isIPv6 } from "node:net";
 import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
 import type { RequestLine } from "./api/requestLog.ts";
@@ -166,7 +167,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     retention,
     mostQueues: settings.maxQueues,
     region: settings.region,
-    sendsFrom: settings.sendsFrom.map((network) => (network.includes("/") ? network : `${network}/32`)),
+    sendsFrom: settings.sendsFrom.map((network) => (network.includes("/") ? network : `${network}/${isIPv6(network) ? 128 : 32}`)),
     prices: { messages: settings.messagePrice, workflowMessages: settings.workflowPrice, gigabyte: settings.bandwidthPrice },
     trustProxy,
     publicUrl: settings.publicUrl,

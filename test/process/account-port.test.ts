@@ -55,6 +55,13 @@ describe("--account-port", () => {
     await expect(ask(`${accounts}/v2/health`)).rejects.toThrow(/ECONNREFUSED/);
   });
 
+  test("tells where deliveries come from, an address as the network of that address alone", async () => {
+    const networks = { WAYPOST_SENDS_FROM: "203.0.113.7,198.51.100.0/24,2001:db8::7" };
+    const server = await startWaypost(["dev", "--port", "0", "--account-port", "0"], networks);
+    const accounts = /^accounts at (http:\S+)$/m.exec(server.out())?.[1] ?? "";
+    expect((await ask(`${accounts}/v2/svc/ipv4`)).body).toEqual(["203.0.113.7/32", "198.51.100.0/24", "2001:db8::7/128"]);
+  });
+
   test("that is taken ends the start before anything is made", async () => {
     const [port, data] = [await takenPort(), join(temporaryFolder(), "data")];
     const { code, err } = await runWaypost(["start", "--port", "0", "--account-port", port, "--data", data]).ended;
