@@ -71,6 +71,22 @@ describe("many schedules", () => {
     expect(pages).toBeLessThan(1_000);
   });
 
+  test("are counted once in a while, and not for each one that is made", async () => {
+    const home = await house();
+    const { read } = home.store;
+    const count = read.countSetUp.bind(read);
+    let counted = 0;
+    read.countSetUp = async (...of) => {
+      counted++;
+      return count(...of);
+    };
+    for (let at = 0; at < 5; at++) await create(home, "https://e.example");
+    expect(counted).toBe(1);
+    home.clock.now += 60_000;
+    await create(home, "https://e.example");
+    expect(counted).toBe(2);
+  });
+
   test("are refused beyond the limit, except in the place of another", async () => {
     const home = await house();
     const { read } = home.store;

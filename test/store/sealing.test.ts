@@ -47,6 +47,7 @@ describe("a store with keys", () => {
     await store.execute("changeAccount", { account: "acc0", change: { plan: "free" } });
     const rotated = await store.execute("rotateKeys", { account: "acc0" });
     expect((await store.read.account("acc0"))?.signingKeys).toEqual(rotated);
+    expect((await store.read.account("acc0"))?.lastRotation?.key, "it goes on signing for a day").toBe("sig_Jetzt");
     const stored = storedIn(path);
     expect(stored).toContain("hash acc0");
     expect([...hidden, rotated.next].filter((secret) => stored.includes(secret))).toEqual([]);
