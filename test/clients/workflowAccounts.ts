@@ -62,4 +62,27 @@ export function accounts(arrive: () => Author): void {
     expect(await resultOf(other, same)).toBe("theirs");
     expect(await ended(mine, run)).toMatchObject({ workflowUrl: work.url });
   });
+
+  test("an endpoint needs no more than a token to publish and to read: for steps, branches, calls, events, and for its end", async () => {
+    const author = arrive();
+    const made = await ask(author, "POST", "tokens", { body: JSON.stringify({ verbs: ["publish", "read"] }) });
+    expect(made.status).toBe(201);
+    const place = author.answer(async () => new Response("answered"));
+    const work = author.serve(
+      async (context) => {
+        const [one, two] = await Promise.all([context.run("one", () => 1), context.run("two", () => 2)]);
+        const { body } = await context.call("call", { url: place.url });
+        const { eventData } = await context.waitForEvent("wait", "go", { timeout: "1h" });
+        return [one, two, body, eventData];
+      },
+      { qstashClient: author.clientWith({ token: made.body.token }) },
+    );
+    const run = await author.workflows.trigger({ url: work.url });
+    await eventually(
+      () => author.workflows.getWaiters({ eventId: "go" }),
+      ({ length }) => length === 1,
+    );
+    await author.workflows.notify({ eventId: "go", eventData: "gone" });
+    expect(await resultOf(author, run)).toEqual([1, 2, "answered", "gone"]);
+  });
 }
