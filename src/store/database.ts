@@ -48,7 +48,7 @@ export type Dialect = {
  * Where old parts of the log are dropped whole: rows with ids before this are not deleted one by one. It is noted up to
  * which one the log of an account is gone, and they are seen no more. Null: all are deleted.
  */
-export type LogCut = { readonly wholeBefore: string | null };
+export type LogCut = { wholeBefore(now: Millis): string | null };
 
 /** A row that is read without a lock was changed by another node in between. */
 export class LostUpdate extends Error {}

@@ -13,6 +13,8 @@ const ahead = day / 2;
 const lastMoment: Millis = 60_000;
 /** Who drops a part needs the log for itself for a moment. While others read long, as a backup does, it is for another time. */
 const patience: Millis = 200;
+/** Longer than any transaction takes: no line comes in between those that are so old. */
+const complete: Millis = 10 * 60_000;
 
 /** A part: the ids from the first of one time to the first of another. */
 type Part = { name: string; from: Millis; to: Millis };
@@ -26,14 +28,14 @@ export class LogPartitions implements LogCut {
   /** All times from, and before, which there are parts for. */
   #room: { from: Millis; to: Millis } = { from: 0, to: 0 };
   #making: Promise<void> | null = null;
-  #wholeBefore: string | null = null;
+  #wholeBefore: Millis | null = null;
 
   constructor(options: PostgresOptions) {
     this.#options = options;
   }
 
-  get wholeBefore(): string | null {
-    return this.#wholeBefore;
+  wholeBefore(now: Millis): string | null {
+    return this.#wholeBefore === null ? null : firstIdAt("log", Math.min(this.#wholeBefore, now - complete));
   }
 
   /** Sees to it that rows of this time find their part. Null: there is nothing to wait for. */
@@ -53,7 +55,7 @@ export class LogPartitions implements LogCut {
    * of those before, are not deleted one by one.
    */
   async dropBefore(time: Millis): Promise<void> {
-    this.#wholeBefore = firstIdAt("log", (Math.floor(time / day) + 1) * day);
+    this.#wholeBefore = (Math.floor(time / day) + 1) * day;
     try {
       const parts = await this.#alone(partsOf);
       for (const { name } of parts.filter(({ to }) => to <= time)) await this.#drop(name);
@@ -72,21 +74,27 @@ export class LogPartitions implements LogCut {
   }
 
   async #make(now: Millis): Promise<void> {
-    const parts = await this.#alone(async (client) => {
-      const present = await partsOf(client);
-      const missing = [now, now + day]
-        .map((time) => Math.floor(time / day) * day)
-        .filter((from) => !present.some((part) => part.from <= from && from < part.to))
-        .map((from) => ({ name: `log_day_${from / day}`, from, to: from + day }));
-      for (const part of missing) await plainly(client, made(part));
-      return [...present, ...missing];
-    });
-    this.#room = roomAround(now, parts);
+    this.#room = roomAround(now, await this.#alone((client) => makeParts(client, [now, now + day])));
   }
 
   #alone<T>(run: (client: Client) => Promise<T>): Promise<T> {
     return alone(this.#options, "partitions", run);
   }
+}
+
+/** Makes those parts for these times that are not there. Answers all parts. */
+async function makeParts(client: Client, times: readonly Millis[]): Promise<Part[]> {
+  const present = await partsOf(client);
+  const missing = [...new Set(times.map((time) => Math.floor(time / day) * day))]
+    .filter((from) => !present.some((part) => part.from <= from && from < part.to))
+    .map((from) => ({ name: `log_day_${from / day}`, from, to: from + day }));
+  for (const part of missing) await plainly(client, made(part));
+  return [...present, ...missing];
+}
+
+/** The same for rows that come from elsewhere, and may be of any time. */
+export async function makeRoomFor(client: Client, ids: readonly string[]): Promise<void> {
+  await makeParts(client, ids.map(birthOf).filter(Number.isFinite));
 }
 
 const isLocked = (error: unknown): boolean => error instanceof Error && "code" in error && error.code === "55P03";

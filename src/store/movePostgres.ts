@@ -1,6 +1,7 @@
 import type { Client } from "pg";
 import { types } from "pg";
 import type { CustomTypesConfig } from "pg";
+import { makeRoomFor } from "./logPartitions.ts";
 import type { Cell, MovedTable, Side } from "./move.ts";
 import { locks, migratePostgres } from "./postgresMigration.ts";
 import type { PostgresOptions } from "./postgresSession.ts";
@@ -91,6 +92,7 @@ function sideOf(client: Client, name: string): Side {
       });
     },
     insert: async ({ name: table, columns }, rows) => {
+      if (table === "log") await makeRoomFor(client, idsOf(columns, rows));
       const own = new Map((await query(listTables, [])).filter(([one]) => one === table).map(([, column, type]) => [column, String(type)]));
       const arrays = columns.map((column, index) => `$${index + 1}::${own.get(column.name)}[]`);
       const text = `insert into ${table} (${columns.map((column) => column.name).join(", ")}) select * from unnest(${arrays.join(", ")})`;
@@ -103,6 +105,12 @@ function sideOf(client: Client, name: string): Side {
     finish: async () => void (await client.query("analyze")),
     close: () => client.end(),
   };
+}
+
+/** The clock of the other machine may have been ahead, and the tables may have been made days ago. */
+function idsOf(columns: MovedTable["columns"], rows: readonly Cell[][]): string[] {
+  const place = columns.findIndex(({ name }) => name === "id");
+  return rows.map((row) => String(row[place]));
 }
 
 const given = (cell: Cell): string | number | Uint8Array | null => (typeof cell === "bigint" ? String(cell) : cell);

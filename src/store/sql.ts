@@ -24,7 +24,7 @@ export async function runSqlBatch(database: Database, source: Source, calls: rea
         const loader = database.recent?.before(loaderOf(connection)) ?? loaderOf(connection);
         const { set, replies } = await decideBatch(calls, { loader, hands, source, now });
         const result = resultOf(set, replies);
-        await writeAll(connection, set, { now, node: source.node, wholeBefore: database.logCut?.wholeBefore ?? null });
+        await writeAll(connection, set, { now, node: source.node, wholeBefore: database.logCut?.wholeBefore(now) ?? null });
         return { set, result: await composed(loader, result) };
       });
       database.recent?.learn(set);
@@ -40,18 +40,21 @@ export async function runSqlBatch(database: Database, source: Source, calls: rea
 /** `wholeBefore`: see `Database.logCut`. */
 type Writing = { now: Millis; node: NodeId; wholeBefore: string | null };
 
-/** In one go as well. Where both fail, what failed first tells why: the rest is refused because of it. */
+/**
+ * All tables in one go: a connection keeps the order, and need not wait for one answer before the next statement. All have answered
+ * when this ends, also where one has failed: what came behind the end of the transaction would be none of it. What failed first tells
+ * why, as the rest is refused because of it.
+ */
 async function writeAll(connection: Connection, set: WorkingSet, at: Writing): Promise<void> {
-  const writing = writeChanges(connection, set, at.wholeBefore);
-  const adding = addUsage(connection, set.tally.rows(at));
-  adding.catch(() => undefined);
-  await writing;
-  await adding;
-}
-
-/** All tables at once: a connection keeps the order, and need not wait for one answer before the next statement. */
-async function writeChanges(connection: Connection, set: WorkingSet, wholeBefore: string | null): Promise<void> {
-  await Promise.all(set.touched().map((name) => writeTable(connection, name, set, wholeBefore)));
+  const faults: unknown[] = [];
+  const note = (error: unknown): never[] => {
+    faults.push(error);
+    return [];
+  };
+  const noting: Connection = { ...connection, each: (sql, types, rows) => connection.each(sql, types, rows).catch(note) };
+  const writing = set.touched().map((name) => writeTable(noting, name, set, at.wholeBefore).catch(note));
+  await Promise.all([...writing, addUsage(noting, set.tally.rows(at)).catch(note)]);
+  if (faults.length > 0) throw faults[0];
 }
 
 /** Writes the net changes of a table: one statement for what is new, one for what changed, one for what is gone. */

@@ -1,6 +1,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import { firstIdAt } from "../../src/core/ids.ts";
 import { migratePostgres } from "../../src/store/postgresMigration.ts";
 import type { Cell, MovedTable, Side } from "../../src/store/move.ts";
 import { move } from "../../src/store/move.ts";
@@ -11,7 +12,7 @@ import { StorageRefused, tableNames } from "../../src/store/store.ts";
 import { freshDatabase } from "../postgres.ts";
 import { randomFrom } from "./chance.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
-import { freshFolder, paceOf, sourceOf, TestClock } from "./world.ts";
+import { freshFolder, paceOf, sourceOf, TestClock, World } from "./world.ts";
 
 // Everything of a store is moved into another one: whatever is in it, and however often it is interrupted.
 
@@ -118,6 +119,27 @@ test("a body that is larger than a batch, and many that are together, arrive who
     [],
   );
   expect(found).toEqual([20, 7, 7, 7, 1].map((size, index) => [BigInt(size * 1024 * 1024), [1n, 2n, 3n, 4n, 6n][index]]));
+});
+
+test("lines of the log of any day find their place, also of days that the target has no part for", { timeout }, async () => {
+  const [path, url] = [newPath(), await freshDatabase()];
+  const side = await sqliteSide(path, { name: "filled", moves: false });
+  const day = 24 * 3_600_000;
+  for (const days of [-400, -1, 0, 1, 2, 40])
+    await side.query("insert into log (account, id, message_id, time, states) values ('acc', ?, 'msg', 0, 'CREATED')", [
+      firstIdAt("log", Date.now() + days * day),
+    ]);
+  await side.close();
+  const [from, to] = [await source(path), await target(url)];
+  await move({ from, to, say: silent });
+  expect(await dump(to)).toEqual(await dump(from));
+  // A server goes on there with the day that it is.
+  await to.close();
+  const clock = new TestClock();
+  const world = new World(await openNode(url, clock), clock, "nod_a");
+  await world.account();
+  expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
+  await world.store.close();
 });
 
 test("a move that is interrupted anywhere goes on from there, and meanwhile no server starts on a part", { timeout }, async () => {
