@@ -1,4 +1,5 @@
 import type { Client } from "pg";
+import { spans } from "../core/limits.ts";
 import type { Millis } from "../core/message.ts";
 import { migrate } from "./migrate.ts";
 import type { Place, PostgresOptions } from "./postgresSession.ts";
@@ -46,11 +47,16 @@ export async function migratePostgres({ clock, ...place }: Placed, { moves = fal
 
 const lockNotAvailable = "55P03";
 
-/** Runs something while no other node does the same: within a transaction, so that it works through any pooler. */
+/**
+ * Runs something while no other node does the same: within a transaction, so that it works through any pooler. One that was stopped, or
+ * whose machine is gone, keeps the others waiting for the time of a lease, and not until the database misses it.
+ */
 export async function alone<T>(place: Place, lock: keyof typeof locks, run: (client: Client) => Promise<T>): Promise<T> {
-  const client = await connect(place, { kind: "migration" });
+  // Batches wait for a part of the log: where the database does not answer any more, that must come to an end.
+  const client = await connect(place, { kind: lock === "partitions" ? "reader" : "migration" });
   try {
-    await plainly(client, `begin; set local lock_timeout = ${lockTimeout}; select pg_advisory_xact_lock(${locks[lock]})`);
+    const limits = `set local lock_timeout = ${lockTimeout}; set local idle_in_transaction_session_timeout = ${spans.lease}`;
+    await plainly(client, `begin; ${limits}; select pg_advisory_xact_lock(${locks[lock]})`);
     const result = await run(client);
     await plainly(client, "commit");
     return result;

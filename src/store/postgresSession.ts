@@ -60,8 +60,7 @@ export async function connect({ url, pooling }: Place, { kind }: { kind: Kind })
     const at = (first + turn) % urls.length;
     try {
       const client = await connectTo(urls[at] ?? url, { kind, pooling });
-      if (mustWrite) await requireWritable(client);
-      if (kind === "writer" && pooling !== "transaction") await plainly(client, kept);
+      await ready(client, { mustWrite, keeps: kind === "writer" && pooling !== "transaction" });
       foundAt.set(url, at);
       return client;
     } catch (error) {
@@ -85,11 +84,13 @@ async function connectTo(url: string, { kind, pooling }: { kind: Kind; pooling: 
   }
 }
 
-async function requireWritable(client: Client): Promise<void> {
+/** One that is of no use is closed. */
+async function ready(client: Client, { mustWrite, keeps }: { mustWrite: boolean; keeps: boolean }): Promise<void> {
   try {
-    const [row] = await plainly(client, "show transaction_read_only");
-    if (row?.transaction_read_only === "off") return;
-    throw new Unavailable("no host of the database takes changes; the last one asked is a standby");
+    const [row] = mustWrite ? await plainly(client, "show transaction_read_only") : [];
+    if (row && row.transaction_read_only !== "off")
+      throw new Unavailable("no host of the database takes changes; the last one asked is a standby");
+    if (keeps) await plainly(client, kept);
   } catch (error) {
     await client.end().catch(() => undefined);
     throw error;

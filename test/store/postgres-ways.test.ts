@@ -1,5 +1,6 @@
 import { Client } from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
+import { spans } from "../../src/core/limits.ts";
 import type { PostgresOptions } from "../../src/store/postgresSession.ts";
 import { inFoundation, postgresStore } from "../../src/store/postgres.ts";
 import { StorageRefused } from "../../src/store/store.ts";
@@ -131,6 +132,22 @@ test("of nodes that start at once each sees what those before it have founded", 
   );
   expect(founded.reduce<number>((sum, one) => sum + one, 0)).toBe(1);
   expect(await worlds[0]?.store.read.accounts()).toHaveLength(1);
+});
+
+test("a node that is stopped while it does what the others wait for holds them up no longer than a lease", async () => {
+  const url = await freshDatabase();
+  const { lease } = spans;
+  Object.assign(spans, { lease: 1_000 });
+  onTestFinished(() => void Object.assign(spans, { lease }));
+  const place = { url, clock: paceOf(new TestClock()) };
+  let goOn: () => void = () => undefined;
+  const stopped = inFoundation(place, () => new Promise<void>((resolve) => (goOn = resolve)));
+  const held =
+    "select 1 from pg_locks join pg_database on oid = database where datname = current_database() and locktype = 'advisory' and granted";
+  await vi.waitFor(async () => expect(await ask(url, held)).toHaveLength(1));
+  expect(await inFoundation(place, async () => "founded")).toBe("founded");
+  goOn();
+  await expect(stopped).rejects.toThrow("cannot be reached");
 });
 
 test("a newer schema that this program can work with is none of its business", async () => {
