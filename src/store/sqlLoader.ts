@@ -1,4 +1,4 @@
-import type { LineHead, OfRunNeed, StepsNeed } from "../core/command.ts";
+import type { OfRunNeed, StepsNeed } from "../core/command.ts";
 import { firstIdAt } from "../core/ids.ts";
 import type { AccountId, LogRow, Millis, Schedule } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
@@ -9,6 +9,7 @@ import { bytesOfRow } from "./historyBytes.ts";
 import type { Loader } from "./loader.ts";
 import { fittingPage } from "./shelf.ts";
 import { reader, rows, stretch, within } from "./sqlRows.ts";
+import { columnsOf } from "./statements.ts";
 import type { Columns } from "./tables.ts";
 import { tables } from "./tables.ts";
 
@@ -36,7 +37,6 @@ function makeLoader(connection: Connection): Loader {
     // They come in the order of their keys, and fire in the order in which they came due.
     return taken.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0));
   };
-  const head = `${dialect.by("messages_line")} where line is not null and account = ? and line = ? order by id limit ?${dialect.lock(messages.name)}`;
   const leasedByOthers = `where due_at is not null and leased_by <> ? order by due_at, id limit ?`;
   return {
     rows: (name, keys, how) => rows(connection, name, keys, { to: "take", ...how }),
@@ -52,12 +52,32 @@ function makeLoader(connection: Connection): Loader {
     },
     ofRuns: ofRunsIn(connection),
     ...historiesOf(connection),
-    heads: async (heads: readonly LineHead[]) =>
-      (await Promise.all(heads.map(({ account, line, limit }) => list(messages, head, [account, line, limit])))).flat(),
+    heads: headsIn(connection),
     leasedByOthers: (node, limit) => list(messages, leasedByOthers, [node, limit]),
     ...expiredOf(connection),
   };
 }
+
+/** The first of many lines: of each the index is read from its beginning. */
+function headsIn(connection: Connection): Loader["heads"] {
+  const { messages } = tables;
+  const { dialect } = connection;
+  const types = ["text", "text", "integer"] as const;
+  const { also, column } = dialect.given(types);
+  const ofOne = `select ${columnsOf(messages)} from ${messages.name} ${dialect.by("messages_line")} where line is not null
+    and account = ${column(0)} and line = ${column(1)} order by id limit ${column(2)}${dialect.lock(messages.name)}`;
+  // Where all lines are a relation, each of its rows has messages of its own.
+  const statement =
+    also === "" ? ofOne : `select ${columnsOf(messages)} from (select 1 as one) as one${also}, lateral (${ofOne}) as ${messages.name}`;
+  return async (heads) => {
+    // In the same order on all nodes.
+    const lines = heads.map(({ account, line, limit }): [string, string, number] => [account, line, limit]).sort(byLine);
+    return (await connection.each(statement, types, lines)).map((row) => messages.read(row, connection.seals));
+  };
+}
+
+const byLine = ([account, line]: [string, string, number], [other, next]: [string, string, number]): number =>
+  account === other ? (line < next ? -1 : 1) : account < other ? -1 : 1;
 
 /** What is past its time. */
 function expiredOf(connection: Connection): Pick<Loader, "expired"> {
@@ -97,30 +117,62 @@ function expiredOf(connection: Connection): Pick<Loader, "expired"> {
   };
 }
 
+/** What runs are asked for by: an account, and a run or a stretch of ids. */
+const types = {
+  run: ["text", "text"],
+  stretch: ["text", "text", "text"],
+  event: ["text", "text", "text", "text"],
+  sent: ["text", "text", "text", "integer", "integer"],
+} as const;
+
 /** What belongs to runs: each table by itself, and of waiters and notifications those of one event, where no others are needed. */
 function ofRunsIn(connection: Connection): Loader["ofRuns"] {
   const { messages, waiters, notifications, steps } = tables;
-  const { dialect } = connection;
-  const list = reader(connection);
-  const ofMessages = `${dialect.by("messages_run")} where run is not null and account = ? and run = ? order by id${dialect.lock(messages.name)}`;
-  const ofEvent = `where account = ? and id > ? and id < ? and event = ? order by id`;
-  const sized = `select account, id, kind, event, created_at, coalesce(length(body), 0) as size from ${notifications.name}`;
-  const valuesOf = ({ account, run, event }: OfRunNeed): string[] => [account, ...idsOf(run), ...(event === undefined ? [] : [event])];
-  const rest = (need: OfRunNeed, name: string): string => (need.event === undefined ? within : ofEvent) + dialect.lock(name);
-  const waitersOf = (need: OfRunNeed) =>
-    list(waiters, (need.event === undefined ? "" : `${dialect.by("waiters_event")} `) + rest(need, waiters.name), valuesOf(need));
-  const notificationsOf = async (need: OfRunNeed) =>
-    (await connection.query(`${sized} ${rest(need, notifications.name)}`, valuesOf(need))).map((row) => notifications.read(row));
+  const { dialect, seals } = connection;
+  const ofRun = dialect.given(types.run);
+  const ofMessages = `select ${columnsOf(messages)} from messages ${dialect.by("messages_run")}${ofRun.also} where messages.run is not null
+    and messages.account = ${ofRun.column(0)} and messages.run = ${ofRun.column(1)} order by messages.account, messages.id${dialect.lock(messages.name)}`;
+  const sized = `notifications.account, notifications.id, notifications.kind, notifications.event, notifications.created_at,
+    coalesce(length(notifications.body), 0) as size`;
+  const columns = { waiters: columnsOf(waiters), notifications: sized, steps: columnsOf(steps, { bodies: false }) };
+  const within = (name: keyof typeof columns): string => {
+    const { also, column } = dialect.given(types.stretch);
+    return `select ${columns[name]} from ${name}${also} where ${name}.account = ${column(0)} and ${name}.id > ${column(1)} and ${name}.id < ${column(2)}
+      order by ${name}.account, ${name}.id`;
+  };
+  const ofEvent = (name: "waiters" | "notifications"): string => {
+    const { also, column } = dialect.given(types.event);
+    const hint = name === "waiters" ? ` ${dialect.by("waiters_event")}` : "";
+    return `select ${columns[name]} from ${name}${hint}${also} where ${name}.account = ${column(0)} and ${name}.id > ${column(1)}
+      and ${name}.id < ${column(2)} and ${name}.event = ${column(3)} order by ${name}.account, ${name}.id`;
+  };
+  const all = { waiters: within("waiters"), notifications: within("notifications"), steps: within("steps") };
+  const some = { waiters: ofEvent("waiters"), notifications: ofEvent("notifications") };
   return async (needs) => {
-    const each = async <Row>(table: OfRunNeed["table"], read: (need: OfRunNeed) => Promise<Row[]>): Promise<Row[]> =>
-      (await Promise.all(needs.filter((need) => need.table === table).map(read))).flat();
+    const stretches = (table: OfRunNeed["table"], hasEvent: boolean): string[][] =>
+      needs
+        .filter((need) => need.table === table && (need.event !== undefined) === hasEvent)
+        .map(({ account, run, event }) => [account, ...idsOf(run)].concat(event ?? []));
+    const found = async (name: keyof typeof some): Promise<Columns[]> => {
+      const [whole, part] = await Promise.all([
+        eachOf(connection, all[name] + dialect.lock(name), types.stretch, stretches(name, false)),
+        eachOf(connection, some[name] + dialect.lock(name), types.event, stretches(name, true)),
+      ]);
+      return whole.concat(part);
+    };
+    const runs = needs.filter(({ table }) => table === "messages").map(({ account, run }) => [account, run]);
     const [inMessages, inWaiters, inNotifications, inSteps] = await Promise.all([
-      each("messages", ({ account, run }) => list(messages, ofMessages, [account, run])),
-      each("waiters", waitersOf),
-      each("notifications", notificationsOf),
-      each("steps", (need) => list(steps, within, valuesOf(need), { bodies: false })),
+      eachOf(connection, ofMessages, types.run, runs),
+      found("waiters"),
+      found("notifications"),
+      eachOf(connection, all.steps, types.stretch, stretches("steps", false)),
     ]);
-    return { messages: inMessages, waiters: inWaiters, notifications: inNotifications, steps: inSteps };
+    return {
+      messages: inMessages.map((row) => messages.read(row, seals)),
+      waiters: inWaiters.map((row) => waiters.read(row, seals)),
+      notifications: inNotifications.map((row) => notifications.read(row, seals)),
+      steps: inSteps.map((row) => steps.read(row, seals)),
+    };
   };
 }
 
@@ -129,25 +181,31 @@ const idsOf = (run: string): [string, string] => [`${run}/`, `${run}0`];
 
 /** Reads that take nothing away from others: histories never change. */
 function historiesOf(connection: Connection): Pick<Loader, "steps" | "sizesOfSteps" | "histories"> {
-  const list = reader(connection);
-  const size = `select coalesce(sum(${bytesOfRow} + coalesce(length(body), 0)), 0) as size from steps`;
-  const whereIs = ({ account, run, slot }: StepsNeed): { where: string; values: string[] } =>
-    slot === undefined
-      ? { where: "where account = ? and id > ? and id < ?", values: [account, ...idsOf(run)] }
-      : { where: "where account = ? and id = ?", values: [account, stepKey(run, slot)] };
-  const upTo = `select position, message_id, call_type, body from steps where account = ? and id > ? and id < ? and position <= ?`;
+  const { dialect, seals } = connection;
+  const { also, from, column } = dialect.given(types.stretch);
+  // One step is a stretch that begins and ends with it.
+  const isWithin = `steps.account = ${column(0)} and steps.id >= ${column(1)} and steps.id <= ${column(2)}`;
+  const whole = `select ${columnsOf(tables.steps)} from steps${also} where ${isWithin}`;
+  const size = `select (select coalesce(sum(${bytesOfRow} + coalesce(length(steps.body), 0)), 0) from steps where ${isWithin}) as size${from}`;
+  const sent = dialect.given(types.sent);
+  const upTo = `select ${sent.column(4)} as at, steps.position, steps.message_id, steps.call_type, steps.body from steps${sent.also}
+    where steps.account = ${sent.column(0)} and steps.id > ${sent.column(1)} and steps.id < ${sent.column(2)} and steps.position <= ${sent.column(3)}`;
+  const stretchOf = ({ account, run, slot }: StepsNeed): string[] =>
+    slot === undefined ? [account, ...idsOf(run)] : [account, stepKey(run, slot), stepKey(run, slot)];
   return {
-    steps: async (of) => (await Promise.all(of.map(whereIs).map(({ where, values }) => list(tables.steps, where, values)))).flat(),
-    sizesOfSteps: async (of) => {
-      const found = await Promise.all(of.map(whereIs).map(({ where, values }) => connection.query(`${size} ${where}`, values)));
-      return found.map(([row]) => Number(row?.size ?? 0));
-    },
+    steps: async (of) => (await eachOf(connection, whole, types.stretch, of.map(stretchOf))).map((row) => tables.steps.read(row, seals)),
+    sizesOfSteps: async (of) => (await eachOf(connection, size, types.stretch, of.map(stretchOf))).map((row) => Number(row.size)),
     histories: async (of) => {
-      const found = await Promise.all(of.map((need) => connection.query(upTo, [need.account, ...idsOf(need.run), need.upTo])));
-      return found.map((steps) => steps.sort((a, b) => Number(a.position) - Number(b.position)).map(sentOf));
+      const asked = of.map((need, at) => [need.account, ...idsOf(need.run), need.upTo, at]);
+      const found = Map.groupBy(await eachOf(connection, upTo, types.sent, asked), (row) => Number(row.at));
+      return of.map((_, at) => (found.get(at) ?? []).sort((a, b) => Number(a.position) - Number(b.position)).map(sentOf));
     },
   };
 }
+
+/** Puts nothing where nothing is asked. */
+const eachOf = async (connection: Connection, ...[sql, columns, rows]: Parameters<Connection["each"]>): Promise<Columns[]> =>
+  rows.length === 0 ? [] : connection.each(sql, columns, rows);
 
 /** Most of a step is not looked at here, and this is on the way of every message of a run. */
 const sentOf = ({ position, message_id: messageId, call_type: callType, body }: Columns): SentStep => ({
