@@ -1,4 +1,3 @@
--- Readable by 7: programs of that version can work with these tables.
 -- Versions that older programs can live with; and on PostgreSQL a log that is cut whole.
 
 alter table schema_version add column
@@ -13,7 +12,7 @@ create table log_forgotten (
 
 /*postgres:
 -- One part for each day, which is dropped whole when all of it is past its time: see `logPartitions.ts`. What there is now is the first
--- part, together with what programs of the last version add meanwhile. It is looked through once, so that it may be one.
+-- part, together with what is added today. It is looked through once, so that it may be one.
 alter table log rename to log_before;
 alter table log_before rename constraint log_pkey to log_before_pkey;
 alter index log_message rename to log_before_message;
