@@ -22,6 +22,7 @@ export function moveCommand(program: Command, { print }: { print(line: string): 
         const target = await open(to, { option: "--to", moves: true });
         try {
           await move({ from: source, to: target, say: print });
+          if (await isSealed(target)) print(keysOf(source, target));
           print(
             `moved everything from ${source.name} to ${target.name}; start no server on ${source.name} again, or what is not finished is sent twice`,
           );
@@ -33,6 +34,18 @@ export function moveCommand(program: Command, { print }: { print(line: string): 
       }
     });
 }
+
+/** Whether anything secret there is sealed. It was moved as it was, and no key with it. */
+async function isSealed({ query }: Side): Promise<boolean> {
+  const found = await Promise.all(
+    ["accounts", "sources"].map((table) => query(`select 1 from ${table} where detail like '%"sealed":"%' limit 1`, [])),
+  );
+  return found.some((rows) => rows.length > 0);
+}
+
+const keysOf = (from: Side, to: Side): string =>
+  `what is secret stays sealed: servers of ${to.name} need the keys that those of ${from.name} had, from the file "keys" of the data folder, ` +
+  `WAYPOST_KEYS_FILE or WAYPOST_KEYS`;
 
 /** `moves`: it is what everything is moved to. */
 async function open(store: string, { option, moves }: { option: string; moves: boolean }): Promise<Side> {

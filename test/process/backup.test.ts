@@ -29,6 +29,7 @@ test(
     const database = new DatabaseSync(join(data, "waypost.db"), { readOnly: true });
     database.exec(`vacuum into '${join(copy, "waypost.db")}'`);
     database.close();
+    // They are kept apart from the copies of the data, and put beside them again.
     copyFileSync(join(data, "keys"), join(copy, "keys"));
     const during = judge.calls.length;
     while (judge.calls.length < during + 50) await pause(5);

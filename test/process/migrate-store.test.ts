@@ -1,3 +1,4 @@
+import { copyFileSync, readFileSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
@@ -48,6 +49,16 @@ test("what a server has accepted is delivered from where it is moved to, also wh
   );
   expect(moved.out).not.toContain("secret");
 
+  expect(moved.out).toContain("need the keys that those of sqlite:");
+  expect(moved.out).not.toContain(readFileSync(join(data, "keys"), "utf8").split(":")[1]?.trim());
+
+  // The secrets are sealed as they were, so servers need the same keys: none, or others of the same version, will not do.
+  const there = ["start", "--port", "0", "--database-url", url];
+  for (const keys of ["", `1:${Buffer.alloc(32).toString("base64")}`]) {
+    const refused = await runWaypost(there, keys === "" ? {} : { WAYPOST_KEYS: keys }).ended;
+    expect(refused).toMatchObject({ code: 2, err: expect.stringMatching(/^waypost: keys: .*key 1.*give (it|back)/m) });
+  }
+
   judge.slow("/first", 0);
   const keys = { WAYPOST_KEYS_FILE: join(data, "keys") };
   const server = await startWaypost([...where, "--database-url", url], { ...preload, ...keys });
@@ -66,7 +77,12 @@ test("what a server has accepted is delivered from where it is moved to, also wh
   server.kill("SIGTERM");
   await server.ended;
   expect(await migrateStore(url, `sqlite:${back}`).ended).toMatchObject({ code: 0, err: "" });
-  const last = await startWaypost([...where, "--data", back], keys);
+  expect(await runWaypost([...where, "--data", back]).ended).toMatchObject({
+    code: 2,
+    err: expect.stringContaining("give back the keys that the secrets of this store were sealed with"),
+  });
+  copyFileSync(join(data, "keys"), join(back, "keys"));
+  const last = await startWaypost([...where, "--data", back]);
   await publish(`${last.url}/v2/publish/${judge.url}/later`);
   while (arrived().length < 5) await pause(20);
 });
@@ -80,7 +96,7 @@ test("a move that is killed goes on where it was, and nobody serves a part", { t
   const file = new DatabaseSync(join(data, "waypost.db"));
   file.exec(`
     insert into log with recursive n (i) as (select 1 union all select i + 1 from n where i < ${rows})
-    select 'acc', printf('%013d-%09d', 1700000000000 + i, i), 'msg', i, 'DELIVERED', 200, null, randomblob(200) from n`);
+    select 'acc', printf('1700000000000-%09d', i), 'msg', i, 'DELIVERED', 200, null, randomblob(200) from n`);
   file.close();
 
   const first = migrateStore(`sqlite:${data}`, url);
