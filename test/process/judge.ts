@@ -110,7 +110,8 @@ const late = 2_000;
 /** Of any two moments: the calls between them, less those that the windows between them allow, the first and the last of which may be cut. */
 function tooManyOf(times: readonly number[]): number {
   const allowed = (time: number): number => rate * (Math.floor((time + late) / 1000) + 2);
-  return Math.max(...times.flatMap((from, first) => times.slice(first).map((until, more) => more + 1 - allowed(until - from))));
+  const excess = times.flatMap((from, first) => times.slice(first).map((until, more) => more + 1 - allowed(until - from)));
+  return excess.reduce((most, one) => Math.max(most, one), -Infinity);
 }
 
 /** Calls of the queue that lets one through at a time which came too late or too early: one is finished, then the next one begins. */
