@@ -19,6 +19,7 @@ import { createDeliver } from "./engine/deliver.ts";
 import type { DispatcherLog } from "./engine/dispatcher.ts";
 import { Dispatcher } from "./engine/dispatcher.ts";
 import { createEgress } from "./engine/egress.ts";
+import { spendingDuty } from "./engine/spending.ts";
 import { trimmingDuty } from "./engine/trimming.ts";
 import { retentionDuty, Timers } from "./engine/timers.ts";
 import type { KeySource } from "./store/keyRing.ts";
@@ -156,7 +157,12 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
   const hands = { total: settings.hands, perHost: settings.handsPerHost };
   const dispatcher = new Dispatcher({ store, deliver: out.deliver, clock, hands, log: { attempt: attemptLog(log), trouble } });
   const retention = { log: settings.logRetention, deadLetters: settings.dlqRetention, audit: settings.auditRetention };
-  const timers = new Timers({ duties: [retentionDuty({ store, clock, retention }), trimmingDuty({ store, clock })], clock, trouble });
+  const prices = { messages: settings.messagePrice, workflowMessages: settings.workflowPrice, gigabyte: settings.bandwidthPrice };
+  const timers = new Timers({
+    duties: [retentionDuty({ store, clock, retention }), trimmingDuty({ store, clock }), spendingDuty({ store, clock, prices })],
+    clock,
+    trouble,
+  });
   let stopping = false;
   const trustProxy = settings.trustProxy.length > 0 ? settings.trustProxy : false;
   const deskFor = (by: Actor) =>
@@ -168,7 +174,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     mostQueues: settings.maxQueues,
     region: settings.region,
     sendsFrom: settings.sendsFrom.map((network) => (network.includes("/") ? network : `${network}/${isIPv6(network) ? 128 : 32}`)),
-    prices: { messages: settings.messagePrice, workflowMessages: settings.workflowPrice, gigabyte: settings.bandwidthPrice },
+    prices,
     trustProxy,
     publicUrl: settings.publicUrl,
     log: requestLog(log),

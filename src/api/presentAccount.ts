@@ -44,7 +44,7 @@ export const accountRecord = z.object({
   reserved_type: z.string().describe("The plan, unless it is free or that of those who host the server themselves."),
   reserved_price: z.number(),
   region: z.string(),
-  budget: whole.describe("Dollars in a month; 0: no limit. Nothing is refused by it."),
+  budget: whole.describe("Dollars in a month; 0: no limit. Beyond it nothing more is published."),
   created_by: z.string(),
   creation_time: whole.describe("In unix seconds."),
 });

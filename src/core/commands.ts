@@ -1,6 +1,7 @@
 import { changeAccount, createAccount, deleteAccount, rotateKeys, rotateToken } from "./account.ts";
 import { putAside } from "./aside.ts";
 import { audited, noteOf, noteOfAccount, noteOfAccountChange, noteOfChange, noteOfFlow, noteOfMany } from "./audit.ts";
+import { noteSpending } from "./budget.ts";
 import { cancel } from "./cancel.ts";
 import { claim, listDue, reclaim } from "./claim.ts";
 import type { Decision } from "./command.ts";
@@ -31,7 +32,7 @@ export const commands = {
   reclaim,
   keepRejection,
   noteAcceptance,
-  ...{ expire, trim, rewrite, noteTokenUse },
+  ...{ expire, trim, rewrite, noteTokenUse, noteSpending },
   ...{ finishRun, wait, notify },
   ...ofMessages(),
   ...ofAccounts(),

@@ -5,6 +5,7 @@ import { flowsOfLetters } from "./gate.ts";
 import { addressed } from "./group.ts";
 import type { StepLetter } from "./history.ts";
 import { needsOfStep, postStep } from "./history.ts";
+import { budgetBrokenBy } from "./budget.ts";
 import { accept, linesTo } from "./lease.ts";
 import { limits, spans } from "./limits.ts";
 import type {
@@ -123,7 +124,9 @@ function forbiddenBy(scope: Scope, draft: Draft, account: AccountId, letter: Let
 }
 
 function takeOne(draft: Draft, moment: Moment, account: Account, letter: Letter): PublishResult {
-  const refusal = limitBrokenBy(account, letter, moment.now);
+  // What has begun goes on, whatever it costs.
+  const overspent = account.spending && !goesOn(draft, account.id, letter) ? budgetBrokenBy(account, moment.now) : null;
+  const refusal = overspent ?? limitBrokenBy(account, letter, moment.now);
   if (refusal) return refusal;
   if (isOfRun(letter)) return isStart(letter) ? startRun(draft, moment, account, letter) : postStep(draft, moment, account, letter);
   if (letter.group === null) return take(draft, moment, account, letter);

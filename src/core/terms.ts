@@ -47,8 +47,10 @@ export type Terms = {
   deletedAt?: number;
   /** How many left because the account had more than it may have: lines of its log, dead letters. */
   dropped?: { log: number; deadLetters: number };
-  /** Dollars in a month; 0: as many as there are. Kept for those who look after it. */
+  /** Dollars in a month; 0: as many as there are. */
   budget?: number;
+  /** What it has spent, as far as that was added up: see `core/budget.ts`. `month`: when that began. */
+  spending?: { month: number; dollars: number };
   hasProductionPack?: boolean;
   /** Its deliveries are signed by the rules of Standard Webhooks besides. */
   signsStandard?: boolean;

@@ -131,7 +131,8 @@ const settingUp = (brand: AccountBrand): Route[] => [
   changing(
     {
       ...{ method: "PATCH", path: `/v2/${brand}/update-budget/{id}`, summary: "Set the budget of an account" },
-      about: "It is kept, and nothing is refused by it: this server bills nobody.",
+      about:
+        "Once as much is spent in a month, by the prices of the server, nothing more is published; what has begun goes on. Without prices nothing is ever spent.",
       body: bodyOf("The budget.", budgetAsked),
     },
     ({ incoming }) => ({ budget: readObject(budgetAsked, incoming).budget }),
