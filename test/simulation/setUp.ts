@@ -20,7 +20,7 @@ export function randomSetUp(chance: Chance, { account }: Known, of: { letter: Le
   const calls: (() => Call)[] = [
     () => ({ name: "pauseFlow", input: { account, id } }),
     () => ({ name: "resumeFlow", input: { account, id } }),
-    () => ({ name: "resumeFlow", input: { account, id } }),
+    () => ({ name: "resumeFlow", input: { account, id: pausedWithLine(of.tables, account) ?? id } }),
     () => ({
       name: "upsertQueue",
       input: { account, name, parallelism: chance.between(1, 3), ...(chance.happens(0.3) ? { paused: chance.happens(0.5) } : {}) },
@@ -60,6 +60,10 @@ export const prepare = (account: AccountId, { letter, hosts }: { letter: Letter;
     { name: "createSchedule", input: { account, id: schedules[0], cron: crons[1], letter: toGroup, body } },
   ];
 };
+
+/** Where people look first: it is paused, and messages wait there. */
+const pausedWithLine = (tables: Tables, account: AccountId): string | undefined =>
+  [...tables.flows.values()].find((flow) => flow.account === account && flow.paused && flow.waiting > 0)?.id;
 
 const crons = ["* * * * *", "*/2 * * * *", "*/15 * * * *"] as const;
 
