@@ -4,6 +4,7 @@ import type { Prices } from "../core/statistics.ts";
 import { costOf, monthOf, pointsOf } from "../core/statistics.ts";
 import type { Store } from "../store/store.ts";
 import type { Clock } from "./clock.ts";
+import { News } from "./news.ts";
 import type { Duty } from "./timers.ts";
 
 /** So often what accounts have spent is added up, while anything comes in. */
@@ -12,22 +13,18 @@ const period: Millis = 30_000;
 /** Adds up what accounts with a budget have spent in the month, where anything costs anything. Others are not looked at. */
 export function spendingDuty({ store, clock, prices }: { store: Store; clock: Clock; prices: Prices }): Duty {
   const isFree = Object.values(prices).every((price) => price === 0);
-  /** When something first came in since the last run. At the beginning nothing is known. */
-  let newSince: Millis | null = -Infinity;
+  // At the beginning nothing is known.
+  const news = new News({ store, clock, since: -Infinity });
   return {
     name: "adding up what is spent",
     pause: period,
-    nextAt: async () => (newSince === null || isFree ? Infinity : newSince + period),
-    onNews: (listener) =>
-      store.onDue(() => {
-        if (newSince !== null) return;
-        newSince = clock.now();
-        listener();
+    nextAt: async () => (news.since === null || isFree ? Infinity : news.since + period),
+    onNews: (listener) => news.listen(listener),
+    run: () =>
+      news.dealWith(async () => {
+        for (const account of await store.read.accounts())
+          if (hasBudget(account)) await addUp(store, { account, now: clock.now(), prices });
       }),
-    run: async () => {
-      newSince = null;
-      for (const account of await store.read.accounts()) if (hasBudget(account)) await addUp(store, { account, now: clock.now(), prices });
-    },
   };
 }
 

@@ -3,6 +3,7 @@ import { retentionFor } from "../core/retention.ts";
 import type { Millis } from "../core/message.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
 import type { Clock } from "./clock.ts";
+import { News } from "./news.ts";
 
 /** Something the server does by itself. It is not called without need: `nextAt` says when there may be something to do. */
 export type Duty = {
@@ -76,37 +77,32 @@ export class Timers {
  * the log for days. So it looks again within an hour of the first thing that comes in; where nothing does, it sleeps on.
  */
 export function retentionDuty({ store, clock, retention }: { store: Store; clock: Clock; retention: Retention }): Duty {
-  /** When something first came in since the last run. */
-  let newSince: Millis | null = null;
+  const news = new News({ store, clock });
   return {
     name: "retention",
     nextAt: async () => {
       const accounts = await store.read.accounts();
       const times = await Promise.all(accounts.map((account) => store.read.nextExpiryAt(account.id, retentionFor(account, retention))));
       // Of what comes in from now on it is told.
-      return [...times, newSince === null ? null : newSince + shortLived].reduce<Millis>(
+      return [...times, news.since === null ? null : news.since + shortLived].reduce<Millis>(
         (least, at) => Math.min(least, at ?? Infinity),
         Infinity,
       );
     },
-    onNews: (listener) =>
-      store.onDue(() => {
-        if (newSince !== null) return;
-        newSince = clock.now();
-        listener();
-      }),
-    run: async () => {
-      newSince = null;
-      const accounts = await store.read.accounts();
-      const longest = accounts.reduce((most, account) => Math.max(most, retentionFor(account, retention).log), retention.log);
-      await store.forgetBefore(clock.now() - longest);
-      for (const account of accounts) {
-        const own = { account: account.id, retention: retentionFor(account, retention) };
-        let more = true;
-        while (more) ({ more } = await store.execute("expire", { ...own, now: clock.now(), limit: expireLimit }));
-      }
-      // Now that nothing of it is left in them, old parts of the log can go.
-      await store.forgetBefore(clock.now() - longest);
-    },
+    onNews: (listener) => news.listen(listener),
+    run: () => news.dealWith(() => expireAll({ store, clock, retention })),
   };
+}
+
+async function expireAll({ store, clock, retention }: { store: Store; clock: Clock; retention: Retention }): Promise<void> {
+  const accounts = await store.read.accounts();
+  const longest = accounts.reduce((most, account) => Math.max(most, retentionFor(account, retention).log), retention.log);
+  await store.forgetBefore(clock.now() - longest);
+  for (const account of accounts) {
+    const own = { account: account.id, retention: retentionFor(account, retention) };
+    let more = true;
+    while (more) ({ more } = await store.execute("expire", { ...own, now: clock.now(), limit: expireLimit }));
+  }
+  // Now that nothing of it is left in them, old parts of the log can go.
+  await store.forgetBefore(clock.now() - longest);
 }

@@ -3,6 +3,7 @@ import type { Account, Millis } from "../core/message.ts";
 import type { InputOf } from "../core/commands.ts";
 import type { Store } from "../store/store.ts";
 import type { Clock } from "./clock.ts";
+import { News } from "./news.ts";
 import type { Duty } from "./timers.ts";
 
 const second: Millis = 1000;
@@ -26,8 +27,8 @@ const lists = [
  * of what came in, some hundred rows per transaction, and in the time of nobody. Accounts without such limits are not looked at.
  */
 export function trimmingDuty({ store, clock }: { store: Store; clock: Clock }): Duty {
-  /** When something first came in since the last run. At the beginning nothing is known. */
-  let newSince: Millis | null = -Infinity;
+  // At the beginning nothing is known.
+  const news = new News({ store, clock, since: -Infinity });
   let again: Millis | null = null;
   let readAt: Millis = 0;
   let limited: readonly Account[] | null = null;
@@ -38,23 +39,19 @@ export function trimmingDuty({ store, clock }: { store: Store; clock: Clock }): 
   return {
     name: "trimming",
     pause: soon,
-    nextAt: async () => (newSince === null ? (again ?? Infinity) : newSince + soon),
-    onNews: (listener) =>
-      store.onDue(() => {
-        if (newSince !== null) return;
-        newSince = clock.now();
-        listener();
-      }),
-    run: async () => {
-      again = newSince === null ? null : clock.now() + afterwards;
-      newSince = null;
-      // Word of a change may have been lost on its way from another node.
-      if (limited === null || clock.now() >= readAt + longest || clock.now() < readAt) {
-        readAt = clock.now();
-        limited = (await store.read.accounts()).filter(isLimited);
-        nextLook.clear();
-      }
-      for (const account of limited) await trimOne(store, clock, account, nextLook);
+    nextAt: async () => (news.since === null ? (again ?? Infinity) : news.since + soon),
+    onNews: (listener) => news.listen(listener),
+    run: () => {
+      again = news.since === null ? null : clock.now() + afterwards;
+      return news.dealWith(async () => {
+        // Word of a change may have been lost on its way from another node.
+        if (limited === null || clock.now() >= readAt + longest || clock.now() < readAt) {
+          readAt = clock.now();
+          limited = (await store.read.accounts()).filter(isLimited);
+          nextLook.clear();
+        }
+        for (const account of limited) await trimOne(store, clock, account, nextLook);
+      });
     },
   };
 }

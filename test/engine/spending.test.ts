@@ -36,3 +36,18 @@ test("where nothing costs anything, it is never done", async () => {
   const duty = spendingDuty({ store: world.store, clock: clockOf(world), prices: free });
   expect(await duty.nextAt()).toBe(Infinity);
 });
+
+test("what could not be told is added up again, although nothing more comes in", async () => {
+  const world = await open();
+  let isAway = true;
+  const execute = ((...call: Parameters<typeof world.store.execute>) =>
+    isAway ? Promise.reject(new Error("away")) : world.store.execute(...call)) as typeof world.store.execute;
+  const duty = spendingDuty({ store: { ...world.store, execute }, clock: clockOf(world), prices });
+  await world.publish([letterTo()]);
+  await expect(duty.run()).rejects.toThrow("away");
+  expect(await duty.nextAt()).toBeLessThan(Infinity);
+  isAway = false;
+  await duty.run();
+  expect(await spending(world)).toMatchObject({ dollars: 1 });
+  expect(await duty.nextAt()).toBe(Infinity);
+});
