@@ -13,6 +13,7 @@ import type { Actor } from "./core/auditEntry.ts";
 import { Refusal } from "./core/errors.ts";
 import type { AccountId, Millis } from "./core/message.ts";
 import { limits } from "./core/limits.ts";
+import { howToRaise, limitOf } from "./core/plans.ts";
 import type { TokenAsked } from "./core/token.ts";
 import type { Token } from "./core/rights.ts";
 import { newAccount } from "./credentials.ts";
@@ -67,8 +68,11 @@ export function deskOf(store: Store, { logRetention, by, keys, newSecret }: Desk
     delete: (account) => deleteAccount(store, account, { logRetention, by }),
     tokens: (account) => store.read.allSetUp("tokens", { account, limit: limits.tokens }),
     createToken: async (token) => {
-      const count = await store.read.countSetUp("tokens", token.account, limits.tokens);
-      if (count >= limits.tokens) throw new Refusal("limit-exceeded", `tokens: there are ${count}, which is the limit; revoke some`);
+      const account = await store.read.account(token.account);
+      const most = account ? limitOf(account, "tokens") : limits.tokens;
+      const count = await store.read.countSetUp("tokens", token.account, most);
+      if (account && count >= most)
+        throw new Refusal("limit-exceeded", `tokens: there are ${count}, which is the limit; revoke some${howToRaise(account, "tokens")}`);
       return named.execute("createToken", { ...token, scope: null });
     },
     revokeToken: (account, id) => named.execute("revokeToken", { account, id }),

@@ -33,8 +33,11 @@ export async function readyKeys(where: Where): Promise<KeySource> {
   const source = keySourceOf(where);
   if (source === null) return null;
   const isOurs = "file" in source && where.keysFile === "";
-  if (isOurs && !existsSync(source.file) && !(hasStore(where.data) && (await isAnySealed(where.data))))
+  if (isOurs && !existsSync(source.file) && !(hasStore(where.data) && (await isAnySealed(where.data)))) {
+    // What a first start that was killed has left. Nobody else can be at it: there are no keys yet that could be changed.
+    rmSync(nextOf(source.file), { force: true });
     writeKeys(source.file, [newKeyLine(1)]);
+  }
   readRing(source);
   return source;
 }
@@ -56,9 +59,12 @@ const heading = `# The keys that the secrets of this store are sealed with; the 
 # without them no account of the store can be used. "waypost keys rotate" adds a key.
 `;
 
+/** Where a file of keys is written before it takes the place of the old one. */
+const nextOf = (file: string): string => `${file}.new`;
+
 /** Writes a file of keys as a whole: it is the old one or the new one, whatever happens. Throws `KeysRefused`. */
 export function writeKeys(file: string, lines: readonly string[]): void {
-  const next = `${file}.new`;
+  const next = nextOf(file);
   let written: number;
   try {
     written = openSync(next, "wx", 0o600);

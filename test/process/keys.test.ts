@@ -21,6 +21,8 @@ const variable = (text: string, name: string): string => new RegExp(`^${name}="(
 
 test("a first start makes keys, with which a running server keeps its secrets, and which it can be given anew", async () => {
   const data = temporaryFolder();
+  // Left by a first start that was killed while it wrote them.
+  writeFileSync(join(data, "keys.new"), "half of a key");
   const where = ["--data", data];
   const server = await startWaypost(["start", "--port", "0", "--egress-allow", "127.0.0.0/8", ...where]);
   const [token, key, password] = ["TOKEN", "CURRENT_SIGNING_KEY", "PASSWORD"].map((name) => variable(server.out(), `WAYPOST_${name}`));
@@ -125,4 +127,8 @@ test("tokens are made, listed and revoked while a server runs", async () => {
     [["--verbs", "publish", "--to", "nowhere"], 'destinations: "nowhere" is no pattern'],
   ] as const)
     expect(await run("token", "create", "testUser1", ...args, ...where)).toMatchObject({ code: 2, err: expect.stringContaining(said) });
+  expect(await run("account", "limits", "testUser1", "--tokens", "1", ...where)).toMatchObject({ code: 0 });
+  const create = (): ReturnType<typeof run> => run("token", "create", "testUser1", "--verbs", "read", ...where);
+  expect(await create()).toMatchObject({ code: 0 });
+  expect(await create()).toMatchObject({ code: 2, err: expect.stringContaining("there are 1, which is the limit; revoke some") });
 });
