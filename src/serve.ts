@@ -3,7 +3,7 @@ import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
 import type { RequestLine } from "./api/requestLog.ts";
 import type { ApiParts } from "./api/server.ts";
-import { createApi } from "./api/server.ts";
+import { countedFrom, createApi } from "./api/server.ts";
 import type { Settings } from "./config.ts";
 import type { NewAccount } from "./credentials.ts";
 import { storePath, takeDataFolder } from "./data-folder.ts";
@@ -180,6 +180,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     log: requestLog(log),
     ready: () => !stopping && !health.outdated,
     health: () => ({ unsettled: dispatcher.unsettled }),
+    counted: countedFrom(() => clock.now()),
     ...(settings.operatorPassword !== "" && { operator: { password: settings.operatorPassword, deskFor } }),
   };
   const api = createApi(parts);

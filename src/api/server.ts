@@ -8,7 +8,7 @@ import { Refusal } from "../core/errors.ts";
 import type { Burst } from "../core/burst.ts";
 import { tooManyRequests } from "../core/burst.ts";
 import { limits } from "../core/limits.ts";
-import type { Source } from "../core/message.ts";
+import type { Millis, Source } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import { mustBeActive } from "../core/plans.ts";
 import type { Verb } from "../core/rights.ts";
@@ -34,6 +34,12 @@ import { routes } from "./routes/index.ts";
 import type { Query, Target } from "./target.ts";
 import { decoded, splitQuery, splitTarget } from "./target.ts";
 
+/** What is counted of those who ask. */
+export type Counted = { lockout: Lockout; bursts: Bursts };
+
+/** Nothing is counted yet. */
+export const countedFrom = (now: () => Millis): Counted => ({ lockout: new Lockout(now), bursts: new Bursts() });
+
 export type ApiParts = Parts & {
   /** Whose X-Forwarded-For is believed: nobody's, everybody's, or that of these networks. */
   trustProxy: boolean | string[];
@@ -41,6 +47,8 @@ export type ApiParts = Parts & {
   publicUrl?: string;
   /** Where accounts have a port of their own: only they are served, and what anybody may ask. */
   servesAccountsOnly?: boolean;
+  /** Given to each port of a server, so that nobody has more tries by asking at another one. Not given: this one counts alone. */
+  counted?: Counted;
   /** Instead of the usual room for request bodies. */
   intakeBytes?: number;
   /** Is told of each request once it is answered. The line is made only when it is asked for. */
@@ -135,10 +143,9 @@ function takeEveryBody(api: FastifyInstance): void {
 /** Before the body is read: where does it go, is there such a thing, and who asks? */
 function admit(api: FastifyInstance, parts: ApiParts): void {
   const served = servedBy(parts);
-  const lockout = new Lockout(() => parts.now());
+  const { lockout, bursts } = parts.counted ?? countedFrom(() => parts.now());
   const authenticate = authenticator({ store: parts.store, now: () => parts.now(), lockout });
   const authenticateHolder = basicAuthenticator({ store: parts.store, lockout });
-  const bursts = new Bursts();
   let closing = false;
   for (const name of ["target", "split", "proof", "source", "fault"] as const) api.decorateRequest<unknown>(name, null);
   const intake = new Intake(parts.intakeBytes);

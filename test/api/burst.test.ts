@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { Bursts } from "../../src/api/bursts.ts";
+import { countedFrom } from "../../src/api/server.ts";
 import { routes } from "../../src/api/routes/index.ts";
 import type { Terms } from "../../src/core/terms.ts";
 import { at, house, otherToken } from "./house.ts";
@@ -48,6 +49,17 @@ describe("requests in a second", () => {
     await read();
     await read();
     expect(await read()).toMatchObject({ status: 429, body: { code: "too-many-requests", message: expect.stringMatching(/^requests: /) } });
+  });
+
+  test("are counted together at both ports of a server", async () => {
+    const counted = countedFrom(() => at);
+    const main = await house({ counted });
+    const accounts = await house({ counted, servesAccountsOnly: true, wrap: () => main.store });
+    await main.store.execute("changeAccount", { account: "acc_1", change: { limits: { requestsPerSecond: 2 } } });
+    const authorization = `Basic ${Buffer.from("acc_1:pass").toString("base64")}`;
+    const read = () => accounts.ask("GET", "/v2/svc/user/acc_1", { token: null, headers: { authorization } });
+    expect([(await main.ask("GET", "/v2/queues")).status, (await read()).status, (await read()).status]).toEqual([200, 200, 429]);
+    expect((await main.ask("GET", "/v2/queues")).status).toBe(429);
   });
 
   test("are counted by account, whichever token is used and whether they succeed", async () => {

@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import type { FastifyInstance, InjectOptions } from "fastify";
 import { onTestFinished } from "vitest";
 import type { RequestLine } from "../../src/api/requestLog.ts";
+import type { Counted } from "../../src/api/server.ts";
 import { createApi } from "../../src/api/server.ts";
 import { deskOf } from "../../src/desk.ts";
 import { idMaker } from "../../src/core/ids.ts";
@@ -51,6 +52,7 @@ export async function house(
     prices?: Prices;
     hasOperator?: boolean;
     servesAccountsOnly?: boolean;
+    counted?: Counted;
     wrap?(store: Store): Store;
   } = {},
 ): Promise<House> {
@@ -101,6 +103,7 @@ export async function house(
           },
         }),
     ...(options.servesAccountsOnly && { servesAccountsOnly: true }),
+    ...(options.counted && { counted: options.counted }),
     ...(options.sendsFrom === undefined ? {} : { sendsFrom: options.sendsFrom }),
     ...(options.prices === undefined ? {} : { prices: options.prices }),
     log: (_status, line) => void lines.push(line()),

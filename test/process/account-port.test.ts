@@ -62,6 +62,19 @@ describe("--account-port", () => {
     expect((await ask(`${accounts}/v2/svc/ipv4`)).body).toEqual(["203.0.113.7/32", "198.51.100.0/24", "2001:db8::7/128"]);
   });
 
+  test("counts tries that fail together with the other port", async () => {
+    const server = await startWaypost(["start", "--port", "0", "--account-port", "0", "--data", temporaryFolder()], secret);
+    const accounts = /^accounts at (http:\S+)$/m.exec(server.out())?.[1] ?? "";
+    const wrong = `Basic ${Buffer.from("operator:a wrong password").toString("base64")}`;
+    const tryAt = async (url: string, given: string) => (await ask(`${url}/v2/admin/accounts`, { authorization: given })).status;
+    for (let at = 0; at < 10; at++) {
+      expect(await tryAt(server.url, wrong)).toBe(401);
+      expect(await tryAt(accounts, wrong)).toBe(401);
+    }
+    expect(await tryAt(accounts, wrong)).toBe(429);
+    expect(await tryAt(server.url, authorization), "not even the good one is looked at").toBe(429);
+  });
+
   test("that is taken ends the start before anything is made", async () => {
     const [port, data] = [await takenPort(), join(temporaryFolder(), "data")];
     const { code, err } = await runWaypost(["start", "--port", "0", "--account-port", port, "--data", data]).ended;
