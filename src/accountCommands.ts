@@ -42,7 +42,7 @@ export function accountCommands<Flags extends object>(program: Command, { atDesk
     (named: string, flags: Flags & Options) =>
       atDesk(flags, async (desk) => {
         const account = await findAccount(desk, named);
-        print(textOf(await desk.change(account.id, changeOf(flags, account.limits))));
+        print(textOf(await desk.change(account.id, changeOf(flags))));
       }),
   );
   command("delete <account>", "delete an account that is disabled, and all that it has; its log goes in its time").action(
@@ -100,9 +100,9 @@ const aboutLimits: Partial<Record<LimitName, string>> = {
   requestsPerSecond: "requests in a second, those that publish not counted",
 };
 
-/** The plan and the limits that were given, with those that the account has of its own already. */
-const changeOf = (options: Options, own: Account["limits"] = {}): AccountChange =>
-  accountChangeOf(options, own, (field) => `--${field === "plan" ? field : flagOfLimit(field)}`);
+/** The plan and the limits that were given. */
+const changeOf = (options: Options): AccountChange =>
+  accountChangeOf(options, (field) => `--${field === "plan" ? field : flagOfLimit(field)}`);
 
 /** The account that an id or a name means. Throws `Refusal`. */
 export const findAccount = async (desk: Desk, named: string): Promise<Account> => accountNamed(await desk.accounts(), named);

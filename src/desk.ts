@@ -8,6 +8,7 @@ import { text } from "node:stream/consumers";
 import { deleteAccount } from "./accountDeletion.ts";
 import type { Desk as AccountDesk } from "./api/route.ts";
 import type { AccountChange } from "./core/account.ts";
+import { withChange } from "./core/account.ts";
 import { checkAccountName } from "./core/accountAsked.ts";
 import type { Actor } from "./core/auditEntry.ts";
 import { Refusal } from "./core/errors.ts";
@@ -62,7 +63,7 @@ export function deskOf(store: Store, { logRetention, by, keys, newSecret }: Desk
     accounts,
     create: async ({ name, change }) => {
       checkAccountName(await accounts(), name);
-      return named.execute("createAccount", { ...newAccount({ id: randomUUID(), name, secret: newSecret }), ...change });
+      return named.execute("createAccount", withChange(newAccount({ id: randomUUID(), name, secret: newSecret }), change));
     },
     change: (account, change) => named.execute("changeAccount", { account, change }),
     delete: (account) => deleteAccount(store, account, { logRetention, by }),

@@ -5,7 +5,8 @@ import { accountFlow } from "./flow.ts";
 import { spans } from "./limits.ts";
 import type { Account, AccountId, Millis, SigningKeys } from "./message.ts";
 import { isRecent } from "./standardWebhooks.ts";
-import { acting, existing, planNames, planOf } from "./plans.ts";
+import { acting, existing, limitNames, planNames, planOf } from "./plans.ts";
+import type { LimitName, Terms } from "./terms.ts";
 
 /** Makes an account, unless one with this id is there already. Answers the one that is there then. */
 export const createAccount: Decision<Omit<Account, "createdAt">, Account> = {
@@ -19,18 +20,38 @@ export const createAccount: Decision<Omit<Account, "createdAt">, Account> = {
   },
 };
 
-/** What may be changed of an account. */
+/** What may be changed of an account. Of its limits as well what is given alone: null takes one back, and that of its plan holds again. */
 export type AccountChange = Partial<
-  Pick<Account, "customerId" | "plan" | "isPlanHeld" | "limits" | "state" | "budget" | "hasProductionPack" | "signsStandard">
->;
+  Pick<Account, "customerId" | "plan" | "isPlanHeld" | "state" | "budget" | "hasProductionPack" | "signsStandard">
+> & { limits?: { readonly [L in LimitName]?: number | null } };
 
-/** Changes what is given, and leaves the rest as it is. Throws `Refusal` when there is no such account. */
+/** The same account, with what is given changed, and the rest as it is. */
+export const withChange = <A extends Terms>(account: A, { limits, ...change }: AccountChange): A => ({
+  ...account,
+  ...change,
+  ...(limits && { limits: withLimits(account.limits, limits) }),
+});
+
+function withLimits(own: Terms["limits"], change: NonNullable<AccountChange["limits"]>): NonNullable<Terms["limits"]> {
+  const changed = { ...own };
+  for (const name of limitNames) {
+    const given = change[name];
+    if (given === null) Reflect.deleteProperty(changed, name);
+    else if (given !== undefined) changed[name] = given;
+  }
+  return changed;
+}
+
+/**
+ * Changes what is given, and leaves the rest as it is, so that two who change different things at once undo nothing of each
+ * other. Throws `Refusal` when there is no such account.
+ */
 export const changeAccount: Decision<{ account: AccountId; change: AccountChange }, Account> = {
   needs: ({ account }) => ({ accounts: [[account]], flows: [[account, accountFlow]] }),
   decide: ({ account: id, change }, draft, moment) => {
     const account = existing(draft.get("accounts", id));
     const isUpgrade = change.plan !== undefined && planNames.indexOf(change.plan) > planNames.indexOf(planOf(account));
-    const changed: Account = { ...account, ...change, ...(isUpgrade ? { upgradedAt: moment.now } : {}) };
+    const changed: Account = { ...withChange(account, change), ...(isUpgrade ? { upgradedAt: moment.now } : {}) };
     draft.put("accounts", changed);
     refreshAllowance(draft, moment, id);
     return changed;

@@ -3,7 +3,7 @@ import { parseDuration } from "./duration.ts";
 import { Refusal } from "./errors.ts";
 import type { Account } from "./message.ts";
 import { limitNames, planNames } from "./plans.ts";
-import type { AccountLimits, LimitName, PlanName } from "./terms.ts";
+import type { LimitName, PlanName } from "./terms.ts";
 
 /** Limits that are lengths of time. */
 export const isTime = (name: LimitName): boolean =>
@@ -12,21 +12,15 @@ export const isTime = (name: LimitName): boolean =>
 /** What whoever runs the server writes of an account. The word `plan` as a limit takes it back: that of the plan holds again. */
 export type AccountAsked = { plan?: string | undefined } & { readonly [L in LimitName]?: string | undefined };
 
-/** What is to be changed, with the limits that the account has of its own already. `nameOf`: what a field is called. Throws `Refusal`. */
-export function accountChangeOf(
-  asked: AccountAsked,
-  own: Partial<AccountLimits>,
-  nameOf: (field: "plan" | LimitName) => string,
-): AccountChange {
-  const limits: Partial<AccountLimits> = { ...own };
+/** What is to be changed. `nameOf`: what a field is called. Throws `Refusal`. */
+export function accountChangeOf(asked: AccountAsked, nameOf: (field: "plan" | LimitName) => string): AccountChange {
+  const limits: { [L in LimitName]?: number | null } = {};
   for (const name of limitNames) {
     const given = asked[name];
-    if (given === "plan") Reflect.deleteProperty(limits, name);
-    else if (given !== undefined) limits[name] = valueOf(name, given, nameOf(name));
+    if (given !== undefined) limits[name] = given === "plan" ? null : valueOf(name, given, nameOf(name));
   }
   const plan = asked.plan === undefined ? {} : { plan: planNamed(asked.plan, nameOf("plan")), isPlanHeld: true };
-  const isAnyAsked = limitNames.some((name) => asked[name] !== undefined);
-  return { ...plan, ...(isAnyAsked && { limits }) };
+  return { ...plan, ...(Object.keys(limits).length > 0 && { limits }) };
 }
 
 function planNamed(written: string, field: string): PlanName {

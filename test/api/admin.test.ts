@@ -94,6 +94,40 @@ test("an account is made, with credentials that work, limited, disabled, enabled
   );
 });
 
+test("two operators who change limits of one account at once undo nothing of each other", async () => {
+  let reading = 0;
+  let bothHaveRead = (): void => undefined;
+  const both = new Promise<void>((resolve) => (bothHaveRead = resolve));
+  const home = await house({
+    wrap: (store) => ({
+      ...store,
+      read: {
+        ...store.read,
+        accounts: async () => {
+          const accounts = await store.read.accounts();
+          if (++reading === 2) bothHaveRead();
+          await both;
+          return accounts;
+        },
+      },
+    }),
+  });
+  await home.store.execute("changeAccount", { account: "acc_1", change: { limits: { retries: 1, delay: 1_000 } } });
+  const [one, other] = await Promise.all([
+    as(home, "PATCH", `${all}/acc_1`, { limits: { retries: 5, queues: 3 } }),
+    as(home, "PATCH", `${all}/acc_1`, { limits: { delay: null, groups: 2 } }),
+  ]);
+  expect([one.status, other.status]).toEqual([200, 200]);
+  expect((await home.store.read.account("acc_1"))?.limits).toEqual({ retries: 5, queues: 3, groups: 2 });
+});
+
+test("an account can be made with limits of which some are those of the plan", async () => {
+  const home = await house();
+  const { body } = await as(home, "POST", all, { name: "the shop", plan: "free", limits: { retries: null, queues: 3 } });
+  expect(body).toMatchObject({ ownLimits: ["queues"], limits: { retries: 999, queues: 3 } });
+  expect((await home.store.read.account(body.id))?.limits).toEqual({ queues: 3 });
+});
+
 test("the audit log names what was changed of an account, and nothing else", async () => {
   const home = await house();
   const fieldsAfter = async (change: object): Promise<unknown> => {

@@ -31,7 +31,7 @@ export function randomSetUp(chance: Chance, { account }: Known, of: { letter: Le
     () => ({ name: "unpinFlow", input: { account, key, parallelism: chance.happens(0.5), rate: chance.happens(0.5) } }),
     () => ({ name: "resetRate", input: { account, key } }),
     () => ({ name: "changeAccount", input: { account, change: { limits: { globalParallelism: chance.between(1, 4) } } } }),
-    () => ({ name: "changeAccount", input: { account, change: { limits: chance.happens(0.5) ? {} : { globalParallelism: 1 } } } }),
+    () => ({ name: "changeAccount", input: { account, change: { limits: { globalParallelism: chance.happens(0.5) ? null : 1 } } } }),
     () => ({
       name: "changeAccount",
       input: { account, change: { limits: { deadLetters: chance.between(1, 3), logEntries: chance.of([5, 50]) } } },
@@ -75,7 +75,7 @@ export const release = (account: AccountId): Call[] => [
     name: "resumeFlow",
     input: { account, id },
   })),
-  { name: "changeAccount", input: { account, change: { limits: { globalParallelism: 5 } } } },
+  { name: "changeAccount", input: { account, change: { limits: { globalParallelism: 5, deadLetters: null, logEntries: null } } } },
   // One message after another, each with its retries and callbacks, could take weeks.
   ...queues.map((name): Call => ({ name: "upsertQueue", input: { account, name, parallelism: 50 } })),
   // Pinned, so that no late callback with a long period holds it all up again.

@@ -1,4 +1,5 @@
 import { describe } from "vitest";
+import { describeAccounts } from "./contractAccounts.ts";
 import { describeAllowance } from "./contractAllowance.ts";
 import { describeAudit } from "./contractAudit.ts";
 import { describeBatches } from "./contractBatches.ts";
@@ -23,6 +24,7 @@ import type { OpenStore } from "./world.ts";
 export function describeStore(name: string, open: OpenStore): void {
   describe(`store: ${name}`, () => {
     describePublish(open);
+    describeAccounts(open);
     describeSending(open);
     describeEnds(open);
     describeLines(open);

@@ -152,7 +152,7 @@ export class RandomCommands {
       },
       { name: "unpinFlow", input: { account, key, parallelism: this.#rarely(), rate: true } },
       { name: "resetRate", input: { account, key } },
-      { name: "changeAccount", input: { account, change: { limits: this.#of([{}, { globalParallelism: 1 + this.#below(3) }]) } } },
+      { name: "changeAccount", input: { account, change: { limits: { globalParallelism: this.#of([null, 1 + this.#below(3)]) } } } },
       ...this.#twice({ name: "addEndpoints" as const, input: { account, name: this.#of(groups), endpoints: this.#endpoints() } }),
       { name: "removeEndpoints", input: { account, name: this.#of(groups), endpoints: this.#endpoints() } },
       { name: "setGroupHeaders", input: { account, name: this.#of(groups), headers: [["Svc-Retries", "1"]] } },

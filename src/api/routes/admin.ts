@@ -84,12 +84,12 @@ const askedToMake = z.strictObject({
 const askedToLimit = z.strictObject(terms);
 
 /** As the command line is told of it. */
-const changeOf = ({ plan, limits = {}, standardWebhooks }: z.output<typeof askedToLimit>, own: Account["limits"] = {}) => {
+const changeOf = ({ plan, limits = {}, standardWebhooks }: z.output<typeof askedToLimit>) => {
   const written = Object.entries(limits).flatMap(([name, value]) =>
     value === undefined ? [] : [[name, value === null ? "plan" : String(value)] as const],
   );
   const asked: AccountAsked = { plan, ...Object.fromEntries(written) };
-  const change = accountChangeOf(asked, own, (field) => (field === "plan" ? field : `limits.${field}`));
+  const change = accountChangeOf(asked, (field) => (field === "plan" ? field : `limits.${field}`));
   return { ...change, ...(standardWebhooks !== undefined && { signsStandard: standardWebhooks }) };
 };
 
@@ -154,8 +154,8 @@ const limit = operatorRoute({
   handle: async ({ desk, params, incoming }) => {
     const asked = readObject(askedToLimit, incoming);
     if (Object.keys(asked).length === 0) throw new Refusal("invalid", "body: nothing to change; give plan, limits or standardWebhooks");
-    const { id, limits } = await find(desk, params.account);
-    return answerOf(await desk.change(id, changeOf(asked, limits)));
+    const { id } = await find(desk, params.account);
+    return answerOf(await desk.change(id, changeOf(asked)));
   },
 });
 
