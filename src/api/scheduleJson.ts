@@ -42,8 +42,9 @@ export function scheduleJson(schedule: Schedule, states: ReadonlyMap<string, Sch
 }
 
 /** A firing that published nothing says why not. */
-function lastError({ lastAt, lastMessages, letter, body }: Schedule): string | null {
+function lastError({ lastAt, lastMessages, passedOver, letter, body }: Schedule): string | null {
   if (lastAt === null || lastMessages.length > 0) return null;
+  if (passedOver !== undefined) return `nothing was published: ${passedOver}`;
   if (letter.group === null) return "nothing was published: the destination is not a URL that can be called";
   const most = Math.floor(limits.fanOutBytes / Math.max(1, body.byteLength));
   const tooMany =

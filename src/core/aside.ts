@@ -44,7 +44,7 @@ export const putAside: Decision<{ row: DueRow; reason: string }, PutAside> = {
     if (table === "schedules") {
       const schedule = draft.get("schedules", id, row.id);
       if (!schedule || schedule.dueAt === null || schedule.dueAt > moment.now) return { what: null };
-      passOver(draft, moment, schedule);
+      passOver(draft, moment, schedule, "what it is to publish could not be stored");
       return { what: `a firing of schedule ${schedule.id} of account ${id}` };
     }
     // A wait cannot end without a word to its run. It is looked at again.

@@ -232,6 +232,8 @@ export type Schedule = {
   lastAt: Millis | null;
   /** Those that the last firing made. */
   lastMessages: readonly MessageId[];
+  /** Why the last firing was passed over, if it was. */
+  passedOver?: string;
   letter: Omit<Letter, "body">;
   body: Bytes;
 };

@@ -1,3 +1,4 @@
+import { budgetBrokenBy } from "./budget.ts";
 import type { Decision, Draft, Key, Moment } from "./command.ts";
 import { nextAfter, parseCron } from "./cron.ts";
 import { Refusal } from "./errors.ts";
@@ -170,8 +171,8 @@ export function fireFirst(draft: Draft, moment: Moment, schedules: readonly Sche
 /**
  * Publishes what a schedule is to publish, once, however late it is and however many times were missed, and sets the
  * time of the next firing after now. One whose group is gone or empty, or has become so large that all copies of the
- * body are more than a request may come to, publishes nothing, and goes on. Nothing that is wrong with one schedule
- * stops the others.
+ * body are more than a request may come to, publishes nothing, and goes on; so does one whose account may publish
+ * nothing. Nothing that is wrong with one schedule stops the others.
  */
 function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
   const { account: id, letter, body } = schedule;
@@ -180,20 +181,26 @@ function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
     draft.fault(`schedule ${schedule.id} belongs to account ${id}, which is not there, and is removed`);
     return draft.drop("schedules", id, schedule.id);
   }
-  // It goes on where it is when the account is active again.
-  if (account.state === "passive") return passOver(draft, moment, schedule);
+  const why = reasonToPassOver(account, moment.now);
+  if (why !== null) return passOver(draft, moment, schedule, why);
   const wanted = addressed(draft, id, letter).length;
   const letters = sendable(draft, id, letter);
   if (letters.length < wanted) draft.fault(`schedule ${schedule.id} of account ${id} is to publish to what is no URL; that is left out`);
   const next = nextOrNone(draft, schedule, moment.now);
   const published = letters.length * body.byteLength > limits.fanOutBytes ? [] : letters;
   const lastMessages = published.map((one) => accept(draft, moment, account, { ...one, body }).id);
-  draft.put("schedules", { ...schedule, ...next, lastAt: moment.now, lastMessages });
+  const { passedOver: _, ...rest } = schedule;
+  draft.put("schedules", { ...rest, ...next, lastAt: moment.now, lastMessages });
 }
 
-/** Sets the next time of a schedule, and publishes nothing. */
-export function passOver(draft: Draft, moment: Moment, schedule: Schedule): void {
-  draft.put("schedules", { ...schedule, ...nextOrNone(draft, schedule, moment.now), lastAt: moment.now, lastMessages: [] });
+/** Why an account does not publish by a schedule now, as it could not by a request. Null: it does. */
+const reasonToPassOver = (account: Account, now: Millis): string | null =>
+  account.state === "passive" ? "the account was disabled" : (budgetBrokenBy(account, now)?.message ?? null);
+
+/** Sets the next time of a schedule, and publishes nothing. It goes on by itself when there is nothing against it any more. */
+export function passOver(draft: Draft, moment: Moment, schedule: Schedule, why: string): void {
+  const next = nextOrNone(draft, schedule, moment.now);
+  draft.put("schedules", { ...schedule, ...next, lastAt: moment.now, lastMessages: [], passedOver: why });
 }
 
 /** What a URL is may have changed since this one was stored. */

@@ -2,6 +2,8 @@ import { hash } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { at, house, otherToken } from "./house.ts";
 import type { House, Reply } from "./house.ts";
+import type { AccountChange } from "../../src/core/account.ts";
+import { monthOf } from "../../src/core/statistics.ts";
 
 const minute = 60_000;
 const every5 = { "svc-cron": "*/5 * * * *" };
@@ -166,6 +168,32 @@ describe("a schedule can be made", () => {
     await makeGroup(home, ["https://three.example/"]);
     await come(home, at + 15 * minute);
     expect(home.delivery().message.url).toBe("https://three.example/");
+    expect(await read(home, id)).not.toHaveProperty("lastScheduleError");
+  });
+
+  test("which passes over its times while its account is disabled, or has spent its budget", async () => {
+    const home = await house();
+    const id = await create(home, "https://e.example", {});
+    const change = (given: AccountChange) => home.store.execute("changeAccount", { account: "acc_1", change: given });
+    await change({ state: "passive" });
+    await come(home, at + 5 * minute);
+    await change({ state: "active", budget: 20 });
+    expect(await read(home, id)).toMatchObject({
+      ...{ lastScheduleTime: at + 5 * minute, nextScheduleTime: at + 10 * minute },
+      lastScheduleError: "nothing was published: the account was disabled",
+    });
+    await home.store.execute("noteSpending", { account: "acc_1", dollars: 20, month: monthOf(at).from });
+    await come(home, at + 10 * minute);
+    expect(home.deliveries).toEqual([]);
+    expect(await read(home, id)).toMatchObject({
+      ...{ lastScheduleTime: at + 10 * minute, nextScheduleTime: at + 15 * minute },
+      lastScheduleError: expect.stringMatching(
+        /^nothing was published: budget: 20\.00 dollars are spent in this month, the limit is 20; PATCH /,
+      ),
+    });
+    await change({ budget: 0 });
+    await come(home, at + 15 * minute);
+    expect(home.delivery().message.scheduleId).toBe(id);
     expect(await read(home, id)).not.toHaveProperty("lastScheduleError");
   });
 

@@ -2,6 +2,7 @@ import { beforeEach, expect, test } from "vitest";
 import type { Terms } from "../../src/core/terms.ts";
 import { Broker, bytes, letterOf } from "./broker.ts";
 
+const minute = 60_000;
 const january = Date.UTC(2026, 0, 1);
 const february = Date.UTC(2026, 1, 1);
 
@@ -51,6 +52,42 @@ test("nothing more is published once the budget is spent, until it is raised, li
   expect(await publish()).toEqual(spent);
   broker.now = february;
   expect(await publish()).toMatchObject({ messageId: expect.any(String) });
+});
+
+test("a schedule passes over its times while the budget is spent, and publishes what it would have published before", async () => {
+  const { body, ...letter } = letterOf();
+  await broker.run("createSchedule", { account: "acme", id: "tick", cron: "* * * * *", letter, body });
+  const schedule = () => broker.memory.tables.schedules.get("acme\ntick");
+  const made = async (): Promise<number> => {
+    const before = broker.memory.tables.envelopes.size;
+    await broker.run("claim", { limit: 10 });
+    return broker.memory.tables.envelopes.size - before;
+  };
+  const fired = (): Promise<number> => {
+    broker.now += minute;
+    return made();
+  };
+  await change({ budget: 20 });
+  await spend(19.99);
+  expect(await fired()).toBe(1);
+  await spend(20.5);
+  expect(await fired()).toBe(0);
+  const { message } = spent;
+  expect(schedule()).toMatchObject({
+    dueAt: broker.now + minute,
+    lastAt: broker.now,
+    lastMessages: [],
+    paused: false,
+    passedOver: message,
+  });
+  await change({ budget: 30 });
+  expect(await made(), "it is not made up for").toBe(0);
+  expect(await fired()).toBe(1);
+  expect(schedule()).not.toHaveProperty("passedOver");
+  await change({ budget: 20 });
+  expect(await fired()).toBe(0);
+  broker.now = february - minute;
+  expect(await fired(), "the month is over").toBe(1);
 });
 
 test("what has begun goes on: the steps of a run, and none is started", async () => {

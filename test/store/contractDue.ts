@@ -1,3 +1,4 @@
+import { monthOf } from "../../src/core/statistics.ts";
 import { describe, expect, test } from "vitest";
 import { spans } from "../../src/core/limits.ts";
 import type { Delivery } from "../../src/core/message.ts";
@@ -110,6 +111,25 @@ export function describeDue(open: OpenStore): void {
       await world.store.execute("createSchedule", { account: "acc", id: "a", cron: "* * * * *", letter, body });
       world.clock.now += 60_000;
       expect((await world.claim()).map(({ message }) => message.scheduleId)).toEqual(["b", "a"]);
+    });
+
+    test("is a schedule whose account has spent its budget: it passes over the time, and says why", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const { body, ...letter } = letterTo();
+      await world.store.execute("createSchedule", { account: "acc", id: "a", cron: "* * * * *", letter, body });
+      await world.store.execute("changeAccount", { account: "acc", change: { budget: 20 } });
+      const { from: month } = monthOf(world.clock.now + 120_000);
+      await world.store.execute("noteSpending", { account: "acc", dollars: 20, month });
+      const read = () => world.store.read.setUp("schedules", "acc", "a");
+      world.clock.now = Math.max((await read())?.dueAt ?? 0, month);
+      expect(await world.claim()).toEqual([]);
+      const passed = await read();
+      expect(passed).toMatchObject({ lastAt: world.clock.now, lastMessages: [], passedOver: expect.stringContaining("budget: 20.00") });
+      await world.store.execute("changeAccount", { account: "acc", change: { budget: 0 } });
+      world.clock.now = passed?.dueAt ?? 0;
+      expect(await world.claim()).toMatchObject([{ message: { scheduleId: "a" } }]);
+      expect(await read()).not.toHaveProperty("passedOver");
     });
 
     test("is a key that nobody has used for an hour, which is forgotten then", async () => {

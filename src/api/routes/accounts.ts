@@ -132,7 +132,7 @@ const settingUp = (brand: AccountBrand): Route[] => [
     {
       ...{ method: "PATCH", path: `/v2/${brand}/update-budget/{id}`, summary: "Set the budget of an account" },
       about:
-        "Once as much is spent in a month, by the prices of the server, nothing more is published; what has begun goes on. Without prices nothing is ever spent.",
+        "Once as much is spent in a month, by the prices of the server, nothing more is published, by schedules neither; what has begun goes on. Without prices nothing is ever spent.",
       body: bodyOf("The budget.", budgetAsked),
     },
     ({ incoming }) => ({ budget: readObject(budgetAsked, incoming).budget }),
