@@ -10,7 +10,8 @@ const portion = 100;
 
 /**
  * Deletes an account that is disabled, and all that it has: what it set up, what is not finished, its dead letters. Its log
- * goes when its time has come, and so does its audit log, whose last entry says by whom it was deleted. Can be repeated when it was broken off. Throws `Refusal`.
+ * goes when its time has come, and so does its audit log, whose last entry says by whom it was deleted; retention removes its row
+ * behind them. Can be repeated when it was broken off. Throws `Refusal`.
  */
 export async function deleteAccount(
   store: Store,

@@ -62,7 +62,8 @@ export function deskOf(store: Store, { logRetention, by, keys, newSecret }: Desk
   return {
     accounts,
     create: async ({ name, change }) => {
-      checkAccountName(await accounts(), name);
+      // The id of a deleted one can be nobody's name either, while it is there.
+      checkAccountName(await store.read.accounts(), name);
       return named.execute("createAccount", withChange(newAccount({ id: randomUUID(), name, secret: newSecret }), change));
     },
     change: (account, change) => named.execute("changeAccount", { account, change }),

@@ -7,12 +7,18 @@ import type { Account, AccountId, Millis, SigningKeys } from "./message.ts";
 import { isRecent } from "./standardWebhooks.ts";
 import { acting, existing, limitNames, planNames, planOf } from "./plans.ts";
 import type { LimitName, Terms } from "./terms.ts";
+import { carriedId } from "./usage.ts";
 
-/** Makes an account, unless one with this id is there already. Answers the one that is there then. */
+/**
+ * Makes an account, unless one with this id is there already. Answers the one that is there then. Throws `Refusal` while
+ * anything is left of a deleted one: what it has left is nobody else's.
+ */
 export const createAccount: Decision<Omit<Account, "createdAt">, Account> = {
   needs: ({ id }) => ({ accounts: [[id]] }),
   decide: (account, draft, moment) => {
     const present = draft.get("accounts", account.id);
+    if (present?.deletedAt !== undefined)
+      throw new Refusal("conflict", `${account.id}: an account of this id was deleted, and its log is still kept; choose another id`);
     if (present) return present;
     const created = { ...account, createdAt: moment.now };
     draft.put("accounts", created);
@@ -69,7 +75,7 @@ export const rotateToken: Decision<{ account: AccountId } & Pick<Account, "passw
 };
 
 /**
- * Leaves of a passive account what its log needs until it has gone: the row, with nothing that anybody could prove it by, nor
+ * Leaves of a passive account what its log needs until it has gone (see `removeAccount`): the row, with nothing that anybody could prove it by, nor
  * whose it was. Throws `Refusal` for one that is active.
  */
 export const deleteAccount: Decision<{ account: AccountId }, Account> = {
@@ -83,6 +89,26 @@ export const deleteAccount: Decision<{ account: AccountId }, Account> = {
     draft.put("accounts", deleted);
     if (draft.get("dayCounts", id)) draft.drop("dayCounts", id);
     return deleted;
+  },
+};
+
+/** When the row of a deleted account may go at the earliest: nothing of what it had under way is heard of any more. Null: it is not deleted. */
+export const goneAt = ({ deletedAt }: Terms): Millis | null => (deletedAt === undefined ? null : deletedAt + spans.afterDeletion);
+
+/**
+ * Removes the row that deletion has left of an account, once its time has come. Whoever asks has seen that nothing else of it is
+ * left; and nothing can come: nobody can prove to be its holder, and a report of a message that is gone changes nothing.
+ */
+export const removeAccount: Decision<{ account: AccountId }, { removed: boolean }> = {
+  needs: ({ account }) => ({ accounts: [[account]], dayCounts: [[account]], usage: [[account, carriedId]] }),
+  decide: ({ account: id }, draft, moment) => {
+    const account = draft.get("accounts", id);
+    const at = account ? goneAt(account) : null;
+    if (at === null || moment.now < at) return { removed: false };
+    if (draft.get("usage", id, carriedId)) draft.drop("usage", id, carriedId);
+    if (draft.get("dayCounts", id)) draft.drop("dayCounts", id);
+    draft.drop("accounts", id);
+    return { removed: true };
   },
 };
 

@@ -1,4 +1,4 @@
-import { changeAccount, createAccount, deleteAccount, rotateKeys, rotateToken } from "./account.ts";
+import { changeAccount, createAccount, deleteAccount, removeAccount, rotateKeys, rotateToken } from "./account.ts";
 import { putAside } from "./aside.ts";
 import { audited, noteOf, noteOfAccount, noteOfAccountChange, noteOfChange, noteOfFlow, noteOfMany } from "./audit.ts";
 import { noteSpending } from "./budget.ts";
@@ -32,7 +32,7 @@ export const commands = {
   reclaim,
   keepRejection,
   noteAcceptance,
-  ...{ expire, trim, rewrite, noteTokenUse, noteSpending },
+  ...{ expire, trim, removeAccount, rewrite, noteTokenUse, noteSpending },
   ...{ finishRun, wait, notify },
   ...ofMessages(),
   ...ofAccounts(),

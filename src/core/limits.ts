@@ -65,6 +65,8 @@ export const spans = {
   flowCheck: 100,
   /** Same deduplication key within this time: one message. */
   deduplication: 10 * minute,
+  /** What a deleted account had under way is over after this: requests take hours at most, and so does the end of a lease. */
+  afterDeletion: 7 * day,
   /** Receivers have so long to learn of new signing keys before the next rotation. */
   rotation: 24 * 60 * minute,
   /** A finished message can still be read by its id for so long. */

@@ -43,7 +43,7 @@ export type Terms = {
   /** Limits of its own, which count instead of those of its plan. */
   limits?: Partial<AccountLimits>;
   state?: AccountState;
-  /** When it was deleted. What is left of it is for its log. */
+  /** When it was deleted. What is left of it is for its log, and goes after it. */
   deletedAt?: number;
   /** How many left because the account had more than it may have: lines of its log, dead letters. */
   dropped?: { log: number; deadLetters: number };

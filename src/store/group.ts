@@ -55,7 +55,9 @@ export function groupCommit(parts: Parts): Store {
 }
 
 /** Commands that change who may do what. */
-const ofAccounts: ReadonlySet<CommandName> = new Set(["createAccount", "changeAccount", "deleteAccount", "rotateToken", "revokeToken"]);
+const ofAccounts: ReadonlySet<CommandName> = new Set([
+  ...(["createAccount", "changeAccount", "deleteAccount", "removeAccount", "rotateToken", "revokeToken"] as const),
+]);
 
 /**
  * Whoever waits while one batch is on its way to the disk shares the next one, so the number of commits settles by

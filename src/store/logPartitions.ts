@@ -59,6 +59,7 @@ export class LogPartitions implements LogCut {
     try {
       const parts = await this.#alone(partsOf);
       for (const { name } of parts.filter(({ to }) => to <= time)) await this.#drop(name);
+      await this.#alone(forgetAccounts);
     } catch (error) {
       // Somebody reads it, or another node is at it: it is for another time.
       if (!isLocked(error)) throw error;
@@ -103,6 +104,16 @@ const isLocked = (error: unknown): boolean => error instanceof Error && "code" i
 const made = ({ name, from, to }: Part): string =>
   `create table ${name} (like log including all); ` +
   `alter table log attach partition ${name} for values from ('${firstIdAt("log", from)}') to ('${firstIdAt("log", to)}')`;
+
+/** Of accounts that are gone it is not noted any more what they forgot, once all parts that could hold lines of them are gone as well. */
+async function forgetAccounts(client: Client): Promise<void> {
+  const first = Math.min(...(await partsOf(client)).map(({ from }) => from));
+  if (!Number.isFinite(first)) return;
+  await plainly(
+    client,
+    `delete from log_forgotten where up_to < '${firstIdAt("log", first)}' and not exists (select 1 from accounts where accounts.id = log_forgotten.account)`,
+  );
+}
 
 /** One row, if an account still shows something of this part. */
 const stillShown = (name: string): string => `select 1 from accounts left join log_forgotten on log_forgotten.account = accounts.id

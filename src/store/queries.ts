@@ -18,6 +18,7 @@ import { chunksOf, chunksTo, withEnvelopes } from "./chunks.ts";
 import type { LogPage } from "./logQuery.ts";
 import { logPage } from "./logQuery.ts";
 import { shortestWay } from "./marked.ts";
+import { isAnythingLeft } from "./remains.ts";
 import type { RunLogPage, RunLogQuery } from "./runLogQuery.ts";
 import { runLogPage } from "./runLogQuery.ts";
 import type { RunQueries } from "./runQueries.ts";
@@ -84,6 +85,8 @@ export interface Queries extends RunQueries {
   usage(account: AccountId, size: BucketSize, from: Millis): Promise<readonly Usage[]>;
   /** When the next of an account's rows is past its time, so that `expire` removes it. */
   nextExpiryAt(account: AccountId, retention: Retention): Promise<Millis | null>;
+  /** Whether anything is left of an account besides its own row. */
+  isAnythingLeft(account: AccountId): Promise<boolean>;
 }
 
 const mostCountedLeases = 10_000;
@@ -135,6 +138,7 @@ export function queriesOf(shelf: Shelf): Queries {
     underWay: (account, now) => shelf.countLeased({ account, now, until: now + 2 * spans.lease, scan: mostCountedLeases }),
     usage: (account, size, from) => usageFrom(shelf, { account, ...bucketsFrom(size, from), limit: usagePage }),
     nextExpiryAt: (account, retention) => nextExpiryAt(shelf, account, retention),
+    isAnythingLeft: (account) => isAnythingLeft(shelf, account),
   };
 }
 

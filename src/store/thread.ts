@@ -60,7 +60,7 @@ function readsThrough(ask: (query: keyof Queries, args: readonly unknown[]) => P
       setUp: call("setUp"),
       allSetUp: call("allSetUp"),
     },
-    audit: call("audit"),
+    ...{ audit: call("audit"), isAnythingLeft: call("isAnythingLeft") },
     sourceBySecret: call("sourceBySecret"),
     ...{ countSetUp: call("countSetUp"), tooMany: call("tooMany"), sealing: call("sealing"), tokenByHash: call("tokenByHash") },
     steps: call("steps"),

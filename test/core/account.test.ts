@@ -1,6 +1,8 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { AccountChange } from "../../src/core/account.ts";
 import { accountChangeOf } from "../../src/core/accountAsked.ts";
+import { noCounts } from "../../src/core/counts.ts";
+import { carriedId } from "../../src/core/usage.ts";
 import { Broker } from "./broker.ts";
 
 const change = async (broker: Broker, given: AccountChange) => {
@@ -23,4 +25,53 @@ test("what is asked for an account names what was given alone, and the word plan
   expect(asked({})).toEqual({});
   expect(asked({ retries: "5", delay: "plan", timeout: "30s" })).toEqual({ limits: { retries: 5, delay: null, timeout: 30_000 } });
   expect(asked({ plan: "paid" })).toEqual({ plan: "paid", isPlanHeld: true });
+});
+
+describe("an account that is deleted", () => {
+  const day = 86_400_000;
+  const row = (broker: Broker) => broker.memory.tables.accounts.get("acme");
+  const remove = (broker: Broker) => broker.run("removeAccount", { account: "acme" });
+  const deleted = async (): Promise<Broker> => {
+    const broker = await Broker.open();
+    await change(broker, { state: "passive" });
+    await broker.run("deleteAccount", { account: "acme" });
+    return broker;
+  };
+
+  test("is not removed before what it had under way is over, and no other account is", async () => {
+    const broker = await Broker.open();
+    for (const state of ["active", "passive"] as const) {
+      await change(broker, { state });
+      broker.now += 100 * day;
+      expect(await remove(broker), state).toEqual({ removed: false });
+    }
+    await broker.run("deleteAccount", { account: "acme" });
+    broker.now += 7 * day - 1;
+    expect(await remove(broker)).toEqual({ removed: false });
+    expect(row(broker)).toMatchObject({ name: "" });
+    broker.now += 1;
+    expect(await remove(broker)).toEqual({ removed: true });
+    expect(row(broker)).toBeUndefined();
+    expect(await remove(broker)).toEqual({ removed: false });
+  });
+
+  test("takes its count of requests and its balance of dead letters along", async () => {
+    const broker = await deleted();
+    const { usage, dayCounts } = broker.memory.tables;
+    usage.set(`acme\n${carriedId}`, { ...noCounts, account: "acme", id: carriedId, deadLetters: 1 });
+    dayCounts.set("acme", { account: "acme", day: 0, requests: 1 });
+    broker.now += 7 * day;
+    await remove(broker);
+    expect([usage.size, dayCounts.size]).toEqual([0, 0]);
+  });
+
+  test("keeps its id for itself until it is removed", async () => {
+    const broker = await deleted();
+    const again = { id: "acme", name: "other", password: "p", token: "t", tokenHash: "h", signingKeys: { current: "a", next: "b" } };
+    await expect(broker.run("createAccount", again)).rejects.toThrow("acme: an account of this id was deleted");
+    expect(row(broker)).toMatchObject({ name: "" });
+    broker.now += 7 * day;
+    await remove(broker);
+    expect(await broker.run("createAccount", again)).toMatchObject({ name: "other" });
+  });
 });

@@ -1,4 +1,5 @@
 import { beforeEach, expect, test } from "vitest";
+import { deleteAccount } from "../../src/accountDeletion.ts";
 import { idMaker } from "../../src/core/ids.ts";
 import type { Retention } from "../../src/core/retention.ts";
 import { Timers, retentionDuty } from "../../src/engine/timers.ts";
@@ -79,4 +80,51 @@ test("in an empty store it sleeps, and it ends when it is stopped", async () => 
   await timers.stop();
   await publish("late");
   expect(world.pending()).toEqual([]);
+});
+
+test("the row of a deleted account goes when nothing else of it is left, and the others stay", async () => {
+  await store.execute("createAccount", {
+    ...{ id: "shop", name: "shop", password: "", token: "", tokenHash: "shop", signingKeys: { current: "", next: "" } },
+  });
+  await store.execute("publish", { account: "shop", letters: [letterOf({ deduplication: "one", delay: day })] });
+  await store.execute("addEndpoints", { account: "shop", name: "all", endpoints: [{ name: null, url: "https://shop.example/" }] });
+  await store.execute("changeAccount", { account: "shop", change: { state: "passive" } });
+  await deleteAccount(store, "shop", { logRetention: retention.log, by: { kind: "commandLine", address: null } });
+  const start = world.now;
+  const has = (table: "accounts" | "log" | "usage" | "audit"): boolean =>
+    [...memory.tables[table].values()].some((row) => ("account" in row ? row.account : row.id) === "shop");
+  await run(8 * day);
+  expect([has("accounts"), has("log"), has("usage"), has("audit")], "what it was used for is still told").toEqual([
+    true,
+    false,
+    true,
+    true,
+  ]);
+  await run(40 * day);
+  expect([has("accounts"), has("usage"), has("audit")]).toEqual([true, false, true]);
+  while (has("accounts")) expect(await world.step(start + 91 * day)).toBe(true);
+  expect(world.now - start).toBeGreaterThan(90 * day);
+  expect(Object.values(memory.tables).flatMap((rows) => [...rows.keys()].filter((key) => key.startsWith("shop")))).toEqual([]);
+  expect([...memory.tables.accounts.keys()]).toEqual(["acme"]);
+  await run(day);
+  expect(world.pending()).toEqual([]);
+});
+
+test("it stays for a week at least, and while there is anything that nobody removes", async () => {
+  await store.execute("addEndpoints", { account: "acme", name: "all", endpoints: [{ name: null, url: "https://shop.example/" }] });
+  await store.execute("changeAccount", { account: "acme", change: { state: "passive" } });
+  await store.execute("deleteAccount", { account: "acme" });
+  await store.execute("createAccount", {
+    ...{ id: "shop", name: "shop", password: "", token: "", tokenHash: "shop", signingKeys: { current: "", next: "" } },
+  });
+  const wake = () => store.execute("publish", { account: "shop", letters: [letterOf({ delay: hour })] });
+  await wake();
+  await run(8 * day);
+  await wake();
+  await run(2 * hour);
+  expect(memory.tables.accounts.has("acme")).toBe(true);
+  await store.execute("deleteGroup", { account: "acme", name: "all" });
+  await wake();
+  await run(2 * hour);
+  expect(memory.tables.accounts.has("acme")).toBe(false);
 });

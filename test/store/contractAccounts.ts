@@ -16,5 +16,41 @@ export function describeAccounts(open: OpenStore): void {
       await Promise.all([change({ retries: null }), change({ queues: null }), change({ groups: null })]);
       expect(await world.store.read.account("acc")).toMatchObject({ plan: "paid", limits: {} });
     });
+
+    test("that were deleted go when nothing else of them is left", async () => {
+      const world = await World.open(open);
+      const { store, clock } = world;
+      for (const id of ["acc", "other"]) await world.account(id);
+      const isLeft = () => store.read.isAnythingLeft("acc");
+      const remove = () => store.execute("removeAccount", { account: "acc" });
+      expect(await isLeft()).toBe(false);
+      await store.execute("upsertQueue", { account: "acc", name: "q", parallelism: 1 });
+      expect(await isLeft(), "a queue").toBe(true);
+      await store.execute("deleteQueue", { account: "acc", name: "q", slots: [] });
+      expect(await isLeft()).toBe(false);
+      await world.settle(await world.sent({}, "other"));
+      expect(await isLeft(), "what is of others").toBe(false);
+      const delivery = await world.sent();
+      expect(await isLeft(), "a message").toBe(true);
+      await world.settle(delivery);
+      await store.execute("changeAccount", { account: "acc", change: { state: "passive" } });
+      await store.execute("deleteAccount", { account: "acc", by: { kind: "commandLine", address: null } });
+      expect(await remove()).toEqual({ removed: false });
+      clock.now += 40 * 86_400_000;
+      const expire = async (audit: number) =>
+        void (await store.execute("expire", { account: "acc", retention: { log: 1, deadLetters: 1, audit }, now: clock.now, limit: 100 }));
+      await expire(1e12);
+      expect(await isLeft(), "its audit log").toBe(true);
+      await expire(1);
+      expect(await isLeft()).toBe(false);
+      expect(await remove()).toEqual({ removed: true });
+      expect((await store.read.accounts()).map(({ id }) => id)).toEqual(["other"]);
+      expect(await store.read.account("acc")).toBeNull();
+      expect(await remove()).toEqual({ removed: false });
+      // A report that comes when nobody thinks of it any more leaves nothing behind.
+      await world.settle(delivery);
+      expect(await isLeft()).toBe(false);
+      expect(await world.account("acc")).toMatchObject({ id: "acc", createdAt: clock.now });
+    });
   });
 }

@@ -99,6 +99,25 @@ test("a dead letter that outlives its line of the log takes its message with it,
   expect(await ask(url, "select count(*)::int as n from envelopes")).toEqual([{ n: 0 }]);
 });
 
+test("of an account that is gone nothing is noted any more, when no day is left that could hold lines of it", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url, new TestClock());
+  await world.account("other");
+  await days(world, 2);
+  await world.store.execute("changeAccount", { account: "acc", change: { state: "passive" } });
+  await world.store.execute("deleteAccount", { account: "acc" });
+  world.clock.now += 40 * day;
+  const [kept, noted] = [41 * day, () => ask(url, "select account from log_forgotten")];
+  await world.store.forgetBefore(world.clock.now - kept);
+  await expire(world, day);
+  expect(await world.store.execute("removeAccount", { account: "acc" })).toEqual({ removed: true });
+  await world.store.forgetBefore(world.clock.now - kept);
+  expect([await rowsOf(url), await noted()], "a line is there still, and would be seen again").toEqual([1, [{ account: "acc" }]]);
+  world.clock.now += 20 * day;
+  await world.store.forgetBefore(world.clock.now - kept);
+  expect([await rowsOf(url), await noted()]).toEqual([0, []]);
+});
+
 test("a day is not dropped while others read it for long, and nobody who writes waits for that", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url, new TestClock());
