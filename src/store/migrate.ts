@@ -40,6 +40,12 @@ export const tooNew = (readableBy: number): string | null =>
     ? `the data has schema version ${readableBy}, this program knows up to ${newest}: start the version of waypost that wrote it, or a newer one`
     : null;
 
+/** The same of the tables as they are now. */
+export async function tooNewAt(connection: Connection): Promise<string | null> {
+  const [row] = await connection.query(`select ${oldestReader}`, []);
+  return tooNew(Number(row?.readable_by));
+}
+
 /** Stands among the versions of a store into which everything of another one is being moved, until all of it is there. */
 export const unfinishedMove = -1;
 

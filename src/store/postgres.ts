@@ -32,7 +32,7 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
   await migratePostgres(options);
   const pool = readersOf(options);
   const source: Source = { node, now: () => clock.now(), random, newId: idMaker(random) };
-  const others = await othersOf({ ...options, nextDueAt: () => nextDueAt(pool.connection) });
+  const others = await othersOf({ ...options, connection: pool.connection });
   database.others = others;
   return groupCommit({
     runBatch: (calls, hands) =>

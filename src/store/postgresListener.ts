@@ -1,5 +1,7 @@
 import type { Client, Notification } from "pg";
 import type { Millis, NodeId } from "../core/message.ts";
+import type { Connection } from "./database.ts";
+import { tooNewAt } from "./migrate.ts";
 import type { Place, PostgresOptions } from "./postgresSession.ts";
 import { codeOf, connect, connectionOf } from "./postgresSession.ts";
 import { nextDueAt } from "./sqlShelf.ts";
@@ -12,7 +14,8 @@ const accountChannel = "waypost_accounts";
 
 /**
  * So often a node that listens looks for itself when something is due. It shows, too, whether the connection is still there. What a
- * node stored and could not tell of any more, because it ended between the two, is found so at the latest.
+ * node stored and could not tell of any more, because it ended between the two, is found so at the latest. So is it when the tables
+ * have become too new for a node that has nothing to write.
  */
 const heartbeat: Millis = 30_000;
 /** So often a node looks that cannot listen. */
@@ -32,7 +35,8 @@ export type Others = {
   close(): Promise<void>;
 };
 
-type Parts = Place & Pick<PostgresOptions, "node" | "clock"> & { nextDueAt(): Promise<Millis | null> };
+/** `connection`: one to read with, for a node that cannot listen. */
+type Parts = Place & Pick<PostgresOptions, "node" | "clock" | "onOutdated"> & { connection: Connection };
 
 /** Hears of the other nodes, by listening where the database and the way to it allow that, else by looking every second. */
 export async function othersOf(parts: Parts): Promise<Others> {
@@ -49,7 +53,7 @@ const notSupported = "0A000";
  * Listens to the other nodes on a connection of its own, and connects again for as long as it takes. Whatever was said
  * meanwhile is lost, so then it tells of time 0: that there may be something to do now.
  */
-async function listen({ node, clock, ...place }: Parts): Promise<Others> {
+async function listen({ node, clock, onOutdated, ...place }: Parts): Promise<Others> {
   const end = new AbortController();
   let hear: (at: Millis) => void = () => undefined;
   let hearAccounts: () => void = () => undefined;
@@ -79,6 +83,8 @@ async function listen({ node, clock, ...place }: Parts): Promise<Others> {
     const lost = (): void => wake.abort();
     const connection = connectionOf((query) => current.query(query));
     const look = async (): Promise<void> => {
+      const trouble = await tooNewAt(connection);
+      if (trouble !== null) return onOutdated?.(trouble);
       const at = await nextDueAt(connection);
       if (at !== null) hear(at);
     };
@@ -163,13 +169,19 @@ class Teller {
 }
 
 /** Asks what is due, every second, and takes it that accounts may have been changed. Tells the others nothing: they do the same. */
-function poll({ clock, nextDueAt: ask }: Parts): Others {
+function poll({ clock, connection, onOutdated }: Parts): Others {
   const end = new AbortController();
   let hear: (at: Millis) => void = () => undefined;
   let hearAccounts: () => void = () => undefined;
+  let checkedAt = -Infinity;
   const look = async (): Promise<void> => {
     hearAccounts();
-    const at = await ask();
+    if (clock.now() - checkedAt >= heartbeat) {
+      const trouble = await tooNewAt(connection);
+      if (trouble !== null) return onOutdated?.(trouble);
+      checkedAt = clock.now();
+    }
+    const at = await nextDueAt(connection);
     if (at !== null) hear(at);
   };
   const keep = async (): Promise<void> => {

@@ -11,11 +11,13 @@ import { closedAfterwards, paceOf, TestClock, World } from "./world.ts";
 
 // How a node comes to its database: over several hosts, through a pooler, beside nodes of other versions.
 
-async function nodeAt(
-  url: string,
-  { clock = new TestClock(), node = "nod_a", ...more }: Omit<Partial<PostgresOptions>, "clock"> & { clock?: TestClock },
-) {
-  const store = await postgresStore({ url, node, random: randomFrom(1), now: () => clock.now, ...more, clock: paceOf(clock) });
+/** `hastes`: so many times faster it waits for its next look. */
+type Given = Omit<Partial<PostgresOptions>, "clock"> & { clock?: TestClock; hastes?: number };
+
+async function nodeAt(url: string, { clock = new TestClock(), node = "nod_a", hastes = 1, ...more }: Given) {
+  const pace = paceOf(clock);
+  const sleep: typeof pace.sleep = (until, wake) => pace.sleep(clock.now + (until - clock.now) / hastes, wake);
+  const store = await postgresStore({ url, node, random: randomFrom(1), now: () => clock.now, ...more, clock: { ...pace, sleep } });
   return new World(closedAfterwards(store), clock, node);
 }
 
@@ -172,6 +174,28 @@ test("a newer schema that it cannot work with: it changes nothing any more, says
   expect(told[0]).toContain("schema version 9999");
   await expect(openNode(url, new TestClock())).rejects.toBeInstanceOf(StorageRefused);
   expect(await ask(url, "select count(*)::int as count from messages")).toEqual([{ count: 1 }]);
+});
+
+test.each(["session", "transaction"] as const)("a node that writes nothing notices it at its own look (pooling %s)", async (pooling) => {
+  const url = await freshDatabase();
+  const told: string[] = [];
+  const clock = new TestClock();
+  const a = await nodeAt(url, { clock, pooling, hastes: 100, onOutdated: (trouble) => void told.push(trouble) });
+  await a.account();
+  await ask(url, "insert into schema_version (version, readable_by) values (9998, 3)");
+  await a.send({ delay: 500 });
+  const dues = a.dues.length;
+  clock.now += 60_000;
+  await vi.waitFor(() => expect(a.dues.length, "it looks").toBeGreaterThan(dues), { timeout: 10_000 });
+  expect(told, "it can work with these").toEqual([]);
+  await ask(url, "insert into schema_version (version) values (9999)");
+  await vi.waitFor(
+    () => {
+      clock.now += 1_000;
+      expect(told[0] ?? "").toContain("schema version 9999");
+    },
+    { timeout: 10_000 },
+  );
 });
 
 test("a migration that shuts out programs waits for what they have begun, and they for it", async () => {
