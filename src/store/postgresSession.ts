@@ -274,7 +274,18 @@ function faultOf(error: unknown): Error {
 function outage(cause: unknown): Unavailable {
   if (cause instanceof Unavailable) return cause;
   const why = cause instanceof Error ? cause.message || cause.name : String(cause);
-  // The words of PgBouncer.
-  const advice = why.includes("unsupported startup parameter") ? "; behind a pooler, start with --database-pooling transaction" : "";
-  return new Unavailable(`PostgreSQL cannot be reached: ${why}${advice}`, { cause });
+  const [, advice] = advices.find(([words]) => words.test(why)) ?? [];
+  return new Unavailable(`PostgreSQL cannot be reached: ${why}${advice === undefined ? "" : `; ${advice}`}`, { cause });
 }
+
+/** What to do about it, by the words of PgBouncer, of Node.js, of the driver, and of PostgreSQL. */
+const advices: readonly (readonly [words: RegExp, advice: string])[] = [
+  [/unsupported startup parameter/, "behind a pooler, start with --database-pooling transaction"],
+  [
+    /self-signed certificate|unable to (verify the first|get (local )?issuer) certificate/,
+    "if its certificate comes from an authority of your own, name that in the URL of the database: sslrootcert=/path/ca.pem",
+  ],
+  [/does not match certificate's altnames/, "the name of the host in the URL of the database must be one that its certificate is for"],
+  [/does not support SSL/, "turn TLS on there (ssl = on), or say sslmode=disable where nobody else is on the way"],
+  [/, no encryption$/, "if it wants TLS, ask for that in the URL of the database: sslmode=verify-full"],
+];

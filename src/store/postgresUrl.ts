@@ -10,6 +10,9 @@ const meanings = new Map([
   ["primary", true],
 ]);
 
+/** The driver takes them for `verify-full`, and warns that it will not do so for ever. */
+const lesserModes = /([?&]sslmode=)(prefer|require|verify-ca)(?=[&#]|$)/;
+
 /**
  * `postgres://user:password@one:5432,two:5432/database?target_session_attrs=read-write` as the driver understands it, which knows one
  * host only. Of several hosts the one that takes changes is meant, if not said otherwise. Throws `StorageRefused`, without a secret.
@@ -24,7 +27,8 @@ export function addressesOf(url: string): Addresses {
     );
   }
   // The driver would pass on to the server what it does not know.
-  const rest = tail.replace(/([?&])target_session_attrs=[^&#]*&?/, "$1").replace(/[?&](?=#|$)/, "");
+  const known = tail.replace(/([?&])target_session_attrs=[^&#]*&?/, "$1").replace(/[?&](?=#|$)/, "");
+  const rest = /[?&]uselibpqcompat=true(?=[&#]|$)/.test(known) ? known : known.replace(lesserModes, "$1verify-full");
   const mustWrite = asked === undefined ? others.length > 0 : meanings.get(asked) === true;
   return { urls: [`${head}${first}${rest}`, ...others.map((host) => `${head}${host}${rest}`)], mustWrite };
 }

@@ -9,10 +9,13 @@ test.each([
   ["postgresql://u@[::1]:5432,two/db?target_session_attrs=read-write", ["postgresql://u@[::1]:5432/db", "postgresql://u@two/db"], true],
   [
     "postgres://u@one,two/db?target_session_attrs=any&sslmode=require",
-    ["postgres://u@one/db?sslmode=require", "postgres://u@two/db?sslmode=require"],
+    ["postgres://u@one/db?sslmode=verify-full", "postgres://u@two/db?sslmode=verify-full"],
     false,
   ],
-  ["postgres://one/db?sslmode=require&target_session_attrs=primary", ["postgres://one/db?sslmode=require"], true],
+  ["postgres://one/db?sslmode=require&target_session_attrs=primary", ["postgres://one/db?sslmode=verify-full"], true],
+  ["postgres://one/db?sslmode=verify-ca&sslrootcert=/ca.pem", ["postgres://one/db?sslmode=verify-full&sslrootcert=/ca.pem"], false],
+  ["postgres://one/db?sslmode=require&uselibpqcompat=true", ["postgres://one/db?sslmode=require&uselibpqcompat=true"], false],
+  ["postgres://one/db?sslmode=no-verify", ["postgres://one/db?sslmode=no-verify"], false],
   ["postgres://u:a,b%40c@one/db", ["postgres://u:a,b%40c@one/db"], false],
 ])("%s", (url, urls, mustWrite) => {
   expect(addressesOf(url)).toEqual({ urls, mustWrite });
