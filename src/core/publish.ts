@@ -4,7 +4,7 @@ import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
 import { addressed } from "./group.ts";
 import type { StepLetter } from "./history.ts";
-import { needsOfStep, postStep } from "./history.ts";
+import { goingRun, needsOfStep, postStep } from "./history.ts";
 import { budgetBrokenBy } from "./budget.ts";
 import { accept, linesTo } from "./lease.ts";
 import { limits, spans } from "./limits.ts";
@@ -17,6 +17,7 @@ import type {
   Letter,
   MessageId,
   Millis,
+  RunPost,
   SendSettings,
 } from "./message.ts";
 import { together } from "./needs.ts";
@@ -118,6 +119,17 @@ function requestsIn(draft: Draft, { now }: Moment, account: AccountId, letter: L
 function forbiddenBy(scope: Scope, draft: Draft, account: AccountId, letter: Letter): Refused | null {
   for (const one of addressed(draft, account, letter)) {
     const broken = scopeBrokenBy(scope, one);
+    if (broken) return broken;
+  }
+  return letter.post ? runForbiddenBy(scope, draft, account, letter.post) : null;
+}
+
+/** With a step goes the whole history of its run, so whoever may not publish to the endpoint of a run may post nothing for it. */
+function runForbiddenBy(scope: Scope, draft: Draft, account: AccountId, post: RunPost): Refused | null {
+  for (const [, runId] of runsNamedBy(account, post)) {
+    const going = goingRun(draft, account, runId);
+    const aim = { group: null, queue: null, callback: null, failureCallback: null };
+    const broken = going && scopeBrokenBy(scope, { ...aim, url: going.run.url }, `the run ${runId}`);
     if (broken) return broken;
   }
   return null;

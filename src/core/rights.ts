@@ -45,12 +45,15 @@ export function mustBeFree({ destinations }: Scope, what: string): void {
     throw new Refusal("forbidden", `token: ${what}, and the token may publish to ${shown(destinations)} only; ${another}`);
 }
 
-/** Why a token may not publish a letter; null when it may. Needs the verb to have been checked. */
-export function scopeBrokenBy({ destinations }: Scope, aim: Aim): { refused: "forbidden"; message: string } | null {
+/**
+ * Why a token may not publish a letter; null when it may. Needs the verb to have been checked. `of`: what it is that goes there,
+ * in words.
+ */
+export function scopeBrokenBy({ destinations }: Scope, aim: Aim, of?: string): { refused: "forbidden"; message: string } | null {
   if (destinations.length === 0) return null;
   const stranger = beyond(destinationsOf(destinations), aim);
   if (stranger === null) return null;
-  const message = `token: ${stranger} needs a token with the verb publish for it, and this one may publish to ${shown(destinations)} only; ${another}`;
+  const message = `token: ${of === undefined ? "" : `${of} at `}${stranger} needs a token with the verb publish for it, and this one may publish to ${shown(destinations)} only; ${another}`;
   return { refused: "forbidden", message };
 }
 

@@ -1,4 +1,4 @@
-import type { Draft, Key, Moment, Needs } from "./command.ts";
+import type { Draft, Moment, Needs } from "./command.ts";
 import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
 import type { Going, Posted } from "./history.ts";
@@ -16,7 +16,7 @@ type StartPost = Extract<RunPost, { kind: "start" }>;
 export type StartLetter = Letter & { post: StartPost };
 
 /** The runs that must be seen for a start: those of its name, and the one that invokes it. */
-export const runsNamedBy = (account: AccountId, post: RunPost): Key[] => [
+export const runsNamedBy = (account: AccountId, post: RunPost): (readonly [AccountId, string])[] => [
   ...(post.runId === "" ? [] : [[account, post.runId] as const]),
   ...(post.kind === "start" && post.invoker ? [[account, post.invoker.runId] as const] : []),
 ];

@@ -248,6 +248,28 @@ describe("destinations bind", () => {
     expect(deliveries).toHaveLength(1);
   });
 
+  test("the steps of a run: its history goes to nobody but its own endpoint", async () => {
+    const { ask, post, deliveries } = await withBound();
+    const secret = { body: "secret" };
+    await ask("POST", "/v2/trigger/https://private.example/flow", { ...secret, headers: { "svc-workflow-runid": "theirs" } });
+    const { body: own } = await post("/v2/trigger/https://e.example/in/flow");
+    const step = JSON.stringify({ stepId: 1, stepName: "s", stepType: "Run", out: "1", concurrent: 1 });
+    const of = (runId: string, init = "false") => ({ "svc-workflow-runid": runId, "svc-workflow-init": init });
+    const invoke = JSON.stringify({
+      ...{ body: "", headers: {}, workflowRunId: "theirs", workflowUrl: "https://e.example/in/a" },
+      step: { stepId: 1, stepName: "s", stepType: "Invoke", concurrent: 1 },
+    });
+    const theirs = refused("the run theirs at https://private.example/flow");
+    const to = "/v2/publish/https://e.example/in/a";
+    expect(await post(to, of("theirs"), step)).toMatchObject(theirs);
+    expect(await post(to, { ...of("theirs", "true"), "svc-workflow-trigger-by-sdk": "true" }, "x")).toMatchObject(theirs);
+    expect(await post(to, { ...of("mine", "true"), "svc-workflow-invoke": "true" }, invoke)).toMatchObject(theirs);
+    const call = { ...of("theirs"), "svc-workflow-calltype": "toCallback", "svc-callback": "https://c.example/" };
+    expect(await post(to, call, "x")).toMatchObject(theirs);
+    expect((await post(to, of(own.workflowRunId), step)).status).toBe(200);
+    expect(deliveries.map(({ message }) => message.run?.runId)).toEqual(["theirs", own.workflowRunId, own.workflowRunId]);
+  });
+
   test("what a run may be told: notifications reach runs anywhere", async () => {
     const { post } = await withBound();
     for (const path of ["/v2/notify/e", "/v2/notify/run/e", "/v2/wait/e"])
