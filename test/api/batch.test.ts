@@ -178,6 +178,28 @@ describe("the body of a batch", () => {
     expect(messages[0]?.body.length).toBe(5_000_000);
   });
 
+  test("lets others have their turn, however long its items take to read", async () => {
+    let [turns, isRead] = [0, false];
+    const count = (): void => {
+      turns++;
+      if (!isRead) setImmediate(count);
+    };
+    setImmediate(count);
+    const { reply } = await post(Array.from({ length: 1_600 }, () => ({ destination: url, headers: { "svc-retries": "x" } })));
+    isRead = true;
+    expect(reply.status).toBe(400);
+    expect(turns).toBeGreaterThanOrEqual(100);
+  });
+
+  test("takes no more headers for one item than any request could have", async () => {
+    const headers = Object.fromEntries(Array.from({ length: 10_001 }, (_, at) => [`x${at}`, ""]));
+    const { reply } = await post([{ destination: url, headers }, { destination: url }]);
+    expect(reply).toMatchObject({
+      status: 200,
+      body: [{ error: "headers: there are 10001, the limit is 10000" }, { messageId: expect.any(String) }],
+    });
+  });
+
   test("may begin with a byte order mark", async () => {
     expect((await ask(`\ufeff[{"destination":"${url}"}]`)).reply.status).toBe(200);
   });

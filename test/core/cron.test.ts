@@ -1,3 +1,4 @@
+import { Cron } from "croner";
 import * as fc from "fast-check";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { nextAfter, parseCron } from "../../src/core/cron.ts";
@@ -27,6 +28,16 @@ describe("parseCron keeps", () => {
     expect(parseCron(text)).toBe(text);
     expect(parseCron(` \t${text}  \n`)).toBe(text);
   });
+});
+
+test("parseCron sees by itself that there is no such day, and does not look for it in a thousand years", () => {
+  const found = vi.spyOn(Cron.prototype, "nextRun");
+  for (const times of ["0 0 30 2 *", "1 1 30-31 feb ?", "0 0 31 2,4-6/2,9 *", "0 0 31,30/1 2 *"])
+    for (const zone of ["", "CRON_TZ=Europe/Berlin "]) expect(() => parseCron(`${zone}${times}`)).toThrow("never fires");
+  expect(found).not.toHaveBeenCalled();
+  for (const times of ["0 0 29 2 *", "0 0 31 4-5 *", "0 0 31 */7 *", "0 0 30 2 1", "0 0 */29 2 *", "@yearly"])
+    expect(parseCron(times)).toBe(times);
+  expect(found).toHaveBeenCalled();
 });
 
 describe("parseCron refuses", () => {

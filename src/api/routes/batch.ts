@@ -71,6 +71,13 @@ export const batch = route({
   },
 });
 
+/** Read in one turn; then others have theirs. Some items take milliseconds, and leases are to be renewed meanwhile. */
+const itemsInATurn = 16;
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+/** Of one item: more than any request could have, whose headers the server bounds. To look at each of a million takes seconds. */
+const mostHeaders = 10_000;
+
 /** How the items of a batch are read: whose they are, and what for. */
 type ReadingOf = { account: Account; parts: Parts; purpose: Purpose };
 type ReadItems = { read: (Letter | Refusal)[]; ignored: string[] };
@@ -91,7 +98,10 @@ async function readEach(items: readonly unknown[], incoming: Incoming, of: Readi
   const takes = (queue: string): Promise<void> => takeQueue(parts, account, queue);
   const around: Around = { incoming, brand, purpose, ignored: new Set(), groupAt: groupsOf(parts.store, account.id), takes };
   const read: (Letter | Refusal)[] = [];
-  for (const one of items) read.push(await attempt(() => letterOfItem(one, around)));
+  for (const one of items) {
+    if (read.length % itemsInATurn === itemsInATurn - 1) await turn();
+    read.push(await attempt(() => letterOfItem(one, around)));
+  }
   const first = read.findIndex((one) => one instanceof Refusal);
   if (first >= 0 && of.isWhole) throw refusalOf(read, first);
   return { read, ignored: [...around.ignored] };
@@ -150,6 +160,8 @@ type Around = {
 };
 
 async function letterOfItem(given: unknown, { incoming, brand, purpose, ignored, groupAt, takes }: Around): Promise<Letter> {
+  const count = Object.keys(headersIn(given)).length;
+  if (count > mostHeaders) throw new Refusal("invalid", `headers: there are ${count}, the limit is ${mostHeaders}`);
   const { destination, headers = {}, body: text = "", queue } = checkedObject(item, given, "message");
   const body = Buffer.from(text);
   const group = isUrl(destination) || purpose === "triggers" ? null : await groupAt(destination, body);
