@@ -354,6 +354,26 @@ describe("sending dead letters again", () => {
     expect(body).toEqual({ cursor: "", responses: home.deliveries.map(({ message }) => ({ messageId: message.id })) });
   });
 
+  test.each(["by filter", "by id"])("tells what was sent again before one that cannot be: %s", async (how) => {
+    const home = await house();
+    for (let number = 0; number < 6; number++) {
+      await fail(home, "https://e.example", { headers: { "svc-retry-delay": "0", "svc-retries": "0", "svc-timeout": `${number}1s` } });
+    }
+    const ids = (await listed(home)).messages.map(({ dlqId }) => dlqId);
+    await home.store.execute("changeAccount", { account: "acc_1", change: { limits: { timeout: 40_000 } } });
+    const query = how === "by id" ? `?dlqIds=${ids.join(",")}` : "?";
+    const { status, body } = await home.ask("POST", `/v2/dlq/retry${query}`);
+    const sent = home.deliveries.map(({ message }) => ({ messageId: message.id }));
+    expect({ status, body }).toEqual({ status: 201, body: { cursor: ids[3], responses: sent } });
+    expect(sent).toHaveLength(4);
+    expect(await home.ask("POST", `/v2/dlq/retry${query}&cursor=${body.cursor}`)).toMatchObject({
+      status: 412,
+      body: { error: /^timeout: / },
+    });
+    expect((await listed(home)).messages).toHaveLength(2);
+    expect(home.deliveries).toHaveLength(4);
+  });
+
   test.each(["?labeel=x", "?dlqIds=", "?svc-retrys=1"])("with %s is refused", async (query) => {
     const { home } = await three();
     expect((await home.ask("POST", `/v2/dlq/retry${query}`)).status).toBe(400);

@@ -129,7 +129,7 @@ const retryMany = route({
   path: "/v2/dlq/retry",
   tag: "Dead letter queue",
   summary: "Send many dead letters again",
-  about: `Those with the given ids, or those that pass all filters, oldest first. Missing ones are skipped. ${aboutRetry}`,
+  about: `Those with the given ids, or those that pass all filters, oldest first. Missing ones are skipped. ${aboutRetry} When one cannot be sent again, the answer tells of those before it, with a cursor.`,
   settings: "retry",
   query: selection,
   answers: {
@@ -145,8 +145,8 @@ const retryMany = route({
   handle: async ({ account, query, incoming, parts }) => {
     if (query.dryRun === "true") return { status: 201, body: await wouldBe(parts, account, query, { ofRuns: false }) };
     const { dlqIds, cursor } = await selected(parts, account, query);
-    const { responses, ignored } = await retryAll(parts, { account, incoming, dlqIds });
-    return { status: 201, body: { cursor: cursor ?? "", responses }, ignored };
+    const { responses, stoppedAt, ignored } = await retryAll(parts, { account, incoming, dlqIds });
+    return { status: 201, body: { cursor: stoppedAt ?? cursor ?? "", responses }, ignored };
   },
 });
 
@@ -180,15 +180,26 @@ const removeAll = ({ store, retention }: Parts, account: Account, dlqIds: readon
 
 type Retry = { account: Account; incoming: Incoming; dlqIds: readonly string[] };
 
+/**
+ * What was sent again before something went wrong is told, and where to go on: at `stoppedAt`, after which the same request
+ * meets what went wrong as the first thing.
+ */
 async function retryAll({ store, retention }: Parts, { account, incoming, dlqIds }: Retry) {
   const { settings, ignored } = readSettings(givenByHeaders(incoming.rawHeaders), givenByQuery(incoming.query.settings));
   const overrides = overridesOf(settings);
   const responses: z.output<typeof retried>[] = [];
+  let stoppedAt: string | null = null;
   for (const portion of portionsOf([...new Set(dlqIds)])) {
     const input = { account: account.id, dlqIds: portion, logRetention: retentionFor(account, retention).log, overrides };
-    for (const { messageId } of await store.execute("retryDeadLetters", input)) responses.push({ messageId });
+    try {
+      for (const { messageId } of await store.execute("retryDeadLetters", input)) responses.push({ messageId });
+    } catch (error) {
+      if (responses.length === 0 || stoppedAt === null) throw error;
+      return { responses, stoppedAt, ignored };
+    }
+    stoppedAt = portion.at(-1) ?? stoppedAt;
   }
-  return { responses, ignored };
+  return { responses, stoppedAt: null, ignored };
 }
 
 /** The bodies of dead letters that are retried together are in memory together. */
