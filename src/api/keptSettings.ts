@@ -34,14 +34,15 @@ export function headersOf(field: string, settings: SettingsGiven): HeaderList {
 }
 
 /** Settings to be shown: what their own `redact-fields` hide is hidden, those for callbacks included. */
-export function shownSettings(headers: HeaderList): HeaderList {
-  const redaction = redactionOf(headers);
-  return headers.map(([name, value]) => {
+export const shownSettings = (headers: HeaderList): HeaderList => redactForwarded(headers, redactionOf(headers));
+
+/** Settings with the values hidden of what they forward. */
+export const redactForwarded = (headers: HeaderList, redaction: Redaction | null): HeaderList =>
+  headers.map(([name, value]) => {
     const [, of] = /^(?:svc|upstash)-(?:(?:failure-)?callback-)*forward-(.*)$/i.exec(name) ?? [];
     const [shown] = of === undefined ? [] : redactHeaders([[canonicalName(of), value]], redaction, sha256);
     return [name, shown?.[1] ?? value];
   });
-}
 
 /** What settings hide from every answer. */
 export const redactionOf = (headers: HeaderList): Redaction | null =>

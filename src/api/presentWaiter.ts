@@ -6,6 +6,7 @@ import type { Notified } from "../core/wait.ts";
 import type { Proof } from "./auth.ts";
 import { tells } from "./forward.ts";
 import { canonicalName } from "../core/headers.ts";
+import { redactForwarded } from "./keptSettings.ts";
 
 const headers = (about: string) => z.record(z.string(), z.array(z.string())).describe(`${about}: names to lists of values.`);
 
@@ -20,11 +21,13 @@ export const waiterShape = z.object({
 
 export const waiterJson = (waiter: Waiter): z.output<typeof waiterShape> => ({
   url: waiter.url,
-  headers: headerMap(waiter.given),
+  headers: headerMap(shownOf(waiter.given, waiter)),
   ...(waiter.dueAt === null ? {} : { deadline: Math.floor(waiter.dueAt / 1000) }),
   timeoutUrl: waiter.timeoutUrl,
-  timeoutHeaders: headerMap(waiter.timeoutGiven),
+  timeoutHeaders: headerMap(shownOf(waiter.timeoutGiven, waiter)),
 });
+
+const shownOf = (given: HeaderList, { redaction }: Waiter): HeaderList => (redaction ? redactForwarded(given, redaction) : given);
 
 /** What became of a notification, for one waiter. */
 export const notifiedShape = z.object({

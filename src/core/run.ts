@@ -131,6 +131,8 @@ export type Waiter = {
   timeoutUrl: string;
   timeoutHeaders: HeaderList;
   timeoutGiven: HeaderList;
+  /** What its run hides from every answer, if anything. */
+  redaction?: Redaction;
   /** As it was posted. The result has more to say. */
   step: Readonly<Record<string, unknown>>;
   child: { run: RunKey; runId: string; url: string; createdAt: Millis; messageId: MessageId } | null;

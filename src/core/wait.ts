@@ -54,7 +54,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     const { wait: span, ...rest } = post;
     const waiter: Waiter = {
       ...{ ...rest, account: id, id: key, run: going.run.id, runId, createdAt: moment.now },
-      ...{ dueAt: moment.now + span, child: null },
+      ...{ dueAt: moment.now + span, child: null, ...(going.run.redaction && { redaction: going.run.redaction }) },
     };
     const kept = storedFor(draft, waiter)[0];
     if (!kept) {

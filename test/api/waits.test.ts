@@ -36,6 +36,25 @@ async function waitingRun(home: House, runId: string, more: Parameters<typeof st
 const resultIn = (home: House, position = 1): Record<string, unknown> => JSON.parse(histories(home)[0]?.[position] ?? "null");
 
 describe("waiting", () => {
+  test("shows nothing that its run hides", async () => {
+    const home = await house();
+    await waitingRun(home, "wfr_1", { redaction: { body: false, headers: ["X-Secret"] } });
+    const { headers, body } = waiting("wfr_1");
+    const secrets = { "Upstash-Forward-X-Secret": "s3cret", "Upstash-Forward-X-Open": "open" };
+    const timeoutHeaders = { ...JSON.parse(body).timeoutHeaders, "upstash-forward-x-secret": ["s3cret"] };
+    const posted = { headers: { ...headers, ...secrets }, body: JSON.stringify({ ...JSON.parse(body), timeoutHeaders }) };
+    expect((await home.ask("POST", "/v2/wait/paid", posted)).status).toBe(200);
+    const shown = await home.ask("GET", "/v2/waiters/paid");
+    const told = await home.ask("POST", "/v2/notify/paid");
+    expect(shown.body[0].headers).toMatchObject({
+      "Upstash-Forward-X-Secret": [expect.stringMatching(/^REDACTED:/)],
+      "Upstash-Forward-X-Open": ["open"],
+    });
+    expect(told.body[0].waiter).toEqual(shown.body[0]);
+    expect(JSON.stringify([shown.body, told.body])).not.toContain("s3cret");
+    expect(home.delivery().message.headers).toContainEqual(["X-Secret", "s3cret"]);
+  });
+
   test("is shown with the headers of the request, and ends with a notification", async () => {
     const home = await house();
     await waitingRun(home, "wfr_1");
