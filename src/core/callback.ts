@@ -19,8 +19,9 @@ export function callbackLetter({ to, envelope, retried, outcome, tells }: Told):
     deduplication: null,
     ...{ group: null, endpoint: null, queue: null, scheduleId: null },
     labels: [],
-    // The body tells of the original's headers and body, so whatever is hidden there is hidden here with all of it.
-    redaction: envelope.redaction && { body: true, headers: false },
+    // The body tells of the original's headers and body, so whatever is hidden there is hidden here with all of it. The headers
+    // of the callback are shown with the original, too, where it hides them.
+    redaction: envelope.redaction && { ...envelope.redaction, body: true },
     callerIp: envelope.callerIp,
     tells,
   };

@@ -56,6 +56,27 @@ describe("a message that is read", () => {
     expect(Buffer.from(delivery?.message.body ?? []).toString()).toBe("abc");
   });
 
+  test("hides of its callbacks what is hidden of them with itself", async () => {
+    const home = await house();
+    const headers = {
+      ...{ "svc-redact-fields": "header[Authorization]", "svc-retries": "0" },
+      ...{ "svc-callback": "https://c.example", "svc-callback-forward-authorization": "s3cret" },
+      ...{ "svc-failure-callback": "https://f.example", "svc-failure-callback-forward-authorization": "s3cret" },
+    };
+    await publish(home, "https://e.example", headers);
+    await home.settle(home.delivery(), { status: 500 });
+    const callbacks = home.deliveries.map(({ message }) => message);
+    expect(callbacks.map(({ headers: sent }) => sent)).toEqual([
+      expect.arrayContaining([["Authorization", "s3cret"]]),
+      expect.arrayContaining([["Authorization", "s3cret"]]),
+    ]);
+    for (const { id } of callbacks) {
+      const { body } = await home.ask("GET", `/v2/messages/${id}`);
+      expect(body.header).toMatchObject({ Authorization: [expect.stringMatching(/^REDACTED:/)], "Content-Type": ["application/json"] });
+    }
+    expect(JSON.stringify((await home.ask("GET", "/v2/logs")).body)).not.toContain("s3cret");
+  });
+
   test("is there for a minute after it is finished, and for nobody else", async () => {
     const home = await house();
     const { id, delivery } = await publish(home, "https://e.example");

@@ -209,7 +209,7 @@ describe("a callback", () => {
     const redaction = { body: false, headers: ["Authorization"] };
     const id = await broker.publish({ redaction, callback: callbackTo("https://told.example") });
     await broker.settle(id, { status: 200 });
-    expect(broker.tellersOf(id)).toMatchObject([{ redaction: { body: true, headers: false } }]);
+    expect(broker.tellersOf(id)).toMatchObject([{ redaction: { body: true, headers: ["Authorization"] } }]);
   });
 
   test("stands behind those that wait for its host", async () => {
