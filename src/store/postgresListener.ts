@@ -42,12 +42,13 @@ type Parts = Place & Pick<PostgresOptions, "node" | "clock" | "onOutdated"> & { 
 export async function othersOf(parts: Parts): Promise<Others> {
   if (parts.pooling === "transaction") return poll(parts);
   return listen(parts).catch((error: unknown) => {
-    if (codeOf(error) === notSupported) return poll(parts);
+    if (refusals.has(codeOf(error) ?? "")) return poll(parts);
     throw error;
   });
 }
 
-const notSupported = "0A000";
+/** There is no such thing, the user may not, or it is not even understood: by the database, or by what stands before it. */
+const refusals: ReadonlySet<string> = new Set(["0A000", "42501", "42601"]);
 
 /**
  * Listens to the other nodes on a connection of its own, and connects again for as long as it takes. Whatever was said

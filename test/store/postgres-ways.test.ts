@@ -7,6 +7,7 @@ import { StorageRefused } from "../../src/store/store.ts";
 import { freshDatabase } from "../postgres.ts";
 import { randomFrom } from "./chance.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
+import { proxyTo } from "./postgresProxy.ts";
 import { closedAfterwards, paceOf, TestClock, World } from "./world.ts";
 
 // How a node comes to its database: over several hosts, through a pooler, beside nodes of other versions.
@@ -83,6 +84,48 @@ test("a node behind a pooler hears of the others by looking", async () => {
   await a.send({ delay: 500 });
   await vi.waitFor(() => expect(b.dues).toContain(clock.now + 500), { timeout: 10_000 });
   expect(changes).toBeGreaterThan(0);
+});
+
+test.each([
+  ["0A000", "which it does not know"],
+  ["42501", "which the user may not"],
+  ["42601", "which it does not understand"],
+])("where the database refuses to listen (%s, %s) nodes find by looking what the others left", async (code) => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const refused: string[] = [];
+  const through = await proxyTo(url, {
+    refuses: (text) => {
+      if (!/^listen /i.test(text)) return null;
+      refused.push(text);
+      return code;
+    },
+  });
+  const [a, b] = [await nodeAt(through, { clock }), await nodeAt(through, { clock, node: "nod_b" })];
+  expect(refused, "once each").toHaveLength(2);
+  let changes = 0;
+  b.store.onAccounts(() => changes++);
+  await a.account();
+  const [start, id] = [clock.now, await a.send({ delay: 500 })];
+  await vi.waitFor(() => expect(b.dues).toContain(start + 500), { timeout: 10_000 });
+  expect(changes).toBeGreaterThan(0);
+  // Whoever sent it is gone.
+  await a.store.close();
+  clock.now += 500;
+  expect((await b.claim()).map(({ message }) => message.id)).toEqual([id]);
+  await b.settle(await b.sent());
+});
+
+test("where what nodes say to each other gets lost they find it at their own look", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  let lost = 0;
+  const through = await proxyTo(url, { loses: (type) => type === "A" && ++lost > 0 });
+  const [a, b] = [await nodeAt(through, { clock }), await nodeAt(through, { clock, node: "nod_b", hastes: 100 })];
+  await a.account();
+  await a.send({ delay: 500 });
+  await vi.waitFor(() => expect(b.dues).toContain(clock.now + 500), { timeout: 10_000 });
+  expect(lost).toBeGreaterThan(0);
 });
 
 test("what the others will see anyhow they are not told", async () => {
