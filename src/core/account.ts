@@ -50,12 +50,14 @@ function withLimits(own: Terms["limits"], change: NonNullable<AccountChange["lim
 
 /**
  * Changes what is given, and leaves the rest as it is, so that two who change different things at once undo nothing of each
- * other. Throws `Refusal` when there is no such account.
+ * other. A plan that is held is changed only by whoever holds it. Throws `Refusal`, also when there is no such account.
  */
 export const changeAccount: Decision<{ account: AccountId; change: AccountChange }, Account> = {
   needs: ({ account }) => ({ accounts: [[account]], flows: [[account, accountFlow]] }),
   decide: ({ account: id, change }, draft, moment) => {
     const account = existing(draft.get("accounts", id));
+    if (change.plan !== undefined && account.isPlanHeld && change.isPlanHeld === undefined)
+      throw new Refusal("forbidden", "plan_name: the plan of this account is set by whoever runs the server");
     const isUpgrade = change.plan !== undefined && planNames.indexOf(change.plan) > planNames.indexOf(planOf(account));
     const changed: Account = { ...withChange(account, change), ...(isUpgrade ? { upgradedAt: moment.now } : {}) };
     draft.put("accounts", changed);

@@ -20,6 +20,15 @@ test("of an account what is given is changed, limits one by one, and null takes 
   expect((await change(broker, { limits: { retries: null, queues: null } }))?.limits).toEqual({});
 });
 
+test("a plan that whoever runs the server has set is changed by nobody else, however fresh it is", async () => {
+  const broker = await Broker.open();
+  await change(broker, { plan: "fixed_1m" });
+  await change(broker, { plan: "free", isPlanHeld: true });
+  await expect(change(broker, { plan: "paid" })).rejects.toThrow("plan_name: the plan of this account is set by whoever runs the server");
+  expect(await change(broker, { budget: 20 })).toMatchObject({ plan: "free", isPlanHeld: true, budget: 20 });
+  expect(await change(broker, { plan: "paid", isPlanHeld: true })).toMatchObject({ plan: "paid" });
+});
+
 test("what is asked for an account names what was given alone, and the word plan takes a limit back", () => {
   const asked = (given: Parameters<typeof accountChangeOf>[0]) => accountChangeOf(given, (field) => field);
   expect(asked({})).toEqual({});

@@ -76,13 +76,13 @@ type Changing = Call<typeof byId, z.ZodObject>;
 /** A route that changes an account, and answers no more than that it did. */
 const changing = (
   facts: Pick<Route, "method" | "path" | "summary" | "about" | "body">,
-  changeOf: (call: Pick<Changing, "account" | "incoming">) => AccountChange,
+  changeOf: (call: Pick<Changing, "incoming">) => AccountChange,
 ): Route =>
   accountRoute({
     ...{ ...facts, tag, params: byId, answers: ok, refusals: ["not-found", "forbidden"] },
     handle: async ({ account, params, incoming, parts }) => {
       const { id } = own(account, params.id);
-      await parts.store.execute("changeAccount", { account: id, change: changeOf({ account, incoming }) });
+      await parts.store.execute("changeAccount", { account: id, change: changeOf({ incoming }) });
       return done;
     },
   });
@@ -122,11 +122,7 @@ const settingUp = (brand: AccountBrand): Route[] => [
       about: "Limits of its own stay. A plan that was set by whoever runs the server cannot be changed.",
       body: bodyOf("The plan.", planAsked),
     },
-    ({ account: { isPlanHeld }, incoming }) => {
-      const { plan_name: plan } = readObject(planAsked, incoming);
-      if (isPlanHeld) throw new Refusal("forbidden", "plan_name: the plan of this account is set by whoever runs the server");
-      return { plan };
-    },
+    ({ incoming }) => ({ plan: readObject(planAsked, incoming).plan_name }),
   ),
   changing(
     {
