@@ -21,6 +21,8 @@ export function normalPattern(written: string): string {
   const refuse = (problem: string): never => {
     throw new Refusal("invalid", `destinations: ${JSON.stringify(written.slice(0, 200))} ${problem}; ${howToWrite}`);
   };
+  // oxlint-disable-next-line no-control-regex -- URL parsers drop these silently, and the pattern would mean more than it says
+  if (/[\0-\x1f\x7f]/.test(written)) return refuse("has control characters");
   if (written.length > longestPattern) return refuse(`is too long, the limit is ${longestPattern} characters`);
   const [, kind, name = "", star = ""] = /^(queue|group):([^*]*)(\*?)$/.exec(written) ?? [];
   if (kind !== undefined) return (name === "" && star) || isName(name) ? written : refuse("has no name behind the colon");

@@ -82,6 +82,8 @@ describe("a pattern of URLs", () => {
     "https://e.example/%2e%2e/*",
     "https://e.example/#a",
     "https://e.example/a b",
+    "https://e.example/in\u0001*",
+    "https://e.example/\u007f",
     "https://e.example:99999/",
     "https:\\\\e.example\\*",
     "queue:",
