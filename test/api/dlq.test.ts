@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { Outcome } from "../../src/core/message.ts";
 import type { Store } from "../../src/store/store.ts";
 import { house, otherToken } from "./house.ts";
-import type { House } from "./house.ts";
+import type { House, Reply } from "./house.ts";
 
 async function fail(
   home: House,
@@ -372,6 +372,17 @@ describe("sending dead letters again", () => {
     });
     expect((await listed(home)).messages).toHaveLength(2);
     expect(home.deliveries).toHaveLength(4);
+  });
+
+  test.each([
+    ["POST", "/v2/dlq/retry"],
+    ["DELETE", "/v2/dlq"],
+  ])("%s %s takes its filters from a body, too, and never all in place of them", async (method, path) => {
+    const { home, ids } = await three();
+    const asked = (body: string): Promise<Reply> => home.ask(method, path, { body });
+    for (const body of ['{"ids":["a"]}', '{"dlqIds":[]}', "[]", "x"]) expect((await asked(body)).status).toBe(400);
+    expect((await asked(JSON.stringify({ dlqIds: ["1800000000000-1", ids[1]] }))).status).toBeLessThan(300);
+    expect((await listed(home)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[0], ids[2]]);
   });
 
   test.each(["?labeel=x", "?dlqIds=", "?svc-retrys=1"])("with %s is refused", async (query) => {

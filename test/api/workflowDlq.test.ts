@@ -209,6 +209,7 @@ describe("deleting", () => {
   test("many: by ids, by filters, a portion at a time; never a message", async () => {
     const { home, b } = await four();
     const [{ dlqId: message }] = (await home.ask("GET", "/v2/dlq")).body.messages;
+    expect((await home.ask("DELETE", "/v2/workflows/dlq", { body: JSON.stringify({ dlqIds: ["1-1"] }) })).body).toEqual({ deleted: 0 });
     expect((await home.ask("DELETE", `/v2/workflows/dlq?dlqIds=${b},${message},1-1`)).body).toEqual({ deleted: 1 });
     expect((await home.ask("DELETE", "/v2/workflows/dlq?label=x")).body).toEqual({ deleted: 1 });
     const { cursor, ...first } = (await home.ask("DELETE", "/v2/workflows/dlq?count=1")).body;

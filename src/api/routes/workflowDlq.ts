@@ -89,6 +89,7 @@ const removeMany = route({
     cursor: cursorParameter,
     ...dryRunParameter,
   }),
+  fieldsInBody: true,
   answers: { 200: { about: "How many are gone; or how many would be.", schema: z.union([deleted, dryRunAnswer]) } },
   refusals: [],
   handle: async ({ account, query, parts }) => {
