@@ -24,6 +24,7 @@ import { Bursts, headersOf } from "./bursts.ts";
 import type { TriedFrom } from "./lockout.ts";
 import { Lockout } from "./lockout.ts";
 import { Intake, bytesAtOnce } from "./intake.ts";
+import { Outflow } from "./outflow.ts";
 import { sourceWith } from "./intakeUrl.ts";
 import { isOfAccounts, problemBody, problemOf, problemOfBytes } from "./refusals.ts";
 import type { RequestLine } from "./requestLog.ts";
@@ -51,6 +52,8 @@ export type ApiParts = Parts & {
   counted?: Counted;
   /** Instead of the usual room for request bodies. */
   intakeBytes?: number;
+  /** Instead of the usual room for long answers of one account. */
+  outflowBytes?: number;
   /** Is told of each request once it is answered. The line is made only when it is asked for. */
   log(status: number, line: () => RequestLine): void;
 };
@@ -82,7 +85,13 @@ export function createApi(parts: ApiParts): FastifyInstance {
   takeEveryRequest(api);
   takeEveryBody(api);
   admit(api, parts);
-  for (const row of servedBy(parts)) addRoute(api, row, parts);
+  const outflow = new Outflow(parts.outflowBytes);
+  for (const row of servedBy(parts)) addRoute(api, row, parts, outflow);
+  api.addHook("onSend", (request, reply, payload, done) => {
+    if (request.proof && (typeof payload === "string" || Buffer.isBuffer(payload)))
+      outflow.hold(request.proof.account.id, Buffer.byteLength(payload), reply.raw);
+    done(null, payload);
+  });
   api.setErrorHandler((error, request, reply) =>
     sendProblem(request, reply, problemOf(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
   );
@@ -288,8 +297,12 @@ const nothingThere = "path: there is nothing at this path; GET /v2/health answer
 
 const patternOf = ({ path }: Route): RegExp => new RegExp(`^${routerPath(path).replaceAll(/:\w+/g, "[^/]+")}/?$`);
 
-function addRoute(api: FastifyInstance, row: Route, parts: ApiParts): void {
+function addRoute(api: FastifyInstance, row: Route, parts: ApiParts, outflow: Outflow): void {
   const audited = isAudited(row);
+  // What changes something has been done when its answer is there.
+  const checkRoom = ({ proof }: FastifyRequest): void => {
+    if (proof && !changesAnything(row)) outflow.mustHaveRoom(proof.account.id);
+  };
   api.route({
     method: row.method,
     url: routerPath(row.path),
@@ -300,7 +313,10 @@ function addRoute(api: FastifyInstance, row: Route, parts: ApiParts): void {
     },
     handler: async (request, reply) => {
       const incoming = incomingOf(request, parts);
+      checkRoom(request);
       const { status, body, ignored = [], headers = {} } = await row.answer(incoming, audited ? inNameOf(row, incoming, parts) : parts);
+      // Many may have been let in before the first of them had its answer.
+      checkRoom(request);
       if (ignored.length > 0) reply.header("Waypost-Ignored", namesForHeader(ignored));
       return reply.code(status).headers(headers).send(body);
     },

@@ -47,6 +47,7 @@ export async function house(
   options: {
     trustProxy?: boolean | string[];
     intakeBytes?: number;
+    outflowBytes?: number;
     mostQueues?: number;
     sendsFrom?: string[];
     prices?: Prices;
@@ -87,6 +88,7 @@ export async function house(
     retention: { log: 86_400_000, deadLetters: 86_400_000 },
     trustProxy: options.trustProxy ?? false,
     ...(options.intakeBytes === undefined ? {} : { intakeBytes: options.intakeBytes }),
+    ...(options.outflowBytes === undefined ? {} : { outflowBytes: options.outflowBytes }),
     ...(options.mostQueues === undefined ? {} : { mostQueues: options.mostQueues }),
     ...(options.hasOperator === false
       ? {}

@@ -1,0 +1,41 @@
+import type { ServerResponse } from "node:http";
+import { Refusal } from "../core/errors.ts";
+import { memory } from "../core/limits.ts";
+import type { AccountId } from "../core/message.ts";
+
+/** Bytes of answers that an account may have on their way: some of the longest pages. */
+const bytesOnTheirWay = 4 * memory.page;
+/** Shorter answers are not counted: there are not enough connections for them to come to much. */
+const counted = 64 * 1024;
+
+/**
+ * Keeps long answers that are on their way within the memory there is. Whoever asks for many of them at once, or reads none
+ * of them, is refused more for a while; other accounts do not feel it.
+ */
+export class Outflow {
+  readonly #room: number;
+  readonly #taken = new Map<AccountId, number>();
+
+  constructor(room = bytesOnTheirWay) {
+    this.#room = room;
+  }
+
+  /** Throws a `Refusal` when an account has as much on its way as it may have. */
+  mustHaveRoom(account: AccountId): void {
+    if ((this.#taken.get(account) ?? 0) < this.#room) return;
+    throw new Refusal("busy", "this account has as many long answers on their way as there is room for; read those first, and ask again");
+  }
+
+  /** Counts an answer until it has gone, or its connection has. */
+  hold(account: AccountId, bytes: number, raw: ServerResponse): void {
+    if (bytes <= counted || raw.destroyed) return;
+    this.#add(account, bytes);
+    raw.once("close", () => this.#add(account, -bytes));
+  }
+
+  #add(account: AccountId, bytes: number): void {
+    const taken = (this.#taken.get(account) ?? 0) + bytes;
+    if (taken > 0) this.#taken.set(account, taken);
+    else this.#taken.delete(account);
+  }
+}
