@@ -16,7 +16,7 @@ export const waitingOn = z.object({
     .describe(
       "not-due: its time has not come. retry: nor has that of the next attempt. due: a node takes it next. queue: its places are taken. " +
         "key-parallelism, key-rate: the limits of its flow control key are reached. queue-paused, key-paused: somebody paused it. " +
-        "account: as many deliveries are under way as the account may have. " +
+        "account, account-host: as many deliveries are under way as the account may have, in all or to the host. " +
         "host: no node has a hand free for its destination. turn: it was held back, and is not any more. " +
         "sending: it is under way. lease-over: the node that sent it is gone, and it is sent again.",
     ),

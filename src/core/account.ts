@@ -61,7 +61,7 @@ export const changeAccount: Decision<{ account: AccountId; change: AccountChange
     const isUpgrade = change.plan !== undefined && planNames.indexOf(change.plan) > planNames.indexOf(planOf(account));
     const changed: Account = { ...withChange(account, change), ...(isUpgrade ? { upgradedAt: moment.now } : {}) };
     draft.put("accounts", changed);
-    refreshAllowance(draft, moment, id);
+    refreshAllowance(draft, moment, id, accountFlow);
     return changed;
   },
 };

@@ -4,7 +4,7 @@ import type { AccountId, Flow, FlowControl, MessageState, Millis } from "./messa
 
 // Queues and flow control keys are one thing, a flow: something with limits, counters and a line of messages before it.
 // A queue counts messages until they are finished; a key counts deliveries under way, and those begun in a window of time.
-// An account whose deliveries at once are limited has a flow as well: see `core/allowance.ts`.
+// An account whose deliveries at once are limited has flows as well, in all and for each host: see `core/allowance.ts`.
 
 /** The flow of a queue, and the name of its line. */
 export const queueFlow = (name: string): string => `queue:${name}`;
@@ -12,11 +12,16 @@ export const queueFlow = (name: string): string => `queue:${name}`;
 export const keyFlow = (name: string): string => `key:${name}`;
 /**
  * The flow of an account whose deliveries at once are limited, and the name of its line. It comes last in the order of ids,
- * in which databases lock rows, as it is looked for when queues and keys are known.
+ * in which databases lock rows, as it is looked for when queues and keys are known; only those of its hosts come behind it.
  */
 export const accountFlow = "under-way:";
+/** The flow of what an account has under way to one host, where that is limited, and the name of its line. */
+export const hostFlow = (host: string): string => accountFlow + host;
+/** Whether it is that of an account, or of one of its hosts. */
+export const isAllowance = (id: string): boolean => id.startsWith(accountFlow);
+export const isHostFlow = (id: string): boolean => isAllowance(id) && id !== accountFlow;
 export const isQueue = (id: string): boolean => id.startsWith("queue:");
-/** The name that people gave it. */
+/** The name that people gave it; of that of a host, the host. */
 export const flowName = (id: string): string => id.slice(id.indexOf(":") + 1);
 
 /** A queue lets one message through at a time, a key has no limits, until somebody says otherwise. */
@@ -30,18 +35,18 @@ export function newFlow(account: AccountId, id: string, now: Millis): Flow {
 }
 
 /** A flow, or what it would be if there were one. */
-export const flowOf = (draft: Draft, moment: Moment, account: AccountId, id: string): Flow =>
+export const flowOf = (draft: Draft, moment: Pick<Moment, "now">, account: AccountId, id: string): Flow =>
   draft.get("flows", account, id) ?? newFlow(account, id, moment.now);
 
 /** The flows that these messages pass, or have passed. */
-export const flowKeysOf = (
-  states: Iterable<Pick<MessageState, "account" | "queue" | "flowKey"> & Partial<Pick<MessageState, "line" | "counted">>>,
-): Key[] =>
-  [...states].flatMap(({ account, queue, flowKey, line, counted }) => {
+export const flowKeysOf = (states: Iterable<Pick<MessageState, "account" | "queue" | "flowKey"> & Partial<MessageState>>): Key[] =>
+  [...states].flatMap(({ account, queue, flowKey, host = "", line = null, counted, countedToHost }) => {
     const keys: Key[] = [];
     if (queue !== null) keys.push([account, queueFlow(queue)]);
     if (flowKey !== null) keys.push([account, keyFlow(flowKey)]);
     if (counted || line === accountFlow) keys.push([account, accountFlow]);
+    if (countedToHost) keys.push([account, hostFlow(host)]);
+    else if (line !== null && isHostFlow(line)) keys.push([account, line]);
     return keys;
   });
 
@@ -57,7 +62,7 @@ export function roomOf(flow: Flow, now: Millis): number {
   return Math.max(0, Math.min(slotsFree(flow), ofRate));
 }
 
-/** How many more may leave its line, besides those that did and stand in the line of the account. */
+/** How many more may leave its line, besides those that did and stand in a line of the account. */
 export const roomBehind = (flow: Flow, now: Millis): number => Math.max(0, roomOf(flow, now) - (flow.onward ?? 0));
 
 const slotsFree = ({ parallelism, running }: Flow): number => (parallelism === null ? Infinity : parallelism - running);
@@ -73,10 +78,12 @@ function nextLook(flow: Flow, now: Millis): Millis | null {
   const idle = isQueue(flow.id) ? spans.idleQueue : spans.idleKey;
   if (flow.waiting === 0) return isIdle(flow) ? Math.max(now + idle, flow.lastDueAt + idle, windowEnd(flow)) : null;
   if (roomBehind(flow, now) > 0) return now;
-  // Those that went on to the line of the account are this flow's next: when one of them moves, it is looked at again.
+  // Those that went on to a line of the account are this flow's next: when one of them moves, it is looked at again.
   const ahead = flow.onward ?? 0;
   const onlyRateHoldsBack = !flow.paused && slotsFree(flow) > ahead && flow.rate !== null && flow.rate > ahead;
-  return onlyRateHoldsBack ? windowOf(flow, now).windowStart + flow.period : null;
+  if (onlyRateHoldsBack) return windowOf(flow, now).windowStart + flow.period;
+  // Nobody who changes the limit of an account knows all of its hosts.
+  return isHostFlow(flow.id) ? now + spans.lineCheck : null;
 }
 
 /** Until then it counts what has begun: a key that is forgotten earlier would let more begin than its rate. */

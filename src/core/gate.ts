@@ -1,16 +1,30 @@
-import { allowanceOf } from "./allowance.ts";
+import { allowancesOf } from "./allowance.ts";
 import type { Draft, Key, Moment } from "./command.ts";
-import { accountFlow, begun, flowKeysOf, flowName, flowOf, isQueue, keyFlow, putFlow, queueFlow, roomBehind, roomOf } from "./flow.ts";
+import {
+  accountFlow,
+  begun,
+  flowKeysOf,
+  flowName,
+  flowOf,
+  hostFlow,
+  isAllowance,
+  isHostFlow,
+  isQueue,
+  keyFlow,
+  putFlow,
+  queueFlow,
+  roomBehind,
+  roomOf,
+} from "./flow.ts";
 import { spans } from "./limits.ts";
-import type { Account, AccountId, Flow, FlowControl, MessageId, MessageState, Millis } from "./message.ts";
-import { mostUnderWay } from "./plans.ts";
+import type { AccountId, Flow, FlowControl, MessageId, MessageState, Millis } from "./message.ts";
 
-// Before it is sent, a message passes four gates, in this order, and waits in line before the first one that is closed:
-// a slot of its queue, the limits of its flow control key, what its account may have under way, a hand for its host. The
-// slot of the queue is kept until the message and its callbacks are finished. Key and account count a message while it is
-// being sent; who waits for a hand does not use up a place that others could have.
-// No more of a key stand in the line of the account than could begin: else the account would meet those that cannot, and
-// send them back, while others wait that could.
+// Before it is sent, a message passes five gates, in this order, and waits in line before the first one that is closed: a
+// slot of its queue, the limits of its flow control key, what its account may have under way to its host, what it may have
+// under way in all, a hand for its host. The slot of the queue is kept until the message and its callbacks are finished. Key
+// and account count a message while it is being sent; who waits for a hand does not use up a place that others could have.
+// No more of a key stand in the lines of the account than could begin, and no more for a host in that for all of them: else
+// the account would meet those that cannot, and send them back, while others wait that could.
 
 /** The line of those that wait for a hand for a host. */
 export const hostLine = (host: string): string => `host:${host}`;
@@ -26,21 +40,35 @@ export function advance(draft: Draft, moment: Moment, met: MessageState): { stat
     if (!mayPass(queue, state, moment)) return { state, stoppedAt: queue.id };
     state = takeSlot(draft, moment, state, queue);
   }
-  if (state.flowKey !== null) {
-    const key = flowOf(draft, moment, state.account, keyFlow(state.flowKey));
-    if (!mayPass(key, state, moment)) return { state, stoppedAt: key.id };
-  }
-  const allowance = allowanceOf(draft, moment, draft.get("accounts", state.account));
-  if (allowance && !mayPass(allowance, state, moment)) return { state, stoppedAt: allowance.id };
+  const closed = countersOf(draft, moment, state).find((flow) => !mayPass(flow, state, moment));
+  if (closed) return { state, stoppedAt: closed.id };
   return { state, stoppedAt: hasHand(draft, state) ? null : hostLine(state.host) };
 }
 
+/** The flows that count a message while it is being sent, in the order of their gates, with their limits as they are now. */
+function countersOf(draft: Draft, moment: Pick<Moment, "now">, { account, flowKey, host }: MessageState): Flow[] {
+  const flows = allowancesOf(draft, moment, draft.get("accounts", account), host);
+  if (flowKey !== null) flows.unshift(flowOf(draft, moment, account, keyFlow(flowKey)));
+  return flows;
+}
+
 /** Nobody overtakes those in line, except who has stood in it, or has come from a line behind it. */
-function mayPass(flow: Flow, { line }: MessageState, { now }: Moment): boolean {
-  // In the line of the account it stands for a place of its key.
-  if (line === accountFlow) return roomOf(flow, now) > 0;
-  const hasStood = line === flow.id || (line !== null && !isFlowLine(line));
+function mayPass(flow: Flow, state: MessageState, { now }: Moment): boolean {
+  if (isOnward(flow.id, state)) return roomOf(flow, now) > 0;
+  const hasStood = state.line !== null && orderOf(state.line) >= orderOf(flow.id);
   return roomBehind(flow, now) > 0 && (flow.waiting === 0 || hasStood);
+}
+
+/** Whether it stands, in a line of its account, for a place of this flow. */
+function isOnward(id: string, { line, countedToHost }: MessageState): boolean {
+  if (line === null || !isAllowance(line) || id === line || id === accountFlow) return false;
+  return isAllowance(id) ? countedToHost === true : !isQueue(id);
+}
+
+/** Lines, in the order of their gates. */
+function orderOf(line: string): number {
+  if (isAllowance(line)) return line === accountFlow ? 3 : 2;
+  return isQueue(line) ? 0 : isFlowLine(line) ? 1 : 4;
 }
 
 function hasHand(draft: Draft, { account, host, line }: MessageState): boolean {
@@ -49,17 +77,11 @@ function hasHand(draft: Draft, { account, host, line }: MessageState): boolean {
 
 /** The same question before everything is loaded: false only when it is sure that it has to wait. */
 export function mightPass(draft: Draft, state: MessageState): boolean {
-  const { account, queue, slot, flowKey, line } = state;
-  const owner = draft.get("accounts", account);
-  const flows = [
-    ...[queue === null || slot !== null ? null : queueFlow(queue), flowKey === null ? null : keyFlow(flowKey)],
-    owner && mostUnderWay(owner) !== null ? accountFlow : null,
-  ];
-  const isClosed = flows.some((id) => {
-    const flow = id === null ? undefined : draft.get("flows", account, id);
-    return flow && isSurelyClosed(flow, line);
-  });
-  return !isClosed && hasHand(draft, state);
+  const { account, queue, slot, line } = state;
+  const ofQueue = queue === null || slot !== null ? undefined : draft.get("flows", account, queueFlow(queue));
+  // What is not there yet is open, whatever the time.
+  const counters = countersOf(draft, { now: 0 }, state);
+  return ![...(ofQueue ? [ofQueue] : []), ...counters].some((flow) => isSurelyClosed(flow, line)) && hasHand(draft, state);
 }
 
 const isSurelyClosed = ({ paused, parallelism, running, waiting }: Flow, line: string | null): boolean =>
@@ -72,50 +94,60 @@ function takeSlot(draft: Draft, moment: Moment, state: MessageState, queue: Flow
   return { ...state, slot: state.id, line: hasStood ? null : state.line };
 }
 
-/**
- * Counts a delivery that begins now, where a key or its account limits it. The message leaves the line in which it stood.
- * Answers whether its account counts it.
- */
-export function countStart(draft: Draft, moment: Moment, account: Account, state: MessageState): boolean {
+/** Counts a delivery that begins now, where a key or its account limits it. The message leaves the line in which it stood. */
+export function countStart(draft: Draft, moment: Moment, state: MessageState): MessageState {
   leaveLine(draft, moment, state);
-  if (state.flowKey !== null) putFlow(draft, moment, begun(flowOf(draft, moment, state.account, keyFlow(state.flowKey)), moment.now));
-  const allowance = allowanceOf(draft, moment, account);
-  if (allowance) putFlow(draft, moment, begun(allowance, moment.now));
-  return allowance !== null;
+  const counters = countersOf(draft, moment, state);
+  for (const flow of counters) putFlow(draft, moment, begun(flow, moment.now));
+  return countedBy(counters, state);
+}
+
+/** Notes on a message by which flows of its account it is counted. */
+function countedBy(counters: readonly Flow[], state: MessageState): MessageState {
+  const isCounted = counters.some(({ id }) => id === accountFlow);
+  const isCountedToHost = counters.some(({ id }) => isHostFlow(id));
+  if (!isCounted && !isCountedToHost && !state.counted && !state.countedToHost) return state;
+  const { counted: _account, countedToHost: _host, ...uncounted } = state;
+  return { ...uncounted, ...(isCounted ? { counted: true } : {}), ...(isCountedToHost ? { countedToHost: true } : {}) };
 }
 
 /** Counts a delivery that has ended, or was given up. `nextAt`: when the message is to be sent again, if it is. */
 export function countEnd(draft: Draft, moment: Moment, state: MessageState, nextAt: Millis = 0): void {
   if (state.leasedBy === null) return;
   if (state.flowKey !== null) lower(draft, moment, state.account, keyFlow(state.flowKey), { counter: "running", nextAt });
+  if (state.countedToHost) lower(draft, moment, state.account, hostFlow(state.host), { counter: "running", nextAt });
   if (state.counted) lower(draft, moment, state.account, accountFlow, { counter: "running", nextAt });
 }
 
 /** Takes a due message out of sight of the claims, until the gate before which this line stands is open. */
 export function standInLine(draft: Draft, moment: Moment, state: MessageState, line: string): void {
   const { account, host } = state;
+  let standing = state;
   if (state.line !== line) {
     leaveLine(draft, moment, state);
-    if (isFlowLine(line)) enterLine(draft, moment, state, line);
+    standing = isFlowLine(line) ? enterLine(draft, moment, state, line) : countedBy([], state);
   }
-  draft.put("messages", { ...state, state: "held", dueAt: null, leasedBy: null, line });
+  draft.put("messages", { ...standing, state: "held", dueAt: null, leasedBy: null, line });
   if (!isFlowLine(line) && !draft.get("lines", account, host)) draft.put("lines", { account, host, dueAt: moment.now + spans.lineCheck });
 }
 
-function enterLine(draft: Draft, moment: Moment, { account, flowKey }: MessageState, line: string): void {
-  const flow =
-    (line === accountFlow ? allowanceOf(draft, moment, draft.get("accounts", account)) : null) ?? flowOf(draft, moment, account, line);
+/** Counts a message that comes to stand in a line, and those gates that it stands for a place of. */
+function enterLine(draft: Draft, moment: Moment, state: MessageState, line: string): MessageState {
+  const counters = countersOf(draft, moment, state);
+  const flow = counters.find(({ id }) => id === line) ?? flowOf(draft, moment, state.account, line);
   putFlow(draft, moment, { ...flow, waiting: flow.waiting + 1 });
-  if (line !== accountFlow || flowKey === null) return;
-  const key = flowOf(draft, moment, account, keyFlow(flowKey));
-  putFlow(draft, moment, { ...key, onward: (key.onward ?? 0) + 1 });
+  const passed = isAllowance(line) ? counters.filter(({ id }) => orderOf(id) < orderOf(line)) : [];
+  for (const flow of passed) putFlow(draft, moment, { ...flow, onward: (flow.onward ?? 0) + 1 });
+  return countedBy(passed, state);
 }
 
 /** Counts a message that stands in its line no more. */
-function leaveLine(draft: Draft, moment: Moment, { account, line, flowKey }: MessageState): void {
+function leaveLine(draft: Draft, moment: Moment, state: MessageState): void {
+  const { account, line, flowKey, host } = state;
   if (line === null || !isFlowLine(line)) return;
   lower(draft, moment, account, line, { counter: "waiting" });
-  if (line === accountFlow && flowKey !== null) lower(draft, moment, account, keyFlow(flowKey), { counter: "onward" });
+  for (const id of [flowKey === null ? null : keyFlow(flowKey), hostFlow(host)])
+    if (id !== null && isOnward(id, state)) lower(draft, moment, account, id, { counter: "onward" });
 }
 
 /** A message that is delivered, has failed or is cancelled gives back whatever it held. Its callbacks have been made before. */
@@ -161,4 +193,4 @@ export const flowsOfLetters = (account: AccountId, letters: readonly { queue: st
   flowKeysOf(letters.map(({ queue, flowControl }) => ({ account, queue, flowKey: flowControl?.key ?? null })));
 
 /** Whether a line is that of a queue, a key or the account, and not that of a host. */
-export const isFlowLine = (line: string): boolean => isQueue(line) || line.startsWith("key:") || line === accountFlow;
+export const isFlowLine = (line: string): boolean => isQueue(line) || line.startsWith("key:") || isAllowance(line);

@@ -34,11 +34,11 @@ export type Taken = { all: number; lane: number; bytes: number; laneBytes: numbe
 /** The name under which the hands of a destination are counted. */
 export const laneOf = (account: AccountId, host: string): string => `${account} ${host}`;
 
-/** May one more delivery to this destination begin? `most`: what its account may have under way to one, of each node. */
-export function hasHand(hands: Hands, taken: Taken, lane: string, most = Infinity): boolean {
+/** May one more delivery to this destination begin? */
+export function hasHand(hands: Hands, taken: Taken, lane: string): boolean {
   const free = hands.free - taken.all;
   const running = (hands.busy.get(lane) ?? 0) + taken.lane;
-  return free > 0 && running < Math.min(hands.perHost, free, most) && hasBytes(hands.bytes, taken, lane);
+  return free > 0 && running < Math.min(hands.perHost, free) && hasBytes(hands.bytes, taken, lane);
 }
 
 function hasBytes({ free, busy }: HandBytes, taken: Taken, lane: string): boolean {

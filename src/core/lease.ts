@@ -88,15 +88,12 @@ export const linesTo = (account: AccountId, urls: readonly string[]): Key[] =>
 /** Leases a message to this node and hands it to the dispatcher. The caller has taken a hand for it. */
 export function lease(draft: Draft, moment: Moment, of: { account: Account; envelope: Envelope; state: MessageState }): void {
   const { account, envelope, state } = of;
-  const counted = countStart(draft, moment, account, state);
-  const leased: MessageState = { ...state, state: "active", dueAt: moment.now + spans.lease, leasedBy: moment.node, line: null };
-  draft.put("messages", counted ? { ...leased, counted } : state.counted ? uncounted(leased) : leased);
+  const counted = countStart(draft, moment, state);
+  draft.put("messages", { ...counted, state: "active", dueAt: moment.now + spans.lease, leasedBy: moment.node, line: null });
   countBytes(draft, state.account, "bytesOut", state.size);
   const delivery = { message: envelope, attempt: state.attempts, signingKey: account.signingKeys.current };
   draft.deliver(account.signsStandard ? { ...delivery, standardKeys: standardKeysOf(account, moment.now) } : delivery);
 }
-
-const uncounted = ({ counted: _counted, ...state }: MessageState): MessageState => state;
 
 /** Writes a line of the log, with nothing in it but what is given, and counts what it says. Answers its id. */
 export function log(

@@ -1,6 +1,6 @@
 import { refreshAllowance } from "./allowance.ts";
 import type { Draft, LineHead, Moment, Needs } from "./command.ts";
-import { accountFlow, isIdle, putFlow, roomBehind } from "./flow.ts";
+import { isAllowance, isIdle, putFlow, roomBehind } from "./flow.ts";
 import { advance, depart, hostLine, needsOfGates, standInLine } from "./gate.ts";
 import { lease, log } from "./lease.ts";
 import { spans } from "./limits.ts";
@@ -31,7 +31,7 @@ export function serveLine(draft: Draft, moment: Moment, line: Line): void {
  * Whatever opens a flow makes it due, for a claim to serve its line; an outcome, which does so most often, serves it at once.
  */
 export function serveFlow(draft: Draft, moment: Moment, { account, id }: Flow): void {
-  if (id === accountFlow) refreshAllowance(draft, moment, account);
+  if (isAllowance(id)) refreshAllowance(draft, moment, account, id);
   const before = draft.get("flows", account, id);
   const first = firstNotServed(draft, moment, account, id);
   const flow = draft.get("flows", account, id);

@@ -154,6 +154,8 @@ export type MessageState = {
   /** Who sends it now. Null: nobody does. `counted`: towards what its account may have under way. */
   leasedBy: NodeId | null;
   counted?: true;
+  /** Towards what its account may have under way to its host; so is who stands in the line of the account, as `onward`. */
+  countedToHost?: true;
   host: string;
   /** Bytes of the body: what the message takes up while it is sent. */
   size: number;
@@ -176,7 +178,7 @@ export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean =>
 
 /**
  * What a queue or a flow control key lets through, and what it has let through. See `core/flow.ts`. `id` is `queue:<name>`
- * or `key:<name>`, which is also the name of its line; or `under-way:`. A limit that is null does not hold.
+ * or `key:<name>`, which is also the name of its line; or `under-way:`, or `under-way:<host>`. A limit that is null does not hold.
  */
 export type Flow = {
   account: AccountId;
@@ -189,7 +191,7 @@ export type Flow = {
   parallelism: number | null;
   /** Of a queue: messages that hold a slot. Of a key: deliveries under way. */
   running: number;
-  /** Messages that stand in its line. `onward`: of a key, those that stand in the line of the account. */
+  /** Messages that stand in its line. `onward`: those that stand in a line of the account that comes after it. */
   waiting: number;
   onward?: number;
   rate: number | null;

@@ -71,13 +71,15 @@ export function limitOf({ plan = "selfHosted", limits }: Terms, name: LimitName)
   return Math.min(limits?.[name] ?? plans[plan][name], selfHosted[name]);
 }
 
-/** Deliveries that an account may have under way to one destination, of each node. */
-export const mostToOne = (account: Terms | undefined): number => (account ? limitOf(account, "parallelism") : Infinity);
-
 /** How many deliveries an account may have under way. Null: as many as the server can bear. */
-export function mostUnderWay(account: Terms): number | null {
-  const most = limitOf(account, "globalParallelism");
-  return most < selfHosted.globalParallelism ? most : null;
+export const mostUnderWay = (account: Terms): number | null => limitBelow(account, "globalParallelism");
+
+/** How many of them to one host. */
+export const mostToHost = (account: Terms): number | null => limitBelow(account, "parallelism");
+
+function limitBelow(account: Terms, name: LimitName): number | null {
+  const most = limitOf(account, name);
+  return most < selfHosted[name] ? most : null;
 }
 
 export const limitNames = Object.keys(selfHosted).filter((name): name is LimitName => name in selfHosted);

@@ -1,6 +1,6 @@
 import { callbackLetter } from "./callback.ts";
 import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
-import { accountFlow, keyFlow, queueFlow } from "./flow.ts";
+import { accountFlow, hostFlow, keyFlow, queueFlow } from "./flow.ts";
 import { isLeftOver, leaveOut, runsOf } from "./endRun.ts";
 import { countEnd, depart, flowsOfLetters, hostLine, needsOfGates } from "./gate.ts";
 import { accept, fenced, heldOf, linesTo, log } from "./lease.ts";
@@ -74,13 +74,14 @@ export const settle: Decision<Outcome, Settled> = {
   },
 };
 
-/** The queue, the key and the account that get back a place when a delivery ends, as far as others stand in line before them. */
+/** The queue, the key, the host and the account that get back a place when a delivery ends, as far as others stand in line before them. */
 function waitedFor(draft: Draft, state: MessageState | null | undefined): Flow[] {
   if (!state) return [];
   const slot = state.slot === null ? undefined : draft.get("slots", state.account, state.slot);
   const ids = [
     state.flowKey === null ? null : keyFlow(state.flowKey),
     slot ? queueFlow(slot.queue) : null,
+    state.countedToHost ? hostFlow(state.host) : null,
     state.counted ? accountFlow : null,
   ];
   const flows = ids.flatMap((id) => (id === null ? [] : (draft.get("flows", state.account, id) ?? [])));

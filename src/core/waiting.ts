@@ -1,4 +1,4 @@
-import { accountFlow, flowName, isQueue, keyFlow, queueFlow, windowOf } from "./flow.ts";
+import { flowName, isAllowance, isHostFlow, isQueue, keyFlow, queueFlow, windowOf } from "./flow.ts";
 import { hostLine } from "./gate.ts";
 import { flagOfLimit } from "./plans.ts";
 import type { Flow, LogRow, MessageId, MessageState, Millis, NodeId } from "./message.ts";
@@ -17,7 +17,7 @@ export type Standing = {
   last: Pick<LogRow, "time" | "status" | "error"> | null;
   queue: Flow | null;
   key: Flow | null;
-  /** What its account may have under way, if it waits for that. */
+  /** What its account may have under way, in all or to its host, if it waits for that. */
   allowance?: Flow | null;
   /** How many stand before it in its line; one more than `mostCounted` when there are more. */
   before: number;
@@ -38,6 +38,7 @@ export const reasonNames = [
     "key-rate",
     "key-paused",
     "account",
+    "account-host",
     "turn",
     "host",
   ] as const),
@@ -75,7 +76,7 @@ export function reasonsOf(standing: Standing, now: Millis): Reason[] {
   if (state.line === (state.queue !== null && queueFlow(state.queue)))
     return [...inQueue(standing), ...laterPauses(standing, [standing.key])];
   if (state.line === (state.flowKey !== null && keyFlow(state.flowKey))) return behindKey(standing, now);
-  return [state.line === accountFlow ? inAccount(standing) : atHost(standing)];
+  return [state.line !== null && isAllowance(state.line) ? inAccount(standing, state.line) : atHost(standing)];
 }
 
 function sending({ state, last, createdAt }: Standing, now: Millis): Reason {
@@ -148,7 +149,10 @@ function doing({ state, dueAt, attempts, lost, leasedBy, line }: MessageState): 
   return `${attempts - lost > 0 ? "in retry until" : "due at"} ${iso(dueAt ?? 0)}`;
 }
 
-const lineName = ({ line }: Pick<MessageState, "line">): string => (line === accountFlow ? "the account" : (line ?? "?").replace(":", " "));
+function lineName({ line }: Pick<MessageState, "line">): string {
+  if (line === null || !isAllowance(line)) return (line ?? "?").replace(":", " ");
+  return isHostFlow(line) ? `the account at host ${flowName(line)}` : "the account";
+}
 
 /** A key may be closed in more than one way. */
 function behindKey(standing: Standing, now: Millis): Reason[] {
@@ -170,12 +174,17 @@ function behindKey(standing: Standing, now: Millis): Reason[] {
   return reasons.length === 0 ? [turnOf(standing)] : reasons.map((reason) => inLine(reason, standing));
 }
 
-function inAccount(standing: Standing): Reason {
+function inAccount(standing: Standing, line: string): Reason {
   const { running = 0, parallelism = null } = standing.allowance ?? {};
   if (parallelism === null || running < parallelism) return turnOf(standing);
-  const raise = `"waypost account limits ${standing.state.account} --${flagOfLimit("globalParallelism")} ..." raises the limit`;
-  const text = `account: ${running} of ${parallelism} deliveries under way (${raise})`;
-  return inLine({ reason: "account", text, used: running, limit: parallelism }, standing);
+  const flag = flagOfLimit(isHostFlow(line) ? "parallelism" : "globalParallelism");
+  const raise = `"waypost account limits ${standing.state.account} --${flag} ..." raises the limit`;
+  const facts = { used: running, limit: parallelism };
+  if (!isHostFlow(line))
+    return inLine({ reason: "account", text: `account: ${running} of ${parallelism} deliveries under way (${raise})`, ...facts }, standing);
+  const host = flowName(line);
+  const text = `account: ${running} of ${parallelism} deliveries under way to host ${host} (${raise})`;
+  return inLine({ reason: "account-host", text, host, ...facts }, standing);
 }
 
 const turnOf = (standing: Standing): Reason =>

@@ -1,5 +1,5 @@
 import { needsOfAccounts } from "../core/allowance.ts";
-import type { Decision, DueNeed, LineHead, Moment, Needs } from "../core/command.ts";
+import type { Decision, DueNeed, Key, LineHead, Moment, Needs } from "../core/command.ts";
 import { commands } from "../core/commands.ts";
 import type { Commands } from "../core/commands.ts";
 import { Later, Refusal } from "../core/errors.ts";
@@ -28,15 +28,18 @@ export async function decideBatch(
   // The table of commands is typed by name; a call on its way is plain data again.
   const asking = calls.map((call): Asking => ({ ...call, decision: decisions[call.name], reply: null }));
   const set = new WorkingSet(hands, { isAlone: calls.length === 1 });
-  const accounts = new Set<AccountId>();
+  const seen: Seen = { accounts: new Set(), lines: [] };
   const first = needsOf(asking, ({ decision, input }) => decision.needs(input));
   await set.load(loader, first, now);
-  note(accounts, first);
+  note(seen, first);
   const curious = asking.filter(({ decision }) => decision.further);
   for (let round = 1; curious.length > 0; round++) {
-    const asked = needsOf(curious, ({ decision, input }) => decision.further?.(input, set) ?? {});
-    const loaded = await set.load(loader, withAllowances(set, withHeads(set, asked), accounts), now);
-    note(accounts, asked);
+    const asked = withHeads(
+      set,
+      needsOf(curious, ({ decision, input }) => decision.further?.(input, set) ?? {}),
+    );
+    note(seen, asked);
+    const loaded = await set.load(loader, withAllowances(set, asked, seen), now);
     if (!loaded) break;
     if (round === maxRounds) throw new Error(`a decision still had needs after ${maxRounds} rounds`);
   }
@@ -75,13 +78,16 @@ function failureOf(error: unknown): Reply {
   return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) };
 }
 
-/** Whose rows are here. */
-function note(accounts: Set<AccountId>, needs: Needs): void {
+/** Accounts and lines of hosts that were asked for. */
+type Seen = { accounts: Set<AccountId>; lines: (readonly Key[])[] };
+
+function note({ accounts, lines }: Seen, needs: Needs): void {
   for (const [account] of needs.accounts ?? none) accounts.add(account);
+  if (needs.lines?.length) lines.push(needs.lines);
 }
 
-function withAllowances(set: WorkingSet, asked: Needs, accounts: ReadonlySet<AccountId>): Needs {
-  const flows = needsOfAccounts(set, accounts);
+function withAllowances(set: WorkingSet, asked: Needs, { accounts, lines }: Seen): Needs {
+  const flows = needsOfAccounts(set, accounts, lines);
   return flows.length === 0 ? asked : merge([asked, { flows }]);
 }
 

@@ -21,7 +21,6 @@ import { hostLine, isFlowLine } from "../core/gate.ts";
 import { marksOfRow, remarked } from "../core/mark.ts";
 import type { AccountId, Delivery, Flow, Held, Line, MessageState, Millis, Outline, RunKey, Schedule } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
-import { mostToOne } from "../core/plans.ts";
 import type { Step, Waiter } from "../core/run.ts";
 import { stepKey } from "../core/run.ts";
 import { Heads } from "./heads.ts";
@@ -228,7 +227,7 @@ export class WorkingSet implements Draft {
   }
 
   hasHand(account: AccountId, host: string): boolean {
-    return this.#taken.isOneFree(laneOf(account, host), mostToOne(this.get("accounts", account)));
+    return this.#taken.isOneFree(laneOf(account, host));
   }
 
   takeHand(account: AccountId, host: string, size: number): boolean {

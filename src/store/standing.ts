@@ -1,6 +1,6 @@
 import type { AccountId, MessageId, MessageState } from "../core/message.ts";
 import { isUnfinished } from "../core/message.ts";
-import { accountFlow, keyFlow, queueFlow } from "../core/flow.ts";
+import { isAllowance, keyFlow, queueFlow } from "../core/flow.ts";
 import type { Standing } from "../core/waiting.ts";
 import { mostCounted, mostPlaces } from "../core/waiting.ts";
 import type { Shelf } from "./shelf.ts";
@@ -16,14 +16,14 @@ export async function standingOf(shelf: Shelf, account: AccountId, id: MessageId
   const flows = await shelf.rows("flows", [
     ...(state.queue === null ? [] : [[account, queueFlow(state.queue)] as const]),
     ...(state.flowKey === null ? [] : [[account, keyFlow(state.flowKey)] as const]),
-    ...(state.line === accountFlow ? [[account, accountFlow] as const] : []),
+    ...(state.line !== null && isAllowance(state.line) ? [[account, state.line] as const] : []),
   ]);
   return {
     state,
     ...{ retries: envelope.retries, createdAt: envelope.createdAt, last: last ?? null },
     queue: flows.find((flow) => flow.id === queueFlow(state.queue ?? "")) ?? null,
     key: flows.find((flow) => flow.id === keyFlow(state.flowKey ?? "")) ?? null,
-    allowance: flows.find((flow) => flow.id === accountFlow) ?? null,
+    allowance: flows.find((flow) => isAllowance(flow.id)) ?? null,
     before: state.line === null ? 0 : await shelf.countBefore(state, mostCounted + 1),
     places: await placesOf(shelf, state),
   };

@@ -97,6 +97,7 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       ...{ account: "text", id: "text", state: "text", due_at: "bigint", attempts: "integer" },
       ...{ lost: "integer", leased_by: "text", host: "text", size: "integer", tells: "integer" },
       ...{ queue: "text", flow_key: "text", slot: "text", line: "text", marks: "text", run: "text", counted: "integer" },
+      counted_to_host: "integer",
     },
     key: ["account", "id"],
     write: ({
@@ -117,9 +118,11 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       marks,
       run,
       counted,
+      countedToHost,
     }) => ({
       ...{ account, id, state, due_at: dueAt, attempts, lost, leased_by: leasedBy, host, size, tells: tells ? 1 : 0 },
       ...{ queue, flow_key: flowKey, slot, line, marks: marks.length > 0 ? marks.join(" ") : null, run, counted: counted ? 1 : null },
+      counted_to_host: countedToHost ? 1 : null,
     }),
     read: (row) => ({
       ...{ account: text(row.account), id: text(row.id), state: text(row.state) as MessageState["state"], host: text(row.host) },
@@ -129,6 +132,7 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       ...{ slot: orNull(row.slot, text), line: orNull(row.line, text), marks: row.marks ? text(row.marks).split(" ") : [] },
       run: orNull(row.run, text),
       ...(row.counted === null ? {} : { counted: true }),
+      ...(row.counted_to_host === null ? {} : { countedToHost: true }),
     }),
   },
   deduplications: {

@@ -11,10 +11,10 @@ export class TakenHands {
     this.#hands = hands;
   }
 
-  isOneFree(lane: string, most: number): boolean {
+  isOneFree(lane: string): boolean {
     const { all, bytes } = this.#inAll;
     const ofLane = this.#byLane.get(lane);
-    return hasHand(this.#hands, { all, bytes, lane: ofLane?.all ?? 0, laneBytes: ofLane?.bytes ?? 0 }, lane, most);
+    return hasHand(this.#hands, { all, bytes, lane: ofLane?.all ?? 0, laneBytes: ofLane?.bytes ?? 0 }, lane);
   }
 
   isNewcomer(lane: string): boolean {

@@ -31,7 +31,7 @@ type Step =
   | { do: "wait"; span: number }
   | { do: "hands"; hands: keyof typeof handsOf }
   | { do: "pause" | "resume"; id: string }
-  | { do: "allow"; most: number }
+  | { do: "allow"; most: number; toHost: number }
   | { do: "claim" | "retry" | "delete" };
 
 const which = fc.nat(1000);
@@ -51,7 +51,7 @@ const steps = fc.array(
       }),
     },
     { weight: 1, arbitrary: fc.record({ do: fc.constantFrom("pause" as const, "resume" as const), id: flow }) },
-    { weight: 1, arbitrary: fc.record({ do: fc.constant("allow" as const), most: fc.nat(4) }) },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant("allow" as const), most: fc.nat(4), toHost: fc.nat(3) }) },
     { weight: 1, arbitrary: fc.record({ do: fc.constantFrom("retry" as const, "delete" as const) }) },
   ),
   { minLength: 20, maxLength: 60 },
@@ -90,7 +90,7 @@ class Run {
     else if (step.do === "hands") this.total = handsOf[step.hands];
     else if (step.do === "pause") await broker.run("pauseFlow", { account: "acme", id: step.id });
     else if (step.do === "resume") await broker.run("resumeFlow", { account: "acme", id: step.id });
-    else if (step.do === "allow") await this.allow(step.most);
+    else if (step.do === "allow") await this.allow(step);
     else if (step.do === "retry") await this.retry();
     else if (step.do === "delete") await this.delete();
     else await broker.run("claim", { limit: 10, lines: Math.max(0, Math.min(10, this.total - this.active.length)) });
@@ -98,8 +98,9 @@ class Run {
   }
 
   /** 0: no limit. */
-  async allow(most: number): Promise<void> {
-    await this.broker.run("changeAccount", { account: "acme", change: { limits: most === 0 ? {} : { globalParallelism: most } } });
+  async allow({ most, toHost }: { most: number; toHost: number }): Promise<void> {
+    const limits = { ...(most === 0 ? {} : { globalParallelism: most }), ...(toHost === 0 ? {} : { parallelism: toHost }) };
+    await this.broker.run("changeAccount", { account: "acme", change: { limits } });
   }
 
   async settle(at: number, status: number): Promise<void> {

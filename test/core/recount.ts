@@ -1,5 +1,5 @@
 import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands.ts";
-import type { Flow, FlowControl, Letter, Outcome } from "../../src/core/message.ts";
+import type { Flow, FlowControl, Letter, MessageState, Outcome } from "../../src/core/message.ts";
 import type { Memory } from "../../src/store/memory.ts";
 import { Broker } from "./broker.ts";
 
@@ -12,10 +12,11 @@ export function disagreements({ tables }: Memory): string[] {
   };
   for (const { account, id, running, waiting, onward = 0 } of flows) {
     const ours = messages.filter((message) => message.account === account);
-    const active = ours.filter(
-      ({ leasedBy, flowKey, counted }) => leasedBy !== null && (id === "under-way:" ? counted : `key:${flowKey ?? ""}` === id),
-    );
-    const gone = ours.filter(({ line, flowKey }) => line === "under-way:" && `key:${flowKey ?? ""}` === id);
+    const isCounted = ({ flowKey, host, counted, countedToHost }: MessageState): boolean =>
+      `key:${flowKey ?? ""}` === id || (id === "under-way:" && counted === true) || (`under-way:${host}` === id && countedToHost === true);
+    const active = ours.filter((message) => message.leasedBy !== null && isCounted(message));
+    const behind = id.startsWith("key:") ? /^under-way:/ : /^under-way:$/;
+    const gone = ours.filter((message) => id !== message.line && behind.test(message.line ?? "") && isCounted(message));
     compare(`onward of ${id}`, onward, gone.length);
     const held = slots.filter((slot) => slot.account === account && `queue:${slot.queue}` === id);
     compare(`running of ${id}`, running, id.startsWith("queue:") ? held.length : active.length);

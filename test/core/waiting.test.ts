@@ -24,6 +24,21 @@ test("a message that waits for its account says how many are under way, of how m
   ]);
 });
 
+test("a message that waits for what its account may have under way to its host says so", () => {
+  const allowance = { ...newFlow("acme", "under-way:shop.example:8443", noon), parallelism: 2, running: 2, waiting: 5 };
+  const line = { state: { ...held, host: "shop.example:8443", line: "under-way:shop.example:8443" }, key: null };
+  const raise = '"waypost account limits acme --parallelism ..." raises the limit';
+  expect(reasonsOf({ ...standing, ...line, allowance }, noon)).toEqual([
+    {
+      ...{ reason: "account-host", host: "shop.example:8443", used: 2, limit: 2, position: 4 },
+      text: `account: 2 of 2 deliveries under way to host shop.example:8443 (${raise}); 4 before it in line`,
+    },
+  ]);
+  expect(textsOf({ ...line, allowance: { ...allowance, running: 1 } })).toEqual([
+    "the account at host shop.example:8443 is open; the next node that looks takes it on; 4 before it in line",
+  ]);
+});
+
 describe("reasonsOf", () => {
   test("counts those before it only so far", () => {
     expect(reasonsOf({ ...standing, before: mostCounted }, noon)).toMatchObject([{ position: 1000 }]);

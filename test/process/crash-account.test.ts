@@ -33,19 +33,19 @@ async function startCounting(lifeNow: () => number) {
   return { url: `http://localhost:${typeof address === "object" ? address?.port : 0}`, arrived, highest: () => highest };
 }
 
-test(
-  "an account has no more deliveries under way than it may, and no place is lost, although the server is killed",
+test.each(["global-parallelism", "parallelism"])(
+  "an account has no more deliveries under way than its --%s, and no place is lost, although the server is killed",
   { timeout: 120_000 },
-  async () => {
+  async (flag) => {
     const data = temporaryFolder();
     let life = 0;
     const destination = await startCounting(() => life);
     const start = () => startWaypost(["dev", "--port", "0", "--data", data]);
     let server = await start();
-    const limits = ["account", "limits", "defaultUser", "--global-parallelism", String(most), "--data", data];
+    const limits = ["account", "limits", "defaultUser", `--${flag}`, String(most), "--data", data];
     expect(await runWaypost(limits).ended).toMatchObject({
       code: 0,
-      out: expect.stringContaining(`global-parallelism: ${most}  (its own)`),
+      out: expect.stringContaining(`${flag}: ${most}  (its own)`),
     });
     const acknowledged = new Set<string>();
     const publish = async (number: number): Promise<void> => {

@@ -4,42 +4,83 @@ import type { Flow } from "../../src/core/message.ts";
 import type { Bend } from "./bent.ts";
 import { bent } from "./bent.ts";
 
-/** A decision that writes the flow of an account otherwise, where there was one before. */
-const writingAllowances =
-  (turn: (row: Flow, before: Flow) => Flow) =>
+type Of = (id: string) => boolean;
+const ofAccount: Of = (id) => id === "under-way:";
+const ofHost: Of = (id) => id.startsWith("under-way:") && !ofAccount(id);
+
+/** A decision that writes such flows of an account otherwise, where there was one before. */
+const writing =
+  (isMeant: Of, turn: (row: Flow, before: Flow) => Flow) =>
   (_: unknown, draft: Draft): Bend => ({
     put: {
       flows: (row) => {
-        const before = row.id === "under-way:" ? draft.get("flows", row.account, row.id) : undefined;
+        const before = isMeant(row.id) ? draft.get("flows", row.account, row.id) : undefined;
         return before ? turn(row, before) : row;
       },
     },
   });
 
-/** A decision that takes every account for one without a limit. */
-const seeingNoLimit = (_: unknown, draft: Draft): Bend => ({
-  get: ((table: TableName, ...key: readonly [string, string]) => {
-    const row = draft.get(table, ...key);
-    return row && table === "accounts" ? { ...row, limits: {} } : row;
-  }) as Draft["get"],
-});
+/** A decision that takes every account for one without this limit. */
+const seeingNo =
+  (limit: "globalParallelism" | "parallelism") =>
+  (_: unknown, draft: Draft): Bend => ({
+    get: ((table: TableName, ...key: readonly [string, string]) => {
+      const row = draft.get(table, ...key);
+      return row && table === "accounts" && "limits" in row ? { ...row, limits: { ...row.limits, [limit]: undefined } } : row;
+    }) as Draft["get"],
+  });
 
 /** Faults around what an account may have under way. */
 export const allowanceMutants: Record<string, Commands> = {
-  "a claim overlooks the limit of the account": bent("claim", seeingNoLimit),
-  "a publish overlooks the limit of the account": bent("publish", seeingNoLimit),
+  "a claim overlooks the limit of the account": bent("claim", seeingNo("globalParallelism")),
+  "a publish overlooks the limit of the account": bent("publish", seeingNo("globalParallelism")),
   "a delivery does not count towards its account": bent(
     "claim",
-    writingAllowances((row, { running }) => ({ ...row, running: Math.min(running, row.running) })),
+    writing(ofAccount, (row, { running }) => ({ ...row, running: Math.min(running, row.running) })),
   ),
   "a delivery that has ended counts towards its account": bent(
     "settle",
-    writingAllowances((row, { running }) => ({ ...row, running: Math.max(running, row.running) })),
+    writing(ofAccount, (row, { running }) => ({ ...row, running: Math.max(running, row.running) })),
   ),
   "a lost lease counts towards its account": bent(
     "claim",
-    writingAllowances((row, { running }) => ({ ...row, running: Math.max(running, row.running) })),
+    writing(ofAccount, (row, { running }) => ({ ...row, running: Math.max(running, row.running) })),
   ),
   "a lease forgets that its account counts it": bent("claim", () => ({ put: { messages: ({ counted: _counted, ...row }) => row } })),
   "a key forgets who went on to the line of the account": bent("claim", () => ({ put: { flows: ({ onward: _onward, ...row }) => row } })),
+  "a claim overlooks what the account may have under way to a host": bent("claim", seeingNo("parallelism")),
+  "a publish overlooks what the account may have under way to a host": bent("publish", seeingNo("parallelism")),
+  "an outcome that lets the next one go overlooks what the account may have under way to a host": bent("settle", seeingNo("parallelism")),
+  "a delivery does not count towards its host": bent(
+    "claim",
+    writing(ofHost, (row, { running }) => ({ ...row, running: Math.min(running, row.running) })),
+  ),
+  "a delivery that has ended counts towards its host": bent(
+    "settle",
+    writing(ofHost, (row, { running }) => ({ ...row, running: Math.max(running, row.running) })),
+  ),
+  "a lost lease counts towards its host": bent(
+    "claim",
+    writing(ofHost, (row, { running }) => ({ ...row, running: Math.max(running, row.running) })),
+  ),
+  "a lease that is given back counts towards its host": bent(
+    "giveBack",
+    writing(ofHost, (row, { running }) => ({ ...row, running })),
+  ),
+  "a lease forgets that its host counts it": bent("settle", () => ({
+    put: { messages: ({ countedToHost: _counted, ...row }) => row },
+  })),
+  "a host forgets who went on to the line of the account": bent(
+    "claim",
+    writing(ofHost, ({ onward: _onward, ...row }) => row),
+  ),
+  "a message that is cancelled is still counted in the line of its host": bent(
+    "cancel",
+    writing(ofHost, (row, { waiting }) => ({ ...row, waiting })),
+  ),
+  "who waits for a host is not looked at when the limit is another one": bent("claim", () => ({
+    put: {
+      flows: (row) => (ofHost(row.id) && row.waiting > 0 && row.running >= (row.parallelism ?? Infinity) ? { ...row, dueAt: null } : row),
+    },
+  })),
 };

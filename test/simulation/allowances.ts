@@ -5,41 +5,59 @@ import type { Tables } from "./storage.ts";
 
 type Court = { demand: Demand; tables: Tables };
 
+/** What is counted together: all of an account, or what it sends to one host; and the limit that holds for it. */
+type Share = { account: string; name: string; limit: "globalParallelism" | "parallelism" };
+
 /**
- * What an account may have under way: of the deliveries that began since it has a limit, never more at once than that, on
- * all nodes together. Counted from the leases alone, whatever the rows say of being counted.
+ * What an account may have under way, in all and to each host: of the deliveries that began since it has a limit, never more
+ * at once than that, on all nodes together. Counted from the leases alone, whatever the rows say of being counted.
  */
 export class Allowances {
-  /** Messages that are being sent, and were counted when that began, by account. */
+  /** Messages that are being sent, and were counted when that began, by the name of the share. */
   readonly #underWay = new Map<string, Set<string>>();
 
   judge({ changes }: Case, { demand, tables }: Court): void {
     const before = new Map(changes.accounts.map(({ before }) => [before?.id, before]));
-    const touched = new Map<string, number>();
+    const limitsOf = ({ account, limit }: Share): [now: number, then: number] => {
+      const now = tables.accounts.get(account);
+      return [limitOf(now, limit), limitOf(before.get(account) ?? now, limit)];
+    };
+    const touched = new Map<string, { share: Share; had: number }>();
     for (const { before: was, after } of changes.messages) {
-      const { account, id } = after ?? was ?? { account: "", id: "" };
-      const ids = this.#underWay.get(account) ?? new Set();
-      this.#underWay.set(account, ids);
-      if (!touched.has(account)) touched.set(account, ids.size);
-      if (!isSent(after) || isLease(was, after)) ids.delete(id);
+      for (const share of sharesOf(after ?? was)) {
+        const ids = this.#of(share);
+        if (!touched.has(share.name)) touched.set(share.name, { share, had: ids.size });
+        const id = after?.id ?? was?.id ?? "";
+        if (!isSent(after) || isLease(was, after)) ids.delete(id);
+      }
     }
     for (const { before: was, after } of changes.messages) {
       if (!isLease(was, after)) continue;
-      const now = tables.accounts.get(after.account);
       // Within a batch in which the limit was changed, it may have begun before.
-      if ([now, before.get(after.account) ?? now].every((account) => limitOf(account) < Infinity)) {
-        this.#underWay.get(after.account)?.add(after.id);
-      }
+      for (const share of sharesOf(after)) if (limitsOf(share).every((limit) => limit < Infinity)) this.#of(share).add(after.id);
     }
-    for (const [account, had] of touched) {
-      const now = tables.accounts.get(account);
-      const most = Math.max(had, limitOf(now), limitOf(before.get(account) ?? now));
-      const has = this.#underWay.get(account)?.size ?? 0;
-      demand(has <= most, `an account has no more under way than it may: ${account} has ${has} of ${most}`);
+    for (const { share, had } of touched.values()) {
+      const most = Math.max(had, ...limitsOf(share));
+      const has = this.#of(share).size;
+      demand(has <= most, `an account has no more under way than it may: ${share.name} has ${has} of ${most}`);
     }
+  }
+
+  #of({ name }: Share): Set<string> {
+    const ids = this.#underWay.get(name) ?? new Set();
+    this.#underWay.set(name, ids);
+    return ids;
   }
 }
 
+const sharesOf = (state: MessageState | undefined): Share[] =>
+  state
+    ? [
+        { account: state.account, name: state.account, limit: "globalParallelism" },
+        { account: state.account, name: `${state.account} to ${state.host}`, limit: "parallelism" },
+      ]
+    : [];
+
 const isSent = (state: MessageState | undefined): boolean => state !== undefined && state.leasedBy !== null;
 
-const limitOf = (account: Account | undefined): number => account?.limits?.globalParallelism ?? Infinity;
+const limitOf = (account: Account | undefined, limit: Share["limit"]): number => account?.limits?.[limit] ?? Infinity;

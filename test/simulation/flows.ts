@@ -16,7 +16,7 @@ class Book {
   running = 0;
   /** Who stands in its line. */
   readonly waiting = new Set<string>();
-  /** Who of its messages stands in the line of the account. */
+  /** Who of its messages stands in a line of the account that comes after it. */
   readonly onward = new Set<string>();
   windowStart = 0;
   used = 0;
@@ -76,14 +76,15 @@ export class Flows {
     function touch(state: MessageState, by: 1 | -1): void {
       if (state.leasedBy !== null && state.flowKey !== null) count(nameOf(state, `key:${state.flowKey}`), by);
       if (state.leasedBy !== null && state.counted) count(nameOf(state, accountLine), by);
+      if (state.leasedBy !== null && state.countedToHost) count(nameOf(state, hostLineOf(state)), by);
     }
     for (const { before, after } of changes.messages) {
       if (isInLine(before)) this.#book(nameOf(before, before.line)).waiting.delete(before.id);
       if (isInLine(after)) this.#book(nameOf(after, after.line)).waiting.add(after.id);
       for (const row of [before, after]) if (isInLine(row)) touched.add(nameOf(row, row.line));
-      if (isOnward(before)) this.#book(nameOf(before, `key:${before.flowKey}`)).onward.delete(before.id);
-      if (isOnward(after)) this.#book(nameOf(after, `key:${after.flowKey}`)).onward.add(after.id);
-      for (const row of [before, after]) if (isOnward(row)) touched.add(nameOf(row, `key:${row.flowKey}`));
+      for (const name of onwardOf(before)) this.#book(name).onward.delete(before?.id ?? "");
+      for (const name of onwardOf(after)) this.#book(name).onward.add(after?.id ?? "");
+      for (const name of [...onwardOf(before), ...onwardOf(after)]) touched.add(name);
     }
   }
 
@@ -156,13 +157,17 @@ export class Flows {
       book.lastAccepted = envelope.createdAt;
     }
     for (const { before, after } of changes.messages) {
-      if (!isLease(before, after) || !after.counted) continue;
-      const first = firstStaying(nameOf(after, accountLine));
-      const mayPass = first === undefined || before?.line?.startsWith("host:") || (before?.line && after.id < first);
-      demand(Boolean(mayPass), `nobody overtakes: ${after.id} was sent before ${first} of the account`);
+      if (!isLease(before, after)) continue;
+      const passed = [...(after.counted ? [accountLine] : []), ...(after.countedToHost ? [hostLineOf(after)] : [])];
+      for (const line of passed) {
+        const first = firstStaying(nameOf(after, line));
+        const isFromBehind = before?.line?.startsWith("host:") || (line !== accountLine && before?.line === accountLine);
+        const mayPass = first === undefined || isFromBehind || (before?.line && after.id < first);
+        demand(Boolean(mayPass), `nobody overtakes: ${after.id} was sent before ${first} of ${line}`);
+      }
     }
     for (const { before, after } of changes.messages) {
-      if (!isLease(before, after) || after.flowKey === null || before?.line === accountLine) continue;
+      if (!isLease(before, after) || after.flowKey === null || before?.line?.startsWith(accountLine)) continue;
       const line = `key:${after.flowKey}`;
       const first = firstStaying(nameOf(after, line));
       const mayPass = first === undefined || before?.line?.startsWith("host:") || (before?.line === line && after.id < first);
@@ -181,7 +186,17 @@ type Window = { of: Case; court: Court; before: Flow | undefined; after: Flow | 
 /** The line of those that wait until their account has less under way. */
 const accountLine = "under-way:";
 
-const isOnward = (state: MessageState | undefined): state is MessageState => state?.line === accountLine && state.flowKey !== null;
+/** That of those that wait until it has less under way to their host. */
+const hostLineOf = ({ host }: Pick<MessageState, "host">): string => accountLine + host;
+
+/** The key and the host for a place of which a message stands in a line of its account. */
+function onwardOf(state: MessageState | undefined): string[] {
+  if (!state?.line?.startsWith(accountLine)) return [];
+  return [
+    ...(state.flowKey === null ? [] : [nameOf(state, `key:${state.flowKey}`)]),
+    ...(state.line === accountLine && state.countedToHost ? [nameOf(state, hostLineOf(state))] : []),
+  ];
+}
 
 const nameOf = ({ account }: { account: string }, id: string): string => `${account}\n${id}`;
 const quoted = (name: string): string => JSON.stringify(name);
@@ -200,7 +215,7 @@ function checkNames(state: MessageState, { lives, demand, tables }: Court): void
   const { id, line, slot } = state;
   demand(state.queue === envelope.queue && state.flowKey === (envelope.flowControl?.key ?? null), `gates are those of the letter: ${id}`);
   demand((state.state === "held") === (line !== null), `who is held stands in a line: ${id}`);
-  const lines = [`queue:${state.queue}`, `key:${state.flowKey}`, `host:${state.host}`, accountLine];
+  const lines = [`queue:${state.queue}`, `key:${state.flowKey}`, `host:${state.host}`, accountLine, hostLineOf(state)];
   demand(line === null || lines.includes(line), `who waits stands before a gate of its own: ${id} in ${line}`);
   demand(line !== lines[0] || slot === null, `who waits for a slot has none: ${id}`);
   demand(state.queue === null || (slot === null) === !tables.slots.has(`${state.account}\n${id}`), `a slot belongs to its message: ${id}`);
@@ -247,13 +262,15 @@ function checkLook(flow: Flow, { demand, now }: Court): void {
   const ahead = flow.onward ?? 0;
   const hasPlace = !paused && (parallelism === null || running + ahead < parallelism) && (rate === null || rate > ahead);
   const isWindowFull = rate !== null && windowUsed + ahead >= rate && now < windowStart + period;
-  const opensAt = !hasPlace ? Infinity : isWindowFull ? windowStart + period : now;
+  // The limit of an account may be another one by now, and does not tell the flows of its hosts.
+  const closed = id.startsWith(accountLine) && id !== accountLine ? now + spans.lineCheck : Infinity;
+  const opensAt = !hasPlace ? closed : isWindowFull ? windowStart + period : now;
   demand((dueAt ?? Infinity) <= opensAt + spans.flowCheck, `nobody waits for ever: ${id} opens at ${opensAt} and is looked at ${dueAt}`);
 }
 
 /** What a run must have seen to be worth its name. */
 function noteHappenings({ id, waiting, paused, parallelism, running, rate, windowUsed }: Flow, { happens }: Court): void {
-  const kind = id.startsWith("queue:") ? "queue" : id === accountLine ? "account" : "key";
+  const kind = id.startsWith("queue:") ? "queue" : id === accountLine ? "account" : id.startsWith(accountLine) ? "host" : "key";
   if (running > 1) happens(`${kind} with several at once`);
   if (waiting === 0) return;
   if (paused) happens(`${kind} paused with a line`);

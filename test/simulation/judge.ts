@@ -362,8 +362,7 @@ export class Judge {
     const { paused, rate, period, running, onward = 0, windowStart, windowUsed } = flow;
     const isWindowFull = rate !== null && windowUsed >= rate && this.#world.now < windowStart + period;
     if (paused || isWindowFull) return true;
-    if (line?.startsWith("key:")) return running + onward > 0;
-    if (line === "under-way:") return running > 0;
+    if (line?.startsWith("key:") || line?.startsWith("under-way:")) return running + onward > 0;
     const taken = new Set(
       [...slots.values()].flatMap((slot) => (slot.account === account && `queue:${slot.queue}` === line ? slot.id : [])),
     );

@@ -30,8 +30,8 @@ export function randomSetUp(chance: Chance, { account }: Known, of: { letter: Le
     () => ({ name: "pinFlow", input: { account, key, rate: chance.between(1, 3), period: chance.of([700, 5_000]) } }),
     () => ({ name: "unpinFlow", input: { account, key, parallelism: chance.happens(0.5), rate: chance.happens(0.5) } }),
     () => ({ name: "resetRate", input: { account, key } }),
-    () => ({ name: "changeAccount", input: { account, change: { limits: { globalParallelism: chance.between(1, 4) } } } }),
-    () => ({ name: "changeAccount", input: { account, change: { limits: { globalParallelism: chance.happens(0.5) ? null : 1 } } } }),
+    () => ({ name: "changeAccount", input: { account, change: { limits: underWay(chance.between(1, 4), chance) } } }),
+    () => ({ name: "changeAccount", input: { account, change: { limits: chance.happens(0.5) ? unbound : underWay(1, chance) } } }),
     () => ({
       name: "changeAccount",
       input: { account, change: { limits: { deadLetters: chance.between(1, 3), logEntries: chance.of([5, 50]) } } },
@@ -48,6 +48,15 @@ export function randomSetUp(chance: Chance, { account }: Known, of: { letter: Le
   ];
   return chance.of(calls)();
 }
+
+/** What an account may have under way, in all or to each host, or both. */
+const underWay = (most: number, chance: Chance): UnderWay => ({
+  ...unbound,
+  ...chance.of([{ globalParallelism: most }, { parallelism: most }, { globalParallelism: most + 1, parallelism: most }]),
+});
+
+type UnderWay = { globalParallelism: number | null; parallelism: number | null };
+const unbound: UnderWay = { globalParallelism: null, parallelism: null };
 
 /** What there is from the beginning. */
 export const prepare = (account: AccountId, { letter, hosts }: { letter: Letter; hosts: readonly string[] }): Call[] => {
@@ -75,9 +84,11 @@ export const release = (account: AccountId): Call[] => [
     name: "resumeFlow",
     input: { account, id },
   })),
-  { name: "changeAccount", input: { account, change: { limits: { globalParallelism: 5, deadLetters: null, logEntries: null } } } },
+  { name: "changeAccount", input: { account, change: { limits: { ...unbound, deadLetters: null, logEntries: null } } } },
   // One message after another, each with its retries and callbacks, could take weeks.
   ...queues.map((name): Call => ({ name: "upsertQueue", input: { account, name, parallelism: 50 } })),
+  // No queue may be given more than this, but those that have more keep it.
+  { name: "changeAccount", input: { account, change: { limits: { globalParallelism: 5, parallelism: 3 } } } },
   // Pinned, so that no late callback with a long period holds it all up again.
   ...keys.map((key): Call => ({ name: "pinFlow", input: { account, key, parallelism: 2, rate: 40, period: 10_000 } })),
 ];

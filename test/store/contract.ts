@@ -1,6 +1,6 @@
 import { describe } from "vitest";
 import { describeAccounts } from "./contractAccounts.ts";
-import { describeAllowance } from "./contractAllowance.ts";
+import { describeAllowances } from "./contractAllowance.ts";
 import { describeAudit } from "./contractAudit.ts";
 import { describeBatches } from "./contractBatches.ts";
 import { describeBytes } from "./contractBytes.ts";
@@ -29,7 +29,7 @@ export function describeStore(name: string, open: OpenStore): void {
     describeEnds(open);
     describeLines(open);
     describeFlows(open);
-    describeAllowance(open);
+    describeAllowances(open);
     describeDue(open);
     describeBatches(open);
     describeBytes(open);

@@ -2,10 +2,15 @@ import { describe, expect, test } from "vitest";
 import { World, letterTo } from "./world.ts";
 import type { OpenStore } from "./world.ts";
 
+/** What an account may have under way, in all and to one host, on every node together. */
+export function describeAllowances(open: OpenStore): void {
+  describeAllowance(open);
+  describeHostAllowance(open);
+}
+
 const to = (host: string) => ({ url: `https://${host}.example/` });
 
-/** What an account may have under way, on every node together. */
-export function describeAllowance(open: OpenStore): void {
+function describeAllowance(open: OpenStore): void {
   describe("the deliveries of an account", () => {
     const allow = (world: World, globalParallelism: number, account = "acc"): Promise<unknown> =>
       world.store.execute("changeAccount", { account, change: { limits: { globalParallelism } } });
@@ -65,6 +70,78 @@ export function describeAllowance(open: OpenStore): void {
       const begun = [...(await world.claim()), ...(await world.claim())];
       expect(begun).toHaveLength(1);
       expect(await world.store.read.setUp("flows", "acc", "under-way:")).toMatchObject({ running: 1, waiting: 1 });
+    });
+  });
+}
+
+function describeHostAllowance(open: OpenStore): void {
+  describe("the deliveries of an account to one host", () => {
+    const opened = async (limits: { parallelism?: number; globalParallelism?: number }): Promise<World> => {
+      const world = await World.open(open);
+      await world.account();
+      await world.account("other");
+      await world.store.execute("changeAccount", { account: "acc", change: { limits } });
+      return world;
+    };
+    const flow = (world: World, id: string, account = "acc") => world.store.read.setUp("flows", account, id);
+
+    test("are no more at once than it may have, whatever is published together; other hosts and accounts have their own", async () => {
+      const world = await opened({ parallelism: 2 });
+      const letters = ["one", "one", "two", "one"].map((host) => letterTo(to(host)));
+      await Promise.all([world.publish(letters), world.publish(letters), world.publish(letters, "other")]);
+      const begun = world.delivered().map(({ message }) => `${message.account} ${message.url}`);
+      const count = (account: string, host: string): number => begun.filter((one) => one === `${account} ${to(host).url}`).length;
+      expect([count("acc", "one"), count("acc", "two"), count("other", "one"), count("other", "two")]).toEqual([2, 2, 3, 1]);
+      expect(await flow(world, "under-way:one.example")).toMatchObject({ running: 2, waiting: 4, parallelism: 2 });
+      expect(await flow(world, "under-way:two.example")).toMatchObject({ running: 2, waiting: 0 });
+      expect([await flow(world, "under-way:"), await flow(world, "under-way:one.example", "other")]).toEqual([null, null]);
+    });
+
+    test("let the next ones go on when they have ended, until none is left, and leave nothing counted", async () => {
+      const world = await opened({ parallelism: 2, globalParallelism: 3 });
+      const limited = { flowControl: { key: "k", parallelism: 1, rate: null, period: null } };
+      for (const one of [{}, limited, limited, { queue: "q" }, { queue: "q" }, to("two"), to("two"), to("three")]) await world.send(one);
+      let ended = 0;
+      for (let under = world.delivered(); under.length > 0; under = [...world.delivered(), ...(await world.claim())]) {
+        expect(under.length).toBeLessThanOrEqual(3);
+        for (const host of new Set(under.map(({ message }) => message.url)))
+          expect(under.filter(({ message }) => message.url === host).length).toBeLessThanOrEqual(2);
+        await Promise.all(under.map((delivery) => world.settle(delivery)));
+        ended += under.length;
+      }
+      expect(ended).toBe(8);
+      expect(world.faults).toEqual([]);
+      const ids = ["under-way:", "under-way:two.example", "under-way:three.example", "key:k"];
+      for (const id of ids) {
+        const { running, waiting, onward = 0 } = (await flow(world, id)) ?? { running: -1, waiting: -1 };
+        expect([id, running, waiting, onward]).toEqual([id, 0, 0, 0]);
+      }
+    });
+
+    test("are told of by whoever waits for them", async () => {
+      const world = await opened({ parallelism: 1 });
+      await world.send(to("one"));
+      await world.send(to("one"));
+      const waiting = await world.send(to("one"));
+      const standing = await world.store.read.standing("acc", waiting);
+      expect(standing).toMatchObject({
+        state: { line: "under-way:one.example" },
+        allowance: { running: 1, parallelism: 1 },
+        before: 1,
+      });
+    });
+
+    test("keep their places when their node is gone, until their leases are over", async () => {
+      const world = await opened({ parallelism: 1 });
+      await world.sent();
+      const { host } = new URL(letterTo().url);
+      await world.send();
+      world.clock.now += 29_000;
+      expect(await world.claim()).toEqual([]);
+      world.clock.now += 2_000;
+      const begun = [...(await world.claim()), ...(await world.claim())];
+      expect(begun).toHaveLength(1);
+      expect(await flow(world, `under-way:${host}`)).toMatchObject({ running: 1, waiting: 1 });
     });
   });
 }

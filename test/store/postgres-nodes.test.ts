@@ -191,55 +191,71 @@ test("lines: each message is sent once and none is forgotten while nodes claim, 
   ]);
 });
 
-test("what an account may have under way holds for all nodes together, with keys and without, and nobody is forgotten", async () => {
-  const { worlds, clock, url } = await nodes(3);
-  await worlds[0].store.execute("changeAccount", { account: "acc", change: { limits: { globalParallelism: 4 } } });
-  const count = 180;
-  const key = (name: string) => ({ flowControl: { key: name, parallelism: 2, rate: null, period: null } });
-  const sent: string[] = [];
-  const published = new Set<string>();
-  let isWorking = true;
-  const watch = async (): Promise<void> => {
-    const actives = `(select count(*) from messages where state = 'active')::int`;
-    const standing = `(select count(*) from messages where line = 'under-way:')::int`;
-    while (isWorking) {
-      const [flow] = await ask(
-        url,
-        `select running, waiting, ${actives} as actives, ${standing} as standing from flows where id = 'under-way:'`,
-      );
-      if (!flow) continue;
-      expect(flow["running"]).toBeLessThanOrEqual(4);
-      expect([flow["running"], flow["waiting"]]).toEqual([flow["actives"], flow["standing"]]);
-    }
-  };
-  const work = async (world: World): Promise<void> => {
-    let mine: Delivery[] = [];
-    for (let round = 0; round < 2_000 && (sent.length < published.size || published.size < count); round++) {
-      const doing: Promise<unknown>[] = [world.store.execute("claim", { limit: 64 }), ...mine.map((delivery) => world.settle(delivery))];
-      if (published.size < count) {
-        const letters = [{}, key("k"), key("l"), { queue: "q" }].map((over, at) =>
-          letterTo({ url: `https://host-${at}.example/`, ...over }),
+test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
+  ["in all", { globalParallelism: 4 }],
+  ["to each host", { parallelism: 2 }],
+  ["in all and to each host", { globalParallelism: 5, parallelism: 2 }],
+])(
+  "what an account may have under way %s holds for all nodes together, with keys and without, and nobody is forgotten",
+  async (_, limits) => {
+    const { worlds, clock, url } = await nodes(3);
+    await worlds[0].store.execute("changeAccount", { account: "acc", change: { limits } });
+    const count = 180;
+    const key = (name: string) => ({ flowControl: { key: name, parallelism: 3, rate: null, period: null } });
+    const sent: string[] = [];
+    const published = new Set<string>();
+    let isWorking = true;
+    const peaks = new Map<string, number>();
+    const watch = async (): Promise<void> => {
+      const ofFlow = `m.account = flows.account and (flows.id = 'under-way:' || m.host or flows.id = 'under-way:')`;
+      const actives = `(select count(*) from messages m where m.state = 'active' and ${ofFlow})::int`;
+      const standing = `(select count(*) from messages m where m.line = flows.id)::int`;
+      while (isWorking) {
+        const seen = await ask(
+          url,
+          `select substr(id, 11) as host, running, waiting, ${actives} as actives, ${standing} as standing from flows where id like 'under-way:%'`,
         );
-        doing.push(world.publish(letters).then((results) => results.forEach((one) => "messageId" in one && published.add(one.messageId))));
+        for (const { host, running, waiting, actives, standing } of seen) {
+          expect([host, running, waiting]).toEqual([host, actives, standing]);
+          peaks.set(String(host), Math.max(peaks.get(String(host)) ?? 0, Number(running)));
+        }
       }
-      await Promise.all(doing);
-      mine = world.delivered();
-      sent.push(...idsOf(mine));
-      // Who was passed on to another line is looked at again after a moment.
-      clock.now += 5;
-    }
-    await Promise.all(mine.map((delivery) => world.settle(delivery)));
-  };
-  const watching = watch();
-  await Promise.all(worlds.map(work)).finally(() => (isWorking = false));
-  await watching;
-  expect(new Set(sent)).toEqual(published);
-  expect(sent).toHaveLength(published.size);
-  expect(worlds.flatMap(({ faults }) => faults)).toEqual([]);
-  expect(await ask(url, "select sum(running)::int as running, sum(waiting)::int as waiting from flows")).toEqual([
-    { running: 0, waiting: 0 },
-  ]);
-});
+    };
+    const work = async (world: World): Promise<void> => {
+      let mine: Delivery[] = [];
+      for (let round = 0; round < 2_000 && (sent.length < published.size || published.size < count); round++) {
+        const doing: Promise<unknown>[] = [world.store.execute("claim", { limit: 64 }), ...mine.map((delivery) => world.settle(delivery))];
+        if (published.size < count) {
+          const letters = [{}, key("k"), key("l"), {}, { queue: "q" }].map((over, at) =>
+            letterTo({ url: `https://host-${at % 3}.example/`, ...over }),
+          );
+          doing.push(
+            world.publish(letters).then((results) => results.forEach((one) => "messageId" in one && published.add(one.messageId))),
+          );
+        }
+        await Promise.all(doing);
+        mine = world.delivered();
+        sent.push(...idsOf(mine));
+        // Who was passed on to another line is looked at again after a moment.
+        clock.now += 5;
+      }
+      await Promise.all(mine.map((delivery) => world.settle(delivery)));
+    };
+    const watching = watch();
+    await Promise.all(worlds.map(work)).finally(() => (isWorking = false));
+    await watching;
+    const most = (host: string): number => (host === "" ? limits.globalParallelism : limits.parallelism) ?? 0;
+    for (const [host, peak] of peaks) expect(peak, host).toBeLessThanOrEqual(most(host));
+    const reached = [...peaks].filter(([host, peak]) => peak === most(host)).map(([host]) => host);
+    expect(reached).toContain("globalParallelism" in limits ? "" : "host-0.example");
+    expect(new Set(sent)).toEqual(published);
+    expect(sent).toHaveLength(published.size);
+    expect(worlds.flatMap(({ faults }) => faults)).toEqual([]);
+    expect(await ask(url, "select sum(running)::int as running, sum(waiting)::int as waiting from flows")).toEqual([
+      { running: 0, waiting: 0 },
+    ]);
+  },
+);
 
 test("a key's limit holds for all nodes together, and each of its messages is sent once", async () => {
   const { worlds, clock, url } = await nodes(2);

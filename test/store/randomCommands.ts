@@ -131,7 +131,7 @@ export class RandomCommands {
     return [
       ...messages,
       { table: "lines", account, id: "one.example" },
-      { table: "flows", account, id: this.#of(["queue:q1", "queue:q2", "key:k1", "key:k2", "under-way:"]) },
+      { table: "flows", account, id: this.#of(["queue:q1", "queue:q2", "key:k1", "key:k2", "under-way:", "under-way:one.example"]) },
       { table: "schedules", account, id: this.#of(["s1", "s2"]) },
     ];
   }
@@ -152,7 +152,7 @@ export class RandomCommands {
       },
       { name: "unpinFlow", input: { account, key, parallelism: this.#rarely(), rate: true } },
       { name: "resetRate", input: { account, key } },
-      { name: "changeAccount", input: { account, change: { limits: { globalParallelism: this.#of([null, 1 + this.#below(3)]) } } } },
+      { name: "changeAccount", input: { account, change: { limits: this.#limits() } } },
       ...this.#twice({ name: "addEndpoints" as const, input: { account, name: this.#of(groups), endpoints: this.#endpoints() } }),
       { name: "removeEndpoints", input: { account, name: this.#of(groups), endpoints: this.#endpoints() } },
       { name: "setGroupHeaders", input: { account, name: this.#of(groups), headers: [["Svc-Retries", "1"]] } },
@@ -165,6 +165,12 @@ export class RandomCommands {
     ];
     // In turn, so that each has had its turn before long.
     return given[this.#turn++ % given.length] ?? this.#settle();
+  }
+
+  #limits(): { globalParallelism: number | null; parallelism: number | null } {
+    const [none, most] = [{ globalParallelism: null, parallelism: null }, 1 + this.#below(3)];
+    const bounds = [{}, { globalParallelism: most }, { parallelism: most }, { globalParallelism: most + 1, parallelism: most }];
+    return { ...none, ...this.#of(bounds) };
   }
 
   #ofSources(named: { account: string; id: string }): Given[] {

@@ -42,6 +42,8 @@ const full: { [T in TableName]: Rows[T] } = {
       line: "key:k",
       run: "run_1",
       marks: ["label:l", "queue:q"],
+      counted: true,
+      countedToHost: true,
     },
   },
   flows: {
