@@ -30,20 +30,20 @@ export function checkRemovals({ calls, changes }: Case, { lives, demand, tables,
   for (const { before, after } of changes.log) {
     demand(before === undefined || after === undefined, `the log is not rewritten: ${before?.id}`);
     if (!before || after) continue;
-    if (asked.has("trim")) checkTrimmed("log", before, { demand, tables });
-    else demand(asked.has("expire") && before.time < now - retention.log, `the log is kept for its time: ${before.id}`);
-    if (asked.has("trim")) happens("log trimmed");
+    // Another command of the batch may have removed it.
+    if (asked.has("expire") && before.time < now - retention.log) continue;
+    demand(asked.has("trim"), `the log is kept for its time: ${before.id}`);
+    checkTrimmed("log", before, { demand, tables });
+    happens("log trimmed");
   }
   for (const { before, after } of changes.deadLetters) {
     if (!before || after) continue;
-    if (asked.has("trim")) {
-      checkTrimmed("deadLetters", before, { demand, tables });
-      happens("dead letter trimmed");
-      continue;
-    }
     const expired = asked.has("expire") && (lives.get(before.messageId)?.endedAt ?? 0) < now - retention.deadLetters;
     const removed = ["retryDeadLetters", "deleteDeadLetters", "resumeRun"].some((name) => asked.has(name as "resumeRun"));
-    demand(expired || removed, `dead letters are kept for their time: ${before.id}`);
+    if (expired || removed) continue;
+    demand(asked.has("trim"), `dead letters are kept for their time: ${before.id}`);
+    checkTrimmed("deadLetters", before, { demand, tables });
+    happens("dead letter trimmed");
   }
   const shown = new Set(
     changes.envelopes.some(({ after }) => !after) ? [...tables.deadLetters.values()].map(({ messageId }) => messageId) : [],
