@@ -158,6 +158,26 @@ describe("deliveries beyond what may be under way", () => {
   });
 });
 
+test("deliveries beyond what may be under way to one host wait as well, and say so; those to another host do not", async () => {
+  await home.store.execute("changeAccount", { account: "acc_1", change: { limits: { ...small, globalParallelism: 3 } } });
+  const publish = async (host: string): Promise<string> =>
+    String((await home.ask("POST", `/v2/publish/https://${host}.example:8443/`)).body.messageId);
+  const [, , third, fourth] = [await publish("a"), await publish("a"), await publish("a"), await publish("a")];
+  const elsewhere = await publish("b");
+  const under = home.deliveries.splice(0);
+  expect(under).toHaveLength(3);
+  expect(under.at(-1)?.message.id).toBe(elsewhere);
+  expect((await home.ask("GET", `/v2/messages/${fourth}`)).body.waitingOn).toMatchObject([
+    {
+      ...{ reason: "account-host", host: "a.example:8443", used: 2, limit: 2, position: 1 },
+      text: expect.stringContaining('"waypost account limits acc_1 --parallelism ..." raises the limit'),
+    },
+  ]);
+  const [first] = under;
+  if (first) await home.settle(first, { status: 200 });
+  expect(home.deliveries.map(({ message }) => message.id)).toEqual([third]);
+});
+
 test("the record of the account shows what it may have", async () => {
   const authorization = `Basic ${Buffer.from("acc_1:pass").toString("base64")}`;
   const { body } = await home.ask("GET", "/v2/svc/user/acc_1", { token: null, headers: { authorization } });

@@ -97,6 +97,37 @@ test("what was counted stays when a server starts again, and dead letters from b
   ]);
 });
 
+test("what was sent, and what waited, when the tables did not count deliveries to a host yet comes to its end, and others are counted", async () => {
+  const clock = new TestClock();
+  const path = join(freshFolder(), "store.db");
+  const first = await World.open(async () => sqliteStore(path, sourceOf(clock, "nod_a")));
+  await first.account();
+  // In all: what waits for that is not counted at its host either.
+  await first.store.execute("changeAccount", { account: "acc", change: { limits: { globalParallelism: 1 } } });
+  const sent = await first.sent();
+  const waiting = await first.send();
+  await first.store.close();
+  const older = join(freshFolder(), "store.db");
+  const database = new DatabaseSync(older);
+  await makeTablesOf(9, "sqlite", (sql) => database.exec(sql));
+  database.exec(`attach database '${path}' as made`);
+  for (const table of ["accounts", "envelopes", "messages", "flows"]) {
+    const columns = database.prepare(`select group_concat(name) as names from pragma_table_info('${table}')`).get()?.["names"];
+    database.exec(`insert into main.${table} select ${String(columns)} from made.${table}`);
+  }
+  database.close();
+  const world = new World(closedAfterwards(await sqliteStore(older, sourceOf(clock, "nod_a", 2))), clock, "nod_a");
+  const ofHost = () => world.store.read.setUp("flows", "acc", "under-way:one.example");
+  await world.store.execute("changeAccount", { account: "acc", change: { limits: { globalParallelism: 3, parallelism: 1 } } });
+  expect((await world.claim()).map(({ message }) => message.id)).toEqual([waiting]);
+  expect(await ofHost()).toMatchObject({ running: 1, waiting: 0 });
+  const later = await world.send();
+  await world.settle(sent);
+  expect([await world.claim(), await ofHost()]).toMatchObject([[], { running: 1, waiting: 1 }]);
+  await world.store.execute("cancel", { account: "acc", messageIds: [later] });
+  expect([await ofHost(), world.faults]).toMatchObject([{ running: 1, waiting: 0 }, []]);
+});
+
 test("a batch that cannot be stored leaves nothing, and spoils only the command at fault", async () => {
   const path = join(freshFolder(), "store.db");
   const world = await openWorld(path);
