@@ -11,7 +11,9 @@ beforeEach(async () => {
   broker = await RecountedBroker.open();
 });
 
-const allow = (limits: Partial<AccountLimits>): Promise<unknown> => broker.run("changeAccount", { account: "acme", change: { limits } });
+const unbound = { globalParallelism: null, parallelism: null };
+const allow = (limits: Partial<AccountLimits>): Promise<unknown> =>
+  broker.run("changeAccount", { account: "acme", change: { limits: { ...unbound, ...limits } } });
 
 const at = (host: string) => ({ url: `https://${host}/` });
 const toOne = "under-way:one";
