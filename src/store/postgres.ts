@@ -3,6 +3,7 @@ import { idMaker } from "../core/ids.ts";
 import type { Millis } from "../core/message.ts";
 import type { Connection, Database } from "./database.ts";
 import { LostUpdate } from "./database.ts";
+import type { Parts } from "./group.ts";
 import { groupCommit } from "./group.ts";
 import type { Seals } from "./keyRing.ts";
 import { sealsOf } from "./keyRing.ts";
@@ -12,6 +13,7 @@ export { inFoundation } from "./postgresMigration.ts";
 import { LogPartitions } from "./logPartitions.ts";
 import type { Others } from "./postgresListener.ts";
 import { othersOf } from "./postgresListener.ts";
+import type { Readers } from "./postgresReaders.ts";
 import { readersOf } from "./postgresReaders.ts";
 import type { Place, PostgresOptions } from "./postgresSession.ts";
 import { codeOf, connect, connectionOf, firstLockTimeout, isPrepared, limitsWithin, plainly } from "./postgresSession.ts";
@@ -28,27 +30,37 @@ import { Unavailable } from "./store.ts";
  */
 export async function postgresStore(options: PostgresOptions): Promise<Store> {
   const { node, clock, random } = options;
-  const database = new PostgresDatabase(options);
   await migratePostgres(options);
-  const pool = readersOf(options);
-  const source: Source = { node, now: () => clock.now(), random, newId: idMaker(random) };
-  const others = await othersOf({ ...options, connection: pool.connection });
+  const readers = readersOf(options);
+  const database = new PostgresDatabase(options);
+  const parts = postgresParts(readers, database, { node, now: () => clock.now(), random, newId: idMaker(random) });
+  const others = await othersOf({ ...options, connection: readers.connection });
   database.others = others;
   return groupCommit({
+    ...parts,
+    hearOthers: (tell) => others.hear(tell),
+    hearAccounts: (tell) => others.hearAccounts(tell),
+    tellAccounts: () => others.tellAccounts(),
+    close: async () => {
+      await Promise.all([others.close(), parts.close()]);
+    },
+  });
+}
+
+/** The way of one node into a database that has its tables, without word of the other nodes. */
+export function postgresParts(readers: Readers, database: PostgresDatabase, source: Source): Parts {
+  return {
     runBatch: (calls, hands) =>
       runSqlBatch(database, source, calls, hands).catch((error: unknown) => {
         throw isContention(error) ? new Unavailable("the storage is locked by others", { cause: error }) : error;
       }),
-    read: queriesOf(sqlShelf(pool.connection)),
-    nextDueAt: () => nextDueAt(pool.connection),
-    hearOthers: (tell) => others.hear(tell),
-    hearAccounts: (tell) => others.hearAccounts(tell),
-    tellAccounts: () => others.tellAccounts(),
+    read: queriesOf(sqlShelf(readers.connection)),
+    nextDueAt: () => nextDueAt(readers.connection),
     forgetBefore: (time) => database.logCut.dropBefore(time),
     close: async () => {
-      await Promise.all([others.close(), pool.close(), database.close()]);
+      await Promise.all([readers.close(), database.close()]);
     },
-  });
+  };
 }
 
 /** The plain reads alone, for tools that look into a database and leave it as it is. */
@@ -86,7 +98,8 @@ class NoRoom extends Error {
 
 type Session = { client: Client; connection: Connection };
 
-class PostgresDatabase implements Database {
+/** The connection of one node that writes. */
+export class PostgresDatabase implements Database {
   readonly #options: PostgresOptions;
   readonly #seals: Seals;
   readonly logCut: LogPartitions;
