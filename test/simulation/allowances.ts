@@ -1,7 +1,7 @@
 import type { Account, MessageState } from "../../src/core/message.ts";
 import type { Case, Demand } from "./batch.ts";
 import { isLease } from "./batch.ts";
-import type { Tables } from "./storage.ts";
+import type { Tables } from "./changes.ts";
 
 type Court = { demand: Demand; tables: Tables };
 

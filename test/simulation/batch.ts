@@ -1,7 +1,7 @@
 import type { Hands } from "../../src/core/hands.ts";
 import type { LogRow, MessageState } from "../../src/core/message.ts";
 import type { BatchResult, Call } from "../../src/store/store.ts";
-import type { Changes } from "./storage.ts";
+import type { Changes } from "./changes.ts";
 
 /** What a node asked for at once, and what it was answered. */
 export type Batch = { node: string; calls: readonly Call[]; result: BatchResult; hands: Hands };

@@ -4,7 +4,7 @@ import type { Case, Demand } from "./batch.ts";
 import { isLease } from "./batch.ts";
 import type { Life } from "./life.ts";
 import { Places } from "./places.ts";
-import type { Tables } from "./storage.ts";
+import type { Tables } from "./changes.ts";
 
 type Court = { lives: ReadonlyMap<string, Life>; demand: Demand; tables: Tables; now: Millis; happens: (what: string) => void };
 

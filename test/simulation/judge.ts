@@ -17,7 +17,8 @@ import { lettersOf, retriedOf } from "./origins.ts";
 import { Runs } from "./runs.ts";
 import { Schedules } from "./schedules.ts";
 import { UsageRecount } from "./usage.ts";
-import type { Change, Changes, Storage } from "./storage.ts";
+import type { Change, Changes } from "./changes.ts";
+import type { Storage } from "./storage.ts";
 import type { World } from "./world.ts";
 
 /**

@@ -1,7 +1,7 @@
 import type { Envelope, LogRow, LogState, MessageState, Tells } from "../../src/core/message.ts";
 import type { Demand } from "./batch.ts";
 import { isLease, isLost } from "./batch.ts";
-import type { Tables } from "./storage.ts";
+import type { Tables } from "./changes.ts";
 
 /** What may follow a state in the log of a message. `ACTIVE` after itself: it was given back. */
 const followers: Record<LogState, readonly LogState[]> = {

@@ -2,7 +2,7 @@ import type { Retried } from "../../src/core/dlq.ts";
 import type { Letter } from "../../src/core/message.ts";
 import type { PublishResult } from "../../src/core/publish.ts";
 import type { Batch, Case, Demand } from "./batch.ts";
-import type { Tables } from "./storage.ts";
+import type { Tables } from "./changes.ts";
 
 /** Messages that were made of dead letters, with what they were made of. */
 export function retriedOf({ calls, result }: Batch): Map<string, string> {

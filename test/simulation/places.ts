@@ -1,6 +1,6 @@
 import type { Case, Demand } from "./batch.ts";
 import type { Life } from "./life.ts";
-import type { Tables } from "./storage.ts";
+import type { Tables } from "./changes.ts";
 
 type Court = { lives: ReadonlyMap<string, Life>; demand: Demand; tables: Tables; happens: (what: string) => void };
 

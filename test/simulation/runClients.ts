@@ -3,7 +3,7 @@ import type { AccountId, CallbackSettings, HeaderList, InvokerPost, Letter, RunP
 import type { Chance } from "./chance.ts";
 import { keys } from "./clients.ts";
 import { events, workflowUrl } from "./programs.ts";
-import type { Tables } from "./storage.ts";
+import type { Tables } from "./changes.ts";
 
 const features = { lazyFetch: false, initialBody: true, detect: true, captured: true };
 /** What endpoints that are workflows answer with. */

@@ -7,7 +7,7 @@ import { resultOf } from "./endpoints.ts";
 import { isWorkflow, programOf, replay, toldBy } from "./programs.ts";
 import type { Told } from "./programs.ts";
 import { namesUsedAgain } from "./runClients.ts";
-import type { Tables } from "./storage.ts";
+import type { Tables } from "./changes.ts";
 
 type Court = { demand: Demand; tables: Tables; now: number; retention: Retention; happens: (what: string) => void };
 

@@ -1,6 +1,6 @@
 import type { Envelope, Schedule } from "../../src/core/message.ts";
 import type { Case, Demand } from "./batch.ts";
-import type { Tables } from "./storage.ts";
+import type { Tables } from "./changes.ts";
 
 type Court = { demand: Demand; tables: Tables; now: number; retried: ReadonlyMap<string, string>; happens: (what: string) => void };
 

@@ -4,7 +4,7 @@ import type { Chance } from "./chance.ts";
 import type { Known } from "./clients.ts";
 import { groups, keys, queues } from "./clients.ts";
 import { namesUsedAgain } from "./runClients.ts";
-import type { Tables } from "./storage.ts";
+import type { Tables } from "./changes.ts";
 
 const schedules = ["schedule-1", "schedule-2"] as const;
 

@@ -17,7 +17,7 @@ import { randomRunRequest } from "./runClients.ts";
 import type { Storage } from "./storage.ts";
 import { memoryStorage } from "./storage.ts";
 import { clear, prepare, randomSetUp, release, unschedule } from "./setUp.ts";
-import { World, settled } from "./world.ts";
+import { World } from "./world.ts";
 
 const second: Millis = 1000;
 const hour: Millis = 3600 * second;
@@ -52,7 +52,7 @@ export async function simulate({
     await run.quiet();
     await run.empty();
   } finally {
-    storage.close();
+    await storage.close();
   }
   return run.report(seed);
 }
@@ -75,7 +75,7 @@ class Simulation {
     this.#shareOfRuns = shareOfRuns;
     this.#isLimited = seed % 3 === 0;
     const chance = new Chance(seed);
-    const world = new World(chance);
+    const world = new World(chance, storage.atWork);
     const retention = { log: chance.of([1, 3]) * hour, deadLetters: chance.of([1, 2, 6]) * hour };
     // Bodies have up to 20 bytes, those of callbacks some hundred.
     const bytes = { total: chance.of([300, 1_000, 3_000]), perBatch: chance.of([10, 30, 1_000]) };
@@ -177,6 +177,7 @@ class Simulation {
     });
     this.#broker.turn = turn;
     await turn;
+    await store.close();
   }
 
   /** Nobody works without need, and history goes when its time has come. */
@@ -195,7 +196,7 @@ class Simulation {
 
   async #runFor(time: Millis): Promise<void> {
     const until = this.#world.now + time;
-    await settled();
+    await this.#world.settled();
     while (this.#judge.broken === null && (await this.#world.step(until))) {
       this.#judge.demand(++this.#steps < mostSteps, "a run comes to rest");
     }
@@ -213,6 +214,7 @@ class Simulation {
       },
     }));
     await store.runBatch(calls, noHands);
+    await store.close();
     // The judge begins here.
     await this.#broker.storage.changes();
   }

@@ -3,7 +3,7 @@ import type { PublishResult } from "../../src/core/publish.ts";
 import type { Counts, Usage } from "../../src/core/counts.ts";
 import type { Case, Demand } from "./batch.ts";
 import type { Life } from "./life.ts";
-import type { Tables } from "./storage.ts";
+import type { Tables } from "./changes.ts";
 
 const minute = 60_000;
 const hour = 60 * minute;

@@ -5,7 +5,10 @@ import type { Chance } from "./chance.ts";
 /** Something that will happen. Its owner may be gone by then: then it does not happen. */
 type Happening = { at: Millis; order: number; owner: string; what: string; run: (() => void) | null };
 
-/** Virtual time: a queue of what will happen. Nothing in it waits for real. */
+/** What is still at work for real, such as a database that was asked something. Null: nothing is. */
+export type AtWork = () => Promise<unknown> | null;
+
+/** Virtual time: a queue of what will happen. It stands still while anything is at work for real, so nobody waits for a time of day. */
 export class World {
   now: Millis = Date.UTC(2026, 0, 1);
   readonly chance: Chance;
@@ -13,9 +16,11 @@ export class World {
   #heap: Happening[] = [];
   #order = 0;
   readonly #gone = new Set<string>();
+  readonly #atWork: AtWork;
 
-  constructor(chance: Chance) {
+  constructor(chance: Chance, atWork: AtWork = () => null) {
     this.chance = chance;
+    this.#atWork = atWork;
   }
 
   note(text: string): void {
@@ -55,13 +60,22 @@ export class World {
       if (!first.run || this.#gone.has(first.owner)) continue;
       this.now = first.at;
       first.run();
-      await settled();
+      await this.settled();
       return true;
+    }
+  }
+
+  /** All that follows at once from what has happened. */
+  async settled(): Promise<void> {
+    await settled();
+    for (let work = this.#atWork(); work; work = this.#atWork()) {
+      await work;
+      await settled();
     }
   }
 }
 
-/** Only promises are at work here, so when the event loop has come round, all that follows from a step has happened. */
+/** Where only promises are at work, all that follows from a step has happened when the event loop has come round. */
 export const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 /** The clock of one node: its hands may be wrong and jump, but it measures how long it sleeps truly. */

@@ -1,0 +1,14 @@
+import type { Rows, TableName } from "../../src/core/command.ts";
+
+/** All rows there are, by their keys. */
+export type Tables = { readonly [T in TableName]: ReadonlyMap<string, Rows[T]> };
+/** What has become of a row. */
+export type Change<T extends TableName> = { before: Rows[T] | undefined; after: Rows[T] | undefined };
+export type Changes = { [T in TableName]: Change<T>[] };
+
+export const noChanges = (): Changes => ({
+  ...{ accounts: [], envelopes: [], messages: [], deduplications: [] },
+  ...{ deadLetters: [], lines: [], log: [], flows: [], slots: [] },
+  ...{ groups: [], schedules: [], sources: [], tokens: [], rejections: [], marks: [] },
+  ...{ runs: [], activeRuns: [], steps: [], waiters: [], notifications: [], usage: [], dayCounts: [], audit: [] },
+});
