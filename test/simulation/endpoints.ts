@@ -1,3 +1,4 @@
+import { Refusal } from "../../src/core/errors.ts";
 import type { Delivery, HeaderList, StepHead } from "../../src/core/message.ts";
 import type { CallType } from "../../src/core/run.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -93,7 +94,8 @@ export class Endpoints {
       await Promise.race([Promise.all(all), late]);
       return ok;
     } catch (error) {
-      if (!(error instanceof Error) || error.name !== "Refusal") return failing;
+      // One that may only ask again later knows nothing of its run.
+      if (!(error instanceof Refusal) || ["unavailable", "stopping"].includes(error.code)) return failing;
       this.#of.happens("refused post");
       return ok;
     } finally {

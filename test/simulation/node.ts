@@ -7,23 +7,29 @@ import type { Settled } from "../../src/core/settle.ts";
 import { Dispatcher } from "../../src/engine/dispatcher.ts";
 import { Timers, retentionDuty } from "../../src/engine/timers.ts";
 import { trimmingDuty } from "../../src/engine/trimming.ts";
-import type { Parts } from "../../src/store/group.ts";
 import { groupCommit } from "../../src/store/group.ts";
-import type { RunBatch, Store } from "../../src/store/store.ts";
+import type { BatchResult, RunBatch, Store } from "../../src/store/store.ts";
 import { Unavailable } from "../../src/store/store.ts";
+import type { Chance } from "./chance.ts";
 import type { Destinations } from "./destinations.ts";
 import { outcomeOf } from "./destinations.ts";
 import type { Endpoints } from "./endpoints.ts";
 import type { Judge } from "./judge.ts";
 import { isWorkflow } from "./programs.ts";
-import type { Storage } from "./storage.ts";
+import type { Loss, Storage, Way } from "./storage.ts";
+import { Unheard } from "./storage.ts";
 import type { World } from "./world.ts";
 import { NodeClock } from "./world.ts";
 
 /** How often what goes wrong, from 0 to 1. */
-export type Faults = { refusedBatch: number; lostAnswer: number; lostReport: number; doubledReport: number; lateReport: number };
+export type Faults = Record<(typeof faultNames)[number], number>;
 
-export const noFaults: Faults = { refusedBatch: 0, lostAnswer: 0, lostReport: 0, doubledReport: 0, lateReport: 0 };
+export const faultNames = ["refusedBatch", "lostAnswer", "lostConnection", "lostReport", "doubledReport", "lateReport"] as const;
+
+export const noFaults: Faults = { refusedBatch: 0, lostAnswer: 0, lostConnection: 0, lostReport: 0, doubledReport: 0, lateReport: 0 };
+
+/** When nodes look by themselves for what was stored and nobody told them of. */
+const ownLook = 30_000;
 
 export type NodeHands = { total: number; perHost: number; bytes: { total: number; perBatch: number } };
 
@@ -57,6 +63,7 @@ export class SimulatedNode {
   /** Until then it cannot reach the storage. */
   cutOffUntil = 0;
   readonly #broker: Broker;
+  readonly #way: Way;
   readonly #timers: Timers;
   readonly #asked = new Set<Promise<unknown>>();
   readonly #listeners = new Set<(at: number) => void>();
@@ -69,16 +76,19 @@ export class SimulatedNode {
     this.clock = new NodeClock(world, id);
     this.clock.ahead = ahead;
     const random = (): number => world.chance.next();
-    const parts = broker.storage.open({ node: id, now: () => world.now, random, newId: idMaker(random) });
+    const way = broker.storage.open({ node: id, now: () => world.now, random, newId: idMaker(random) });
+    this.#way = way;
     this.store = groupCommit({
-      ...parts,
-      runBatch: this.#unreliable(parts),
-      nextDueAt: () => this.#read(() => parts.nextDueAt()),
+      ...way,
+      runBatch: this.#unreliable(),
+      nextDueAt: () => this.#read(() => way.nextDueAt()),
       read: {
-        ...parts.read,
-        accounts: () => this.#read(() => parts.read.accounts()),
-        nextExpiryAt: (...of) => this.#read(() => parts.read.nextExpiryAt(...of)),
+        ...way.read,
+        accounts: () => this.#read(() => way.read.accounts()),
+        nextExpiryAt: (...of) => this.#read(() => way.read.nextExpiryAt(...of)),
+        tooMany: (...of) => this.#read(() => way.read.tooMany(...of)),
       },
+      forgetBefore: (time) => this.#read(async () => way.forgetBefore?.(time)),
       hearOthers: (listener) => this.#listeners.add(listener),
     });
     const trouble = (what: string, error: unknown): void => world.note(`${id} trouble: ${what}: ${String(error)}`);
@@ -128,6 +138,13 @@ export class SimulatedNode {
     this.#broker.world.forget(this.id);
     this.#broker.judge.requests.died(this.id);
     this.#listeners.clear();
+    void this.#way.close();
+  }
+
+  /** It does not reach its storage for a while. */
+  cutOff(until: number): void {
+    this.cutOffUntil = until;
+    this.#way.hangUp?.();
   }
 
   /** What a client asks of this node. */
@@ -147,9 +164,9 @@ export class SimulatedNode {
     return this.#broker.world.wait(delay, { owner: this.id, what });
   }
 
-  /** The way to the disk and back takes time, and may fail: before anything happened, or after all of it did. */
-  #unreliable(parts: Parts): RunBatch {
-    const { world, judge, faults } = this.#broker;
+  /** The way to the disk and back takes time, and may fail: before anything happened, in the middle of it, or after all of it did. */
+  #unreliable(): RunBatch {
+    const { world, faults } = this.#broker;
     return async (calls, hands) => {
       await this.#wait(world.chance.between(1, 5), "commit");
       const names = calls.map(({ name }) => name).join(" ");
@@ -158,14 +175,7 @@ export class SimulatedNode {
         world.note(`${this.id} refused: ${names}`);
         throw new Error("storage: refused");
       }
-      const result = await this.#inTurn(async () => {
-        const result = await parts.runBatch(calls, hands);
-        world.note(
-          `${this.id} commit: ${names} | free ${hands.free} | leased ${result.deliveries.map(({ message }) => message.id).join(" ")}`,
-        );
-        await judge.committed({ node: this.id, calls, result, hands });
-        return result;
-      });
+      const result = await this.#commit(calls, hands);
       if (result.dueAt !== null) this.#broker.tell(this.id, result.dueAt);
       await this.#wait(world.chance.between(0, 5), "answer");
       if (!world.chance.happens(faults.lostAnswer)) return result;
@@ -174,6 +184,40 @@ export class SimulatedNode {
       const Kind = world.chance.of([Error, Unavailable]);
       throw new Kind("storage: the answer was lost");
     };
+  }
+
+  /** One batch after another, whichever node it comes from. Never answers when the node dies of it. */
+  async #commit(...[calls, hands]: Parameters<RunBatch>): Promise<BatchResult> {
+    const { world, judge, faults } = this.#broker;
+    const names = calls.map(({ name }) => name).join(" ");
+    const loss = world.chance.happens(faults.lostConnection) ? lossBy(world.chance) : null;
+    if (loss) {
+      this.harmed = true;
+      world.note(`${this.id} loses its connection ${JSON.stringify(loss)}: ${names}`);
+    }
+    const stored = await this.#inTurn(async () => {
+      const result = await this.#way.runBatch(calls, hands, loss).catch((error: unknown) => {
+        if (error instanceof Unheard) return error.result;
+        if (loss?.dies) return null;
+        throw error;
+      });
+      if (!result) return null;
+      const leased = result.deliveries.map(({ message }) => message.id).join(" ");
+      world.note(`${this.id} commit: ${names} | free ${hands.free} | leased ${leased}`);
+      await judge.committed({ node: this.id, calls, result, hands });
+      return result;
+    });
+    if (stored && loss?.at !== "stored") return stored;
+    if (stored) this.#tellNobody(stored);
+    if (!loss?.dies) throw new Unavailable("storage: the connection was lost");
+    this.#broker.kill(this, "in the middle of a batch");
+    return new Promise(() => undefined);
+  }
+
+  /** What became due is found when the nodes look for themselves, this one as well. */
+  #tellNobody({ dueAt }: BatchResult): void {
+    if (dueAt === null) return;
+    this.#broker.world.after(ownLook, { owner: "world", what: "look" }, () => this.#broker.tell("nobody", dueAt));
   }
 
   async #read<T>(run: () => Promise<T>): Promise<T> {
@@ -271,3 +315,8 @@ export class SimulatedNode {
     });
   }
 }
+
+const lossBy = (chance: Chance): Loss => ({
+  at: chance.of([chance.between(0, 4), chance.between(0, 20), "unstored", "stored"]),
+  dies: chance.happens(0.3),
+});

@@ -80,6 +80,12 @@ test("a run is worth its name: everything that can happen to a message happens",
     /renew/,
     /refused: /,
     /answer lost/,
+    /loses its connection {"at":\d+,"dies":false}/,
+    /loses its connection {"at":\d+,"dies":true}/,
+    /loses its connection {"at":"unstored"/,
+    /loses its connection {"at":"stored","dies":false}/,
+    /loses its connection {"at":"stored","dies":true}/,
+    / dies in the middle of a batch/,
   ];
   const others = [/report lost/, /cut off/, /clock is/, /cancel/, /retryDeadLetters/, /deleteDeadLetters/, /rotateKeys/, /expire/];
   for (const name of setUps)

@@ -12,7 +12,7 @@ import { Destinations } from "./destinations.ts";
 import { Endpoints } from "./endpoints.ts";
 import { Judge } from "./judge.ts";
 import type { Broker } from "./node.ts";
-import { SimulatedNode, noFaults } from "./node.ts";
+import { SimulatedNode, faultNames, noFaults } from "./node.ts";
 import { randomRunRequest } from "./runClients.ts";
 import type { Storage } from "./storage.ts";
 import { memoryStorage } from "./storage.ts";
@@ -112,7 +112,7 @@ class Simulation {
   async trouble(actions: number): Promise<void> {
     const chance = this.#chance;
     const { faults } = this.#broker;
-    for (const name of ["refusedBatch", "lostAnswer", "lostReport", "doubledReport", "lateReport"] as const) {
+    for (const name of faultNames) {
       faults[name] = chance.happens(0.5) ? chance.of([0.01, 0.03, 0.1]) : 0;
     }
     this.#broker.endpoints.trouble = chance.of([0, 0.3, 1]);
@@ -267,7 +267,7 @@ class Simulation {
     if (what < 0.25) this.#kill(node, "of nothing in particular");
     else if (what < 0.5) this.#stop(node);
     else if (what < 0.7) {
-      node.cutOffUntil = this.#world.now + chance.of([2, 20, 45, 100]) * second;
+      node.cutOff(this.#world.now + chance.of([2, 20, 45, 100]) * second);
       this.#world.note(`${node.id} is cut off from its storage until ${node.cutOffUntil}`);
     } else {
       this.#isClockWrong = true;

@@ -1,13 +1,14 @@
 import type { Rows, TableName } from "../../src/core/command.ts";
 import type { Commands } from "../../src/core/commands.ts";
+import type { Hands } from "../../src/core/hands.ts";
 import type { Parts } from "../../src/store/group.ts";
 import { Memory, memoryParts } from "../../src/store/memory.ts";
 import { queriesOf } from "../../src/store/queries.ts";
 import { runSqlBatch } from "../../src/store/sql.ts";
 import { nextDueAt, sqlShelf } from "../../src/store/sqlShelf.ts";
 import { openSqlite } from "../../src/store/sqlite.ts";
-import type { Source } from "../../src/store/store.ts";
-import { tableNames } from "../../src/store/store.ts";
+import type { BatchResult, Call, RunBatch, Source } from "../../src/store/store.ts";
+import { tableNames, Unavailable } from "../../src/store/store.ts";
 import type { Change, Changes, Tables } from "./changes.ts";
 import { noChanges } from "./changes.ts";
 import type { Written } from "./rowWatch.ts";
@@ -16,8 +17,7 @@ import type { AtWork } from "./world.ts";
 
 /** Where all nodes of a simulation keep their rows, with a view of what each batch changed. */
 export interface Storage {
-  /** A way into it for one node. */
-  open(source: Source): Parts;
+  open(source: Source): Way;
   readonly tables: Tables;
   /** What changed since this was last asked. */
   changes(): Promise<Changes>;
@@ -25,6 +25,40 @@ export interface Storage {
   readonly atWork: AtWork;
   close(): Promise<void>;
 }
+
+/** A way into it for one node. */
+export type Way = Omit<Parts, "runBatch"> & {
+  /** Runs a batch, in the middle of which the connection may be lost. Rejects with `Unheard` when it was stored all the same. */
+  runBatch(calls: readonly Call[], hands: Hands, loss?: Loss | null): Promise<BatchResult>;
+  /** All connections are lost, while nothing goes over them. */
+  hangUp?(): void;
+};
+
+/**
+ * Where a connection is lost in the middle of a transaction: before its nth statement, counted from 0, or before the last one that it has; with
+ * the word to store it, which does not arrive; with the word that it was stored. `dies`: the node is lost as well, so it makes no other connection.
+ */
+export type Loss = { at: number | "unstored" | "stored"; dies: boolean };
+
+/** It was stored, but whoever asked for it is not told. */
+export class Unheard extends Unavailable {
+  readonly result: BatchResult;
+
+  constructor(result: BatchResult) {
+    super("storage: the connection was lost with the answer");
+    this.result = result;
+  }
+}
+
+/** What comes of a loss where there is no connection. Before the end nothing was stored for certain, so whoever lives tries again. */
+const losing =
+  (runBatch: RunBatch): Way["runBatch"] =>
+  async (calls, hands, loss) => {
+    if (loss && loss.at !== "stored" && (loss.dies || loss.at === "unstored")) throw new Unavailable("storage: the connection was lost");
+    const result = await runBatch(calls, hands);
+    if (loss?.at === "stored") throw new Unheard(result);
+    return result;
+  };
 
 /** The memory store. `decisions`: others than the real ones, for mutants. */
 export function memoryStorage(decisions?: Commands): Storage {
@@ -52,7 +86,10 @@ export function memoryStorage(decisions?: Commands): Storage {
   }
 
   return {
-    open: (source) => memoryParts(source, memory, decisions),
+    open: (source) => {
+      const parts = memoryParts(source, memory, decisions);
+      return { ...parts, runBatch: losing(parts.runBatch) };
+    },
     tables: memory.tables,
     changes: async () => {
       changes = noChanges();
@@ -79,8 +116,9 @@ export async function sqliteStorage(): Promise<Storage> {
   const watched = watch.noting(connection, written);
   return {
     open: (source) => ({
-      runBatch: (calls, hands) =>
+      runBatch: losing((calls, hands) =>
         runSqlBatch({ ...database, transaction: (run) => database.transaction(() => run(watched)) }, source, calls, hands),
+      ),
       read: queriesOf(sqlShelf(connection)),
       nextDueAt: () => nextDueAt(connection),
       close: async () => undefined,
