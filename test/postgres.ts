@@ -41,9 +41,9 @@ export default async function setup(project: TestProject): Promise<() => Promise
   return postgres.stop;
 }
 
-/** Creates an empty database on the server of this run, and answers with its URL. It goes with the server. */
-export async function freshDatabase(): Promise<string> {
-  const url = new URL(inject("postgresUrl"));
+/** Creates an empty database on a server, that of this run if no other is named, and answers with its URL. It goes with the server. */
+export async function freshDatabase(server = inject("postgresUrl")): Promise<string> {
+  const url = new URL(server);
   const name = `test_${randomBytes(8).toString("hex")}`;
   const client = new Client({ connectionString: url.href });
   await client.connect();

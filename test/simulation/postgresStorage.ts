@@ -1,0 +1,158 @@
+import { idMaker } from "../../src/core/ids.ts";
+import type { Connection } from "../../src/store/database.ts";
+import { PostgresDatabase, postgresParts } from "../../src/store/postgres.ts";
+import { migratePostgres } from "../../src/store/postgresMigration.ts";
+import type { PostgresOptions } from "../../src/store/postgresSession.ts";
+import { connect, connectionOf } from "../../src/store/postgresSession.ts";
+import type { Queries } from "../../src/store/queries.ts";
+import type { BatchResult, Source } from "../../src/store/store.ts";
+import { Cable } from "./cable.ts";
+import { Chance } from "./chance.ts";
+import type { Written } from "./rowWatch.ts";
+import { RowWatch } from "./rowWatch.ts";
+import type { Loss, Storage, Way } from "./storage.ts";
+import { Unheard } from "./storage.ts";
+
+/**
+ * A real PostgreSQL database that is empty. Each node has connections of its own to it, and all that a node of a server has besides: transactions,
+ * locks, tries. Nodes are told of each other by the simulation, whose time is the time of the database.
+ */
+export async function postgresStorage(url: string): Promise<Storage> {
+  await migratePostgres({ url, clock: { now: () => 0, sleep: async () => undefined } });
+  const client = await connect({ url }, { kind: "writer" });
+  const connection = connectionOf((query) => client.query(query));
+  const watch = new RowWatch();
+  const work = new Work();
+  const ways = new Set<Way>();
+  return {
+    open: (source) => {
+      const way = wayOf({ url, source, watch, work });
+      ways.add(way);
+      return way;
+    },
+    tables: watch.tables,
+    changes: () => work.inTurn(() => watch.changes(connection)),
+    atWork: () => work.underWay(),
+    close: async () => {
+      await Promise.all([...ways].map((way) => way.close()));
+      await client.end();
+    },
+  };
+}
+
+/** One thing after another, in the order in which it was asked for, so that what comes of it does not depend on how long each takes. */
+class Work {
+  #turn: Promise<unknown> = Promise.resolve();
+  readonly #all = new Set<Promise<unknown>>();
+
+  inTurn<T>(run: () => Promise<T>): Promise<T> {
+    const done = this.#turn.then(run);
+    this.#turn = done.catch(() => undefined);
+    this.#all.add(this.#turn);
+    const forget = this.#turn;
+    void forget.then(() => this.#all.delete(forget));
+    return done;
+  }
+
+  underWay(): Promise<unknown> | null {
+    return this.#all.size === 0 ? null : Promise.all(this.#all);
+  }
+}
+
+/** The real parts over a cable that can be cut. */
+function wayOf({ url, source, watch, work }: { url: string; source: Source; watch: RowWatch; work: Work }): Way {
+  const cable = new Cable(url);
+  const place = {
+    get url() {
+      return cable.url;
+    },
+  };
+  // How long it pauses between two tries is of no account here, where only one is at work.
+  const clock = { now: source.now, sleep: async () => undefined };
+  const database = new WatchedDatabase(Object.assign(place, { node: source.node, random: () => 0, clock, now: source.now }), {
+    watch,
+    cable,
+  });
+  const parts = postgresParts(place, database, sparing(source, cable));
+  const inTurn = <T>(run: () => Promise<T>): Promise<T> =>
+    work.inTurn(async () => {
+      await cable.ready;
+      return run();
+    });
+  const reads = Object.entries(parts.read) as [string, (...of: unknown[]) => Promise<unknown>][];
+  const end = (): Promise<void> =>
+    inTurn(async () => {
+      await parts.close();
+      await cable.close();
+    });
+  let ending: Promise<void> | null = null;
+  return {
+    runBatch: (calls, hands, loss) =>
+      inTurn(async () => {
+        cable.isStored = false;
+        cable.cut = loss ?? null;
+        try {
+          return await parts.runBatch(calls, hands);
+        } catch (error) {
+          throw cable.isStored ? new Unheard(database.stored()) : error;
+        } finally {
+          cable.cut = null;
+        }
+      }),
+    read: Object.fromEntries(reads.map(([name, run]) => [name, (...of: unknown[]) => inTurn(() => run(...of))])) as unknown as Queries,
+    nextDueAt: () => inTurn(() => parts.nextDueAt()),
+    forgetBefore: (time) => inTurn(async () => parts.forgetBefore?.(time)),
+    hangUp: () => void inTurn(() => cable.hangUp()),
+    close: () => (ending ??= end()),
+  };
+}
+
+/** What is tried in vain takes nothing from the chance of the world, which goes on as if nothing had to be tried twice. */
+function sparing(source: Source, cable: Cable): Source {
+  const vain = new Chance(1);
+  const random = (): number => vain.next();
+  const newId = idMaker(random);
+  const isInVain = (): boolean => cable.cut !== null && cable.cut.at !== "stored";
+  return {
+    ...source,
+    random: () => (isInVain() ? random() : source.random()),
+    newId: (kind, now) => (isInVain() ? newId(kind, now) : source.newId(kind, now)),
+  };
+}
+
+/** Notes what each transaction has written, and what came of the last one. */
+class WatchedDatabase extends PostgresDatabase {
+  readonly #watch: RowWatch;
+  readonly #cable: Cable;
+  #last: { made: unknown; written: Written[] } = { made: null, written: [] };
+
+  constructor(options: PostgresOptions, { watch, cable }: { watch: RowWatch; cable: Cable }) {
+    super(options);
+    this.#watch = watch;
+    this.#cable = cable;
+  }
+
+  override async transaction<T>(run: (connection: Connection) => Promise<T>): Promise<T> {
+    const made = await super.transaction(async (connection) => {
+      const written: Written[] = [];
+      const made = await run(this.#watch.noting(connection, written));
+      this.#last = { made, written };
+      if (typeof this.#cable.cut?.at === "number") await cutBeforeEnd(connection, this.#cable, this.#cable.cut);
+      return made;
+    });
+    this.#watch.add(this.#last.written);
+    return made;
+  }
+
+  /** What nobody heard of, although it was stored. */
+  stored(): BatchResult {
+    this.#watch.add(this.#last.written);
+    return (this.#last.made as { result: BatchResult }).result;
+  }
+}
+
+/** It had fewer statements than that. */
+async function cutBeforeEnd(connection: Connection, cable: Cable, cut: Loss): Promise<void> {
+  cable.cut = { ...cut, at: 0 };
+  await connection.query("select 1", []);
+}
