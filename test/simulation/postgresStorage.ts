@@ -2,6 +2,7 @@ import { idMaker } from "../../src/core/ids.ts";
 import type { Connection } from "../../src/store/database.ts";
 import { PostgresDatabase, postgresParts } from "../../src/store/postgres.ts";
 import { migratePostgres } from "../../src/store/postgresMigration.ts";
+import { readersOf } from "../../src/store/postgresReaders.ts";
 import type { PostgresOptions } from "../../src/store/postgresSession.ts";
 import { connect, connectionOf } from "../../src/store/postgresSession.ts";
 import type { Queries } from "../../src/store/queries.ts";
@@ -73,7 +74,7 @@ function wayOf({ url, source, watch, work }: { url: string; source: Source; watc
     watch,
     cable,
   });
-  const parts = postgresParts(place, database, sparing(source, cable));
+  const parts = postgresParts(readersOf(place), database, sparing(source, cable));
   const inTurn = <T>(run: () => Promise<T>): Promise<T> =>
     work.inTurn(async () => {
       await cable.ready;

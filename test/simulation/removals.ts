@@ -1,7 +1,7 @@
 import type { Retention } from "../../src/core/retention.ts";
 import type { Case, Demand } from "./batch.ts";
 import type { Life } from "./life.ts";
-import type { Tables } from "./storage.ts";
+import type { Tables } from "./changes.ts";
 
 type Court = {
   lives: ReadonlyMap<string, Life>;
