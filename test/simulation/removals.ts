@@ -13,9 +13,16 @@ type Court = {
 };
 
 /** Of what an account may have so many of, the oldest leave, and as many as that stay. */
-function checkTrimmed(table: "log" | "deadLetters", removed: { account: string; id: string }, of: Pick<Court, "demand" | "tables">): void {
+function checkTrimmed(
+  table: "log" | "deadLetters",
+  removed: { account: string; id: string },
+  of: Pick<Court, "demand" | "tables"> & Pick<Case, "changes">,
+): void {
   const { account, id } = removed;
-  const most = of.tables.accounts.get(account)?.limits?.[table === "log" ? "logEntries" : "deadLetters"] ?? Infinity;
+  const before = of.changes.accounts.find((one) => one.before?.id === account)?.before;
+  // Within a batch in which the limit was changed, it may have been trimmed before.
+  const limits = [of.tables.accounts.get(account), before].map((row) => row?.limits?.[table === "log" ? "logEntries" : "deadLetters"]);
+  const most = Math.min(...limits.map((limit) => limit ?? Infinity));
   const left = [...of.tables[table].values()].filter((row) => row.account === account);
   of.demand(left.length >= most, `no more leave than are too many: ${left.length} of ${table} are left of ${most} after ${id}`);
   of.demand(
@@ -33,7 +40,7 @@ export function checkRemovals({ calls, changes }: Case, { lives, demand, tables,
     // Another command of the batch may have removed it.
     if (asked.has("expire") && before.time < now - retention.log) continue;
     demand(asked.has("trim"), `the log is kept for its time: ${before.id}`);
-    checkTrimmed("log", before, { demand, tables });
+    checkTrimmed("log", before, { demand, tables, changes });
     happens("log trimmed");
   }
   for (const { before, after } of changes.deadLetters) {
@@ -42,7 +49,7 @@ export function checkRemovals({ calls, changes }: Case, { lives, demand, tables,
     const removed = ["retryDeadLetters", "deleteDeadLetters", "resumeRun"].some((name) => asked.has(name as "resumeRun"));
     if (expired || removed) continue;
     demand(asked.has("trim"), `dead letters are kept for their time: ${before.id}`);
-    checkTrimmed("deadLetters", before, { demand, tables });
+    checkTrimmed("deadLetters", before, { demand, tables, changes });
     happens("dead letter trimmed");
   }
   const shown = new Set(
