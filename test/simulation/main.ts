@@ -5,13 +5,14 @@ import { postgresStorage } from "./postgresStorage.ts";
 import type { Storage } from "./storage.ts";
 import { memoryStorage, sqliteStorage } from "./storage.ts";
 
-// Runs one simulation and tells what came of it: npm run simulate -- --seed 7 [--actions 300] [--runs 100] [--store sqlite|postgres] [--trace]
+// Runs one simulation and tells what came of it: npm run simulate -- --seed 7 [--actions 300] [--runs 100] [--store sqlite|postgres] [--meet] [--trace]
 const { values } = parseArgs({
   options: {
     seed: { type: "string" },
     actions: { type: "string", default: "150" },
     runs: { type: "string", default: "1" },
     store: { type: "string", default: "memory" },
+    meet: { type: "boolean", default: false },
     trace: { type: "boolean", default: false },
   },
 });
@@ -27,7 +28,8 @@ if (!open) throw new Error(`--store is one of ${Object.keys(stores).join(", ")}`
 
 const first = values.seed === undefined ? Math.floor(Math.random() * 1e9) : Number(values.seed);
 for (let seed = first; seed < first + Number(values.runs); seed++) {
-  const { failure, trace, digest, messages, steps } = await simulate({ seed, actions: Number(values.actions), storage: await open() });
+  const asked = { seed, actions: Number(values.actions), meet: values.meet };
+  const { failure, trace, digest, messages, steps } = await simulate({ ...asked, storage: await open() });
   if (values.trace) console.log(trace.join("\n"));
   console.log(`seed ${seed}: ${messages} messages, ${steps} steps, digest ${digest}: ${failure ?? "all promises kept"}`);
   if (failure === null) continue;

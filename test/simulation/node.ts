@@ -16,6 +16,7 @@ import { outcomeOf } from "./destinations.ts";
 import type { Endpoints } from "./endpoints.ts";
 import type { Judge } from "./judge.ts";
 import { isWorkflow } from "./programs.ts";
+import type { Meetings } from "./meetings.ts";
 import type { Loss, Storage, Way } from "./storage.ts";
 import { Unheard } from "./storage.ts";
 import type { World } from "./world.ts";
@@ -43,8 +44,7 @@ export type Broker = {
   retention: Retention;
   faults: Faults;
   hands: NodeHands;
-  /** One batch at a time, whichever node it comes from. */
-  turn: Promise<unknown>;
+  meetings: Meetings;
   /** Tells every node but this one what became due. */
   tell(from: string, at: number): void;
   kill(node: SimulatedNode, why: string): void;
@@ -186,16 +186,16 @@ export class SimulatedNode {
     };
   }
 
-  /** One batch after another, whichever node it comes from. Never answers when the node dies of it. */
+  /** Never answers when the node dies of it. */
   async #commit(...[calls, hands]: Parameters<RunBatch>): Promise<BatchResult> {
-    const { world, judge, faults } = this.#broker;
+    const { world, judge, faults, meetings } = this.#broker;
     const names = calls.map(({ name }) => name).join(" ");
     const loss = world.chance.happens(faults.lostConnection) ? lossBy(world.chance) : null;
     if (loss) {
       this.harmed = true;
       world.note(`${this.id} loses its connection ${JSON.stringify(loss)}: ${names}`);
     }
-    const stored = await this.#inTurn(async () => {
+    const run = async (): Promise<BatchResult | null> => {
       const result = await this.#way.runBatch(calls, hands, loss).catch((error: unknown) => {
         if (error instanceof Unheard) return error.result;
         if (loss?.dies) return null;
@@ -206,7 +206,9 @@ export class SimulatedNode {
       world.note(`${this.id} commit: ${names} | free ${hands.free} | leased ${leased}`);
       await judge.committed({ node: this.id, calls, result, hands });
       return result;
-    });
+    };
+    const errand = { node: this.id, isAlive: () => !this.#dead, run };
+    const stored = await (loss ? meetings.inTurn(run) : meetings.meet(errand));
     if (stored && loss?.at !== "stored") return stored;
     if (stored) this.#tellNobody(stored);
     if (!loss?.dies) throw new Unavailable("storage: the connection was lost");
@@ -223,13 +225,7 @@ export class SimulatedNode {
   async #read<T>(run: () => Promise<T>): Promise<T> {
     await this.#wait(this.#broker.world.chance.between(1, 2), "read");
     if (this.#broker.world.now < this.cutOffUntil) throw new Error("storage: not reached");
-    return this.#inTurn(run);
-  }
-
-  #inTurn<T>(run: () => Promise<T>): Promise<T> {
-    const turn = this.#broker.turn.then(run);
-    this.#broker.turn = turn.catch(() => undefined);
-    return turn;
+    return this.#broker.meetings.inTurn(run);
   }
 
   /** Reports may be lost, doubled or late, and renewals late. */

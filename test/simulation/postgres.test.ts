@@ -1,16 +1,40 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { freshDatabase } from "../postgres.ts";
 import { postgresStorage } from "./postgresStorage.ts";
+import type { Report } from "./simulation.ts";
 import { simulate } from "./simulation.ts";
 
-// The simulation on a real database. `npm run simulate -- --seed N --actions 25 --store postgres` runs a seed again.
+// The simulation on a real database. `npm run simulate -- --seed N --actions 15 --store postgres` runs a seed again.
 
-const actions = 25;
+const actions = 15;
+/** Seconds, unless others are at work as well. */
+const timeout = 120_000;
 const fresh = Math.floor(Math.random() * 1e9);
 
-test.each([1, 2, 5, fresh])("PostgreSQL does step for step what the memory store does, with seed %d", async (seed) => {
-  const inMemory = await simulate({ seed, actions });
-  const onPostgres = await simulate({ seed, actions, storage: await postgresStorage(await freshDatabase()) });
-  expect(onPostgres.failure).toBeNull();
-  expect(onPostgres.trace).toEqual(inMemory.trace);
+describe("PostgreSQL does step for step what the memory store does", { timeout }, () => {
+  test.each([8, 23, fresh])("with seed %d", async (seed) => {
+    const inMemory = await simulate({ seed, actions });
+    const onPostgres = await simulate({ seed, actions, storage: await postgresStorage(await freshDatabase()) });
+    expect(onPostgres.failure).toBeNull();
+    expect(onPostgres.trace).toEqual(inMemory.trace);
+  });
+});
+
+// Batches that are at work at the same time lose races and skip what others have locked, so they do other things than one after another. The same
+// with `--meet`.
+describe("all promises are kept where batches of several nodes are at work at the same time", { timeout }, () => {
+  const meeting = async (seed: number): Promise<Report> =>
+    simulate({ seed, actions, meet: true, storage: await postgresStorage(await freshDatabase()) });
+
+  test("with seed 3, in which races are lost", async () => {
+    const { failure, trace } = await meeting(3);
+    expect(failure).toBeNull();
+    expect(trace.some((line) => / have met: [1-9]\d* races lost/.test(line))).toBe(true);
+  });
+
+  test(`with the fresh seed ${fresh}, and it runs the same way twice`, async () => {
+    const [first, second] = [await meeting(fresh), await meeting(fresh)];
+    expect(first.failure).toBeNull();
+    expect(second.trace).toEqual(first.trace);
+  });
 });

@@ -7,6 +7,7 @@ import type { PostgresOptions } from "../../src/store/postgresSession.ts";
 import { connect, connectionOf } from "../../src/store/postgresSession.ts";
 import type { Queries } from "../../src/store/queries.ts";
 import type { BatchResult, Source } from "../../src/store/store.ts";
+import { Baton } from "./baton.ts";
 import { Cable } from "./cable.ts";
 import { Chance } from "./chance.ts";
 import type { Written } from "./rowWatch.ts";
@@ -24,6 +25,7 @@ export async function postgresStorage(url: string): Promise<Storage> {
   const connection = connectionOf((query) => client.query(query));
   const watch = new RowWatch();
   const work = new Work();
+  const chance = new Chance(1);
   const ways = new Set<Way>();
   return {
     open: (source) => {
@@ -32,7 +34,13 @@ export async function postgresStorage(url: string): Promise<Storage> {
       return way;
     },
     tables: watch.tables,
-    changes: () => work.inTurn(() => watch.changes(connection)),
+    changes: () => work.track(watch.changes(connection)),
+    together: async (first, second) => {
+      const baton = new Baton(chance);
+      work.baton = baton;
+      await baton.carry(first, second).finally(() => (work.baton = null));
+      return baton.lostRaces;
+    },
     atWork: () => work.underWay(),
     close: async () => {
       await Promise.all([...ways].map((way) => way.close()));
@@ -43,16 +51,21 @@ export async function postgresStorage(url: string): Promise<Storage> {
 
 /** One thing after another, in the order in which it was asked for, so that what comes of it does not depend on how long each takes. */
 class Work {
+  /** Of two that are at work together. */
+  baton: Baton | null = null;
   #turn: Promise<unknown> = Promise.resolve();
   readonly #all = new Set<Promise<unknown>>();
 
   inTurn<T>(run: () => Promise<T>): Promise<T> {
     const done = this.#turn.then(run);
     this.#turn = done.catch(() => undefined);
-    this.#all.add(this.#turn);
-    const forget = this.#turn;
-    void forget.then(() => this.#all.delete(forget));
-    return done;
+    return this.track(done);
+  }
+
+  track<T>(work: Promise<T>): Promise<T> {
+    const ended: Promise<unknown> = work.catch(() => undefined).then(() => this.#all.delete(ended));
+    this.#all.add(ended);
+    return work;
   }
 
   underWay(): Promise<unknown> | null {
@@ -68,7 +81,7 @@ function wayOf({ url, source, watch, work }: { url: string; source: Source; watc
       return cable.url;
     },
   };
-  // How long it pauses between two tries is of no account here, where only one is at work.
+  // How long it pauses between two tries is of no account here: there is at most one other, and it is waited for.
   const clock = { now: source.now, sleep: async () => undefined };
   const database = new WatchedDatabase(Object.assign(place, { node: source.node, random: () => 0, clock, now: source.now }), {
     watch,
@@ -88,8 +101,10 @@ function wayOf({ url, source, watch, work }: { url: string; source: Source; watc
     });
   let ending: Promise<void> | null = null;
   return {
-    runBatch: (calls, hands, loss) =>
-      inTurn(async () => {
+    runBatch: (calls, hands, loss) => {
+      const { baton } = work;
+      const run = async (): Promise<BatchResult> => {
+        database.baton = baton;
         cable.isStored = false;
         cable.cut = loss ?? null;
         try {
@@ -98,8 +113,11 @@ function wayOf({ url, source, watch, work }: { url: string; source: Source; watc
           throw cable.isStored ? new Unheard(database.stored()) : error;
         } finally {
           cable.cut = null;
+          database.baton = null;
         }
-      }),
+      };
+      return baton ? work.track(cable.ready.then(run)) : inTurn(run);
+    },
     read: Object.fromEntries(reads.map(([name, run]) => [name, (...of: unknown[]) => inTurn(() => run(...of))])) as unknown as Queries,
     nextDueAt: () => inTurn(() => parts.nextDueAt()),
     forgetBefore: (time) => inTurn(async () => parts.forgetBefore?.(time)),
@@ -123,6 +141,8 @@ function sparing(source: Source, cable: Cable): Source {
 
 /** Notes what each transaction has written, and what came of the last one. */
 class WatchedDatabase extends PostgresDatabase {
+  /** Another one may come in between. */
+  baton: Baton | null = null;
   readonly #watch: RowWatch;
   readonly #cable: Cable;
   #last: { made: unknown; written: Written[] } = { made: null, written: [] };
@@ -136,13 +156,20 @@ class WatchedDatabase extends PostgresDatabase {
   override async transaction<T>(run: (connection: Connection) => Promise<T>): Promise<T> {
     const made = await super.transaction(async (connection) => {
       const written: Written[] = [];
-      const made = await run(this.#watch.noting(connection, written));
+      const noting = this.#watch.noting(connection, written);
+      const made = await run(this.baton?.between(noting) ?? noting);
       this.#last = { made, written };
+      await this.baton?.moment();
       if (typeof this.#cable.cut?.at === "number") await cutBeforeEnd(connection, this.#cable, this.#cable.cut);
       return made;
     });
     this.#watch.add(this.#last.written);
     return made;
+  }
+
+  override async pause(race: number): Promise<void> {
+    await super.pause(race);
+    await this.baton?.loseRace();
   }
 
   /** What nobody heard of, although it was stored. */

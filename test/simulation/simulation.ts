@@ -13,6 +13,7 @@ import { Endpoints } from "./endpoints.ts";
 import { Judge } from "./judge.ts";
 import type { Broker } from "./node.ts";
 import { SimulatedNode, faultNames, noFaults } from "./node.ts";
+import { Meetings } from "./meetings.ts";
 import { randomRunRequest } from "./runClients.ts";
 import type { Storage } from "./storage.ts";
 import { memoryStorage } from "./storage.ts";
@@ -22,8 +23,8 @@ import { World } from "./world.ts";
 const second: Millis = 1000;
 const hour: Millis = 3600 * second;
 
-/** `runs`: the share of what clients ask that is about workflow runs. */
-export type Options = { seed: number; actions?: number; runs?: number; decisions?: Commands; storage?: Storage };
+/** `runs`: the share of what clients ask that is about workflow runs. `meet`: batches of several nodes are at work at the same time. */
+export type Options = { seed: number; actions?: number; runs?: number; meet?: boolean; decisions?: Commands; storage?: Storage };
 /** `failure`: the broken promise, if any. */
 export type Report = {
   seed: number;
@@ -43,12 +44,13 @@ export async function simulate({
   seed,
   actions = 150,
   runs = 0.2,
+  meet = false,
   decisions,
   storage = memoryStorage(decisions),
 }: Options): Promise<Report> {
   const run = new Simulation(seed, storage, runs);
   try {
-    await run.trouble(actions);
+    await run.trouble(actions, meet);
     await run.quiet();
     await run.empty();
   } finally {
@@ -92,7 +94,7 @@ class Simulation {
     this.#broker = {
       ...{ world, storage, retention, hands, judge: this.#judge, destinations, endpoints },
       faults: { ...noFaults },
-      turn: Promise.resolve(),
+      meetings: new Meetings({ world, storage }),
       tell: (from, at) => this.#nodes.forEach((node) => node.id !== from && node.hearOf(at)),
       kill: (node, why) => this.#kill(node, why),
     };
@@ -109,21 +111,22 @@ class Simulation {
   }
 
   /** Clients at work, and everything that can go wrong. */
-  async trouble(actions: number): Promise<void> {
+  async trouble(actions: number, meet: boolean): Promise<void> {
     const chance = this.#chance;
     const { faults } = this.#broker;
     for (const name of faultNames) {
       faults[name] = chance.happens(0.5) ? chance.of([0.01, 0.03, 0.1]) : 0;
     }
     this.#broker.endpoints.trouble = chance.of([0, 0.3, 1]);
-    const count = chance.between(1, 4);
+    if (meet) this.#broker.meetings.often = chance.of([0.2, 0.7]);
+    const count = chance.between(meet ? 3 : 1, 4);
     for (let started = 0; started < count; started++) this.#startNode();
     await this.#runFor(second);
     await this.#createAccounts();
     const { hosts } = this.#broker.destinations;
     const [letter] = randomLetters({ chance, hosts: hosts.slice(0, 1), now: this.#world.now });
     if (letter) await this.#order((account) => prepare(account, { letter, hosts }));
-    const pace = chance.of([20, 200, 2 * second]);
+    const pace = chance.of(meet ? [5, 20] : [20, 200, 2 * second]);
     const troublePace = chance.of([3 * second, 20 * second, hour]);
     let left = actions;
     const act = (): void => {
@@ -147,6 +150,7 @@ class Simulation {
     this.#calm = true;
     Object.assign(this.#broker.faults, noFaults);
     this.#broker.endpoints.trouble = 0;
+    this.#broker.meetings.often = 0;
     this.#world.note("calm");
     await this.#runFor(600 * second);
     // A node whose clock was put back wakes as much too late, unless something else wakes it.
@@ -170,13 +174,11 @@ class Simulation {
   async #order(callsFor: (account: AccountId) => Call[]): Promise<void> {
     const calls = this.#known.flatMap(({ account }) => callsFor(account));
     const store = this.#broker.storage.open(this.#source("house"));
-    const turn = this.#broker.turn.then(async () => {
+    await this.#broker.meetings.inTurn(async () => {
       const result = await store.runBatch(calls, noHands);
       await this.#judge.committed({ node: "house", calls, result, hands: noHands });
       if (result.dueAt !== null) this.#broker.tell("house", result.dueAt);
     });
-    this.#broker.turn = turn;
-    await turn;
     await store.close();
   }
 

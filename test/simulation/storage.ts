@@ -21,6 +21,8 @@ export interface Storage {
   readonly tables: Tables;
   /** What changed since this was last asked. */
   changes(): Promise<Changes>;
+  /** Runs two at the same time, where batches can be. How often one of them had to begin again. */
+  together?(first: () => Promise<unknown>, second: () => Promise<unknown>): Promise<number>;
   /** What of it is under way for real. */
   readonly atWork: AtWork;
   close(): Promise<void>;
