@@ -44,6 +44,8 @@ export class Judge {
   /** The bytes of their bodies. */
   readonly #bytes = new Map<string, number>();
   readonly #total: NodeHands;
+  /** When signing keys were replaced. */
+  readonly #replaced = new Map<string, number>();
   /** Claims of a node, one after another, that met a world in which nothing had changed, and changed nothing. */
   readonly #idleClaims = new Map<string, number>();
   claims = 0;
@@ -283,18 +285,17 @@ export class Judge {
       this.demand(fits, `the size is that of the body, which is sent whole: ${message.id}, ${size}`);
     }
     for (const what of result.faults) this.demand(false, what);
+    for (const { before } of changes.accounts)
+      for (const key of Object.values(before?.signingKeys ?? {})) this.#replaced.set(key, this.#world.now);
     const leased = changes.messages.flatMap(({ before, after }) => (isLease(before, after) && after ? [after] : []));
     for (const state of leased) {
       const delivered = result.deliveries.filter(({ message, attempt }) => message.id === state.id && attempt === state.attempts);
       this.demand(state.leasedBy === node, `a node leases for itself: ${state.id}`);
       this.demand(delivered.length === 1, `what is leased is sent, once: ${state.id}`);
       const keys = this.#storage.tables.accounts.get(state.account)?.signingKeys;
-      const known = new Set([
-        keys?.current,
-        ...changes.accounts.flatMap(({ before }) => [before?.signingKeys.current, before?.signingKeys.next]),
-      ]);
+      // Who was at work at the same time as the change of keys may have read them before.
       this.demand(
-        delivered.every(({ signingKey }) => known.has(signingKey)),
+        delivered.every(({ signingKey }) => signingKey === keys?.current || this.#replaced.get(signingKey) === this.#world.now),
         `signed with the account's key: ${state.id}`,
       );
     }
