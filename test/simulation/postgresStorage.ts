@@ -154,7 +154,7 @@ class WatchedDatabase extends PostgresDatabase {
   }
 
   override async transaction<T>(run: (connection: Connection) => Promise<T>): Promise<T> {
-    const made = await super.transaction(async (connection) => {
+    const watched = async (connection: Connection): Promise<T> => {
       const written: Written[] = [];
       const noting = this.#watch.noting(connection, written);
       const made = await run(this.baton?.between(noting) ?? noting);
@@ -162,9 +162,16 @@ class WatchedDatabase extends PostgresDatabase {
       await this.baton?.moment();
       if (typeof this.#cable.cut?.at === "number") await cutBeforeEnd(connection, this.#cable, this.#cable.cut);
       return made;
-    });
-    this.#watch.add(this.#last.written);
-    return made;
+    };
+    let isStored = false;
+    try {
+      const made = await super.transaction(watched);
+      isStored = true;
+      return made;
+    } finally {
+      // Also where nobody heard of it.
+      if (isStored || this.#cable.isStored) this.#watch.add(this.#last.written);
+    }
   }
 
   override async pause(race: number): Promise<void> {
@@ -174,7 +181,6 @@ class WatchedDatabase extends PostgresDatabase {
 
   /** What nobody heard of, although it was stored. */
   stored(): BatchResult {
-    this.#watch.add(this.#last.written);
     return (this.#last.made as { result: BatchResult }).result;
   }
 }
