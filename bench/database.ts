@@ -1,9 +1,9 @@
 /** A PostgreSQL server of the bench's own, whose commits are on the disk, and what it knows of itself. */
-import { chmodSync, readdirSync, readFileSync } from "node:fs";
+import { chmodSync, readdirSync } from "node:fs";
 import { execFileSync } from "node:child_process";
 import { Client } from "pg";
 import { startPostgres } from "../test/postgres.ts";
-import { cpuTime } from "./process-figures.ts";
+import { cpuTime, cpuTimeOfEnded, parentOf } from "./process-figures.ts";
 import type { Stage } from "./stage.ts";
 
 export type DatabaseServer = {
@@ -35,7 +35,10 @@ export async function startDatabase(stage: Stage, { pinned }: { pinned: boolean 
       await ask(server.url, `create database ${name}`);
       return server.url.replace(/\/postgres$/, `/${name}`);
     },
-    cpu: () => [server.pid(), ...childrenOf(server.pid())].reduce((sum, pid) => sum + cpuUntilNow(pid), 0),
+    cpu: () => {
+      const living = childrenOf(server.pid()).reduce((sum, pid) => sum + known(() => cpuTime(pid), 0), 0);
+      return living + cpuTime(server.pid()) + cpuTimeOfEnded(server.pid());
+    },
   };
 }
 
@@ -70,26 +73,17 @@ async function ask(url: string, sql: string): Promise<Record<string, unknown>[]>
   }
 }
 
-/** Nothing, of one that has ended meanwhile, as autovacuum does. */
-function cpuUntilNow(pid: number): number {
+/** What is known of a process, or else this, of one that has ended meanwhile, as autovacuum does. */
+function known(ask: () => number, otherwise: number): number {
   try {
-    return cpuTime(pid);
+    return ask();
   } catch {
-    return 0;
+    return otherwise;
   }
 }
 
-function childrenOf(parent: number): number[] {
-  return readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name) && parentOf(name) === parent)
-    .map(Number);
-}
-
-function parentOf(pid: string): number {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
-    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]);
-  } catch {
-    return Number.NaN;
-  }
-}
+const childrenOf = (parent: number): number[] =>
+  readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((pid) => known(() => parentOf(pid), Number.NaN) === parent);

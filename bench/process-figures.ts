@@ -6,10 +6,28 @@ const ticksPerSecond = 100;
 
 /** User and system time of a process with all its threads, living and dead, in microseconds; exact to 10 ms. */
 export function cpuTime(pid: number): number {
+  const { user, system } = statOf(pid);
+  return ((user + system) * 1e6) / ticksPerSecond;
+}
+
+/** The same of its children that have ended. */
+export function cpuTimeOfEnded(pid: number): number {
+  const { endedUser, endedSystem } = statOf(pid);
+  return ((endedUser + endedSystem) * 1e6) / ticksPerSecond;
+}
+
+export const parentOf = (pid: number): number => statOf(pid).parent;
+
+/** Some fields of proc(5), the times in ticks. */
+function statOf(pid: number) {
   const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
-  // The name in brackets may contain spaces; the fields after it begin with the third of proc(5), so utime (14) is the 12th.
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  return ((Number(fields[11]) + Number(fields[12])) * 1e6) / ticksPerSecond;
+  // The name in brackets may contain spaces; the fields after it begin with the third, so utime (14) is the 12th.
+  const fields = stat
+    .slice(stat.lastIndexOf(")") + 2)
+    .split(" ")
+    .map(Number);
+  const [parent = Number.NaN, user = 0, system = 0, endedUser = 0, endedSystem = 0] = [1, 11, 12, 13, 14].map((at) => fields[at]);
+  return { parent, user, system, endedUser, endedSystem };
 }
 
 /** Memory in bytes: now, and the most there ever was. */
