@@ -175,7 +175,7 @@ async function run(settings: Settings, { firstAccounts, heading, log }: Run): Pr
     if (accountPort === port && port !== 0) throw new CannotStart(`--account-port: ${port} is that of --port already; choose another one`);
     await checkPort({ port: accountPort, host }, "--account-port");
   }
-  const serving = serve(settings, { log, firstAccounts });
+  const serving = serve(settings, { log, firstAccounts, onBroken: (error) => giveUp(log, error) });
   // Before it is told that the server runs: whoever hears that may stop it at once.
   onSignal(async (signal) => {
     log.info({ signal, grace: settings.grace }, "stopping; running deliveries may take as long as the grace, in milliseconds");
@@ -187,6 +187,15 @@ async function run(settings: Settings, { firstAccounts, heading, log }: Run): Pr
   if (first) print(`# ${heading}\n${environmentLines(first, served.url)}\n`);
   if (served.accountUrl !== null) print(`accounts at ${served.accountUrl}`);
   print(`running at ${served.url}`);
+}
+
+/** Nothing is lost by it that was acknowledged: whoever starts next goes on with what is on the disk. */
+function giveUp(log: Logger, error: Error): never {
+  log.fatal(
+    { err: error },
+    "the disk failed to keep what was written, so nothing more can be stored; this server ends, to be started again",
+  );
+  process.exit(1);
 }
 
 /** Before anything is made: a taken port must not leave a new store behind. */

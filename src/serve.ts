@@ -23,8 +23,8 @@ import { spendingDuty } from "./engine/spending.ts";
 import { trimmingDuty } from "./engine/trimming.ts";
 import { retentionDuty, Timers } from "./engine/timers.ts";
 import type { KeySource } from "./store/keyRing.ts";
+import { embeddedStore } from "./store/embedded.ts";
 import type { Store } from "./store/store.ts";
-import { threadStore } from "./store/thread.ts";
 
 /** A server that is up. `stop` ends it in order and resolves when nothing of it is left. */
 export type Served = {
@@ -35,11 +35,15 @@ export type Served = {
   stop(): Promise<void>;
 };
 
+export type Serving = {
+  log: Logger;
+  firstAccounts: () => readonly NewAccount[];
+  /** Is told when the disk has failed: this process can do no more than end, and another one read what is there. */
+  onBroken?: (error: Error) => void;
+};
+
 /** Puts the parts together. `firstAccounts` are made when the store has none; `created` tells which were. */
-export async function serve(
-  settings: Settings,
-  { log, firstAccounts }: { log: Logger; firstAccounts: () => readonly NewAccount[] },
-): Promise<Served> {
+export async function serve(settings: Settings, { log, firstAccounts, onBroken = () => undefined }: Serving): Promise<Served> {
   const newId = idMaker(systemRandom);
   const node = newId("nod", systemClock.now());
   const health = { outdated: false };
@@ -47,7 +51,7 @@ export async function serve(
     if (!health.outdated) log.fatal(`${trouble}; this server changes nothing any more, and what it had under way goes to the others`);
     health.outdated = true;
   };
-  const opened = await openStore(settings, { node, log, onOutdated });
+  const opened = await openStore(settings, { node, log, onOutdated, onBroken });
   try {
     return await serveStore(settings, { log, firstAccounts, opened, health });
   } catch (error) {
@@ -65,6 +69,8 @@ type Opening = {
   reclaims?: boolean;
   /** Is told when a newer version has changed the tables so that this one can do nothing with them. */
   onOutdated?: (trouble: string) => void;
+  /** Is told when the disk has failed. Nothing is stored from then on. */
+  onBroken?: (error: Error) => void;
 };
 
 /** The store the settings name. A data folder is this process's alone, so what a dead one had leased is due at once, unless `reclaims` is false. */
@@ -92,12 +98,13 @@ async function openDatabase(settings: Settings, { node, onOutdated = () => undef
 const inClear =
   'tokens, passwords and keys are kept in clear in the database; set WAYPOST_KEYS to what "waypost keys new" prints, the same for all nodes, and then "waypost keys reseal"';
 
-async function openFolder(settings: Settings, { node, log, reclaims = true }: Opening): Promise<Opened> {
+async function openFolder(settings: Settings, { node, log, reclaims = true, onBroken = () => undefined }: Opening): Promise<Opened> {
   const { data } = settings;
   const release = takeDataFolder(data);
   try {
     const keys = await readyKeys(settings);
-    const store = await threadStore({ path: storePath(data), node, entry: new URL("./store-thread.ts", import.meta.url), keys, linger });
+    const source = { node, now: () => systemClock.now(), random: systemRandom, newId: idMaker(systemRandom) };
+    const store = await embeddedStore({ path: storePath(data), source, keys, pause, onBroken });
     const close = async (): Promise<void> => {
       await store.close();
       release();
@@ -122,9 +129,7 @@ async function reclaim(store: Store, { node, log }: { node: NodeId; log: Logger 
   }
 }
 
-/** Outcomes wait so long for the next publish, whose commit they can share. */
-const lingerTime: Millis = 5;
-const linger = (): Promise<void> => systemClock.sleep(systemClock.now() + lingerTime, never);
+const pause = (time: Millis): Promise<void> => systemClock.sleep(systemClock.now() + time, never);
 const never = new AbortController().signal;
 
 /** `health.outdated`: the data are beyond this version. */

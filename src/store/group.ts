@@ -1,7 +1,6 @@
 import type { AnswerOf, CommandName, InputOf } from "../core/commands.ts";
 import type { ErrorCode } from "../core/errors.ts";
 import { Refusal, errorCodes } from "../core/errors.ts";
-import type { Hands } from "../core/hands.ts";
 import { noHands } from "../core/hands.ts";
 import { limits } from "../core/limits.ts";
 import type { Letter, Millis } from "../core/message.ts";
@@ -12,12 +11,9 @@ import { Unavailable } from "./store.ts";
 /** At most so many calls, and so many bytes of bodies, in one transaction. */
 const maxCalls = 512;
 const maxBytes = 16 * 1024 * 1024;
-/** So many calls must wait before they are sent ahead of the answer to the last batch. See docs/decisions/0009. */
-const aheadCalls = 64;
 
-/** Bytes of the bodies that a call carries, and the hands it may take at most; more when it fans out. */
-type Weight = { bytes: number; hands: number; fansOut: boolean };
-type Waiting = Call & Weight & { canWait: boolean; resolve(answer: never): void; reject(error: Error): void };
+/** `bytes`: those of the bodies that the call carries. */
+type Waiting = Call & { bytes: number; canWait: boolean; resolve(answer: never): void; reject(error: Error): void };
 
 export type Parts = {
   runBatch: RunBatch;
@@ -29,8 +25,8 @@ export type Parts = {
   hearAccounts?(listener: () => void): void;
   tellAccounts?(): Promise<void>;
   forgetBefore?(time: Millis): Promise<void>;
-  /** Whether batches wait for each other where they are run, so that a second one may be sent ahead. */
-  runsInTurn?: boolean;
+  /** Runs something once what has come in together with it has asked as well. Not given: at the end of this turn of the event loop. */
+  gather?(run: () => void): void;
   /** For so long calls that can wait do, for the company of others; not at all where this is not given. */
   linger?: () => Promise<void>;
   close(): Promise<void>;
@@ -66,8 +62,7 @@ const ofAccounts: ReadonlySet<CommandName> = new Set([
 class GroupCommit {
   readonly #parts: Parts;
   readonly #waiting: Waiting[] = [];
-  /** Batches under way. */
-  readonly #running = new Set<Waiting[]>();
+  #isRunning = false;
   readonly #listeners = new Set<(at: Millis) => void>();
   readonly #accountListeners = new Set<() => void>();
   #desk: Desk | null = null;
@@ -85,12 +80,17 @@ class GroupCommit {
   execute<N extends CommandName>(name: N, input: InputOf<N>, { canWait = false }: Haste = {}): Promise<AnswerOf<N>> {
     return new Promise((resolve, reject) => {
       if (this.#closing) return reject(new Refusal("stopping", "the server is stopping; ask again"));
-      this.#waiting.push({ name, input, ...weightOf(input), canWait, resolve, reject });
+      this.#waiting.push({ name, input, bytes: bytesOf(input), canWait, resolve, reject });
       if (canWait && this.#parts.linger !== undefined) return void this.#linger(this.#parts.linger);
-      // Whatever is asked in the same turn of the event loop goes along.
-      if (!this.#isPumping) queueMicrotask(() => this.#pump());
-      this.#isPumping = true;
+      this.#pumpSoon();
     });
+  }
+
+  /** Whatever is asked until then goes along. */
+  #pumpSoon(): void {
+    if (this.#isPumping) return;
+    this.#isPumping = true;
+    (this.#parts.gather ?? queueMicrotask)(() => this.#pump());
   }
 
   /** Half the commits of a quiet server are saved when outcomes ride along with what is published next. */
@@ -133,7 +133,7 @@ class GroupCommit {
   close(): Promise<void> {
     const empty = new Promise<void>((resolve) => {
       this.#emptied = resolve;
-      if (this.#running.size === 0 && this.#waiting.length === 0) resolve();
+      if (!this.#isRunning && this.#waiting.length === 0) resolve();
     });
     queueMicrotask(() => this.#pump());
     return (this.#closing ??= empty.then(() => this.#parts.close()));
@@ -141,44 +141,25 @@ class GroupCommit {
 
   #pump(): void {
     this.#isPumping = false;
-    while (this.#mayBegin()) {
-      const batch = nextBatch(this.#waiting);
-      const hands = this.#handsBeside([...this.#running].flat());
-      this.#running.add(batch);
-      void this.#run(batch, hands).then(() => {
-        this.#running.delete(batch);
-        this.#pump();
-        if (this.#running.size === 0) this.#emptied();
-      });
-    }
+    if (!this.#mayBegin()) return;
+    this.#isRunning = true;
+    void this.#run(nextBatch(this.#waiting)).then(() => {
+      this.#isRunning = false;
+      if (this.#waiting.length > 0) this.#pumpSoon();
+      else this.#emptied();
+    });
   }
 
   #mayBegin(): boolean {
-    if (this.#waiting.length === 0) return false;
-    if (this.#isLingering && !this.#closing && this.#waiting.every(({ canWait }) => canWait)) return false;
-    const isAhead = this.#parts.runsInTurn === true && this.#running.size === 1 && this.#waiting.length >= aheadCalls && !this.#fansOut();
-    return this.#running.size === 0 || isAhead;
+    if (this.#isRunning || this.#waiting.length === 0) return false;
+    return !this.#isLingering || this.#closing !== null || !this.#waiting.every(({ canWait }) => canWait);
   }
 
-  /** How many hands the messages to a URL group take is known when they are made: the next batch waits, to be offered what is left. */
-  #fansOut(): boolean {
-    return [...this.#running].some((batch) => batch.some(({ fansOut }) => fansOut));
-  }
-
-  /** What a batch under way may take is not offered twice. */
-  #handsBeside(others: readonly Waiting[]): Hands {
-    const hands = this.#desk?.hands() ?? noHands;
-    if (others.length === 0) return hands;
-    const taken = others.reduce((sum, call) => sum + call.hands, 0);
-    const bytes = others.reduce((sum, call) => sum + call.bytes, 0);
-    return { ...hands, free: hands.free - taken, bytes: { ...hands.bytes, free: hands.bytes.free - bytes } };
-  }
-
-  async #run(batch: Waiting[], hands: Hands): Promise<void> {
+  async #run(batch: Waiting[]): Promise<void> {
     let result: BatchResult;
     try {
       const calls = batch.map(({ name, input }) => ({ name, input }));
-      result = await this.#parts.runBatch(calls, hands);
+      result = await this.#parts.runBatch(calls, this.#desk?.hands() ?? noHands);
     } catch (error) {
       return this.#runApart(batch, error instanceof Error ? error : new Error(String(error)));
     }
@@ -190,7 +171,7 @@ class GroupCommit {
     for (const held of result.calledOff) this.#desk?.callOff(held);
     if (result.dueAt !== null) this.#tellDue(result.dueAt);
     // It needs more than there was room for among the others.
-    for (const call of later) await this.#run([call], this.#handsBeside(batch));
+    for (const call of later) await this.#run([call]);
   }
 
   /**
@@ -200,7 +181,7 @@ class GroupCommit {
   async #runApart(batch: Waiting[], error: Error): Promise<void> {
     if (error instanceof Unavailable) return rejectAll(batch, unavailable(error, "whether this was stored is not known; ask again later"));
     if (batch.length === 1) return rejectAll(batch, error);
-    for (const call of batch) await this.#run([call], this.#handsBeside(batch));
+    for (const call of batch) await this.#run([call]);
   }
 
   #tellDue(at: Millis): void {
@@ -237,23 +218,16 @@ function nextBatch(waiting: Waiting[]): Waiting[] {
   return waiting.splice(0, count);
 }
 
-function weightOf(input: unknown): Weight {
-  if (typeof input !== "object" || input === null) return { bytes: 0, hands: 0, fansOut: false };
+function bytesOf(input: unknown): number {
+  if (typeof input !== "object" || input === null) return 0;
   if ("letters" in input && Array.isArray(input.letters)) {
-    const weight = { bytes: 0, hands: 0, fansOut: false };
-    for (const { body, group } of input.letters as readonly Pick<Letter, "body" | "group">[]) {
-      // To a group it is as many messages as that has endpoints.
-      weight.bytes += (group === null ? 1 : limits.endpoints) * body.byteLength;
-      weight.hands++;
-      weight.fansOut ||= group !== null;
-    }
-    return weight;
+    let bytes = 0;
+    // To a group it is as many messages as that has endpoints.
+    for (const { body, group } of input.letters as readonly Pick<Letter, "body" | "group">[])
+      bytes += (group === null ? 1 : limits.endpoints) * body.byteLength;
+    return bytes;
   }
-  if ("limit" in input && typeof input.limit === "number") return { bytes: 0, hands: input.limit, fansOut: false };
-  // An event wakes whatever waits for it, and a failed run goes on with all of its branches.
-  const fansOut = "event" in input || "dlqId" in input;
-  // An outcome: a callback or two, and those that waited for its hand.
-  return { bytes: "body" in input && input.body instanceof Uint8Array ? input.body.byteLength : 0, hands: 2, fansOut };
+  return "body" in input && input.body instanceof Uint8Array ? input.body.byteLength : 0;
 }
 
 function answer({ name, resolve, reject }: Waiting, reply: Reply | undefined): void {

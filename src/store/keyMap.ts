@@ -6,14 +6,15 @@ import type { AccountId } from "../core/message.ts";
  * every look-up, and a batch looks up some forty rows for each message.
  */
 export class KeyMap<Row> {
-  readonly #accounts = new Map<AccountId, Map<string, Row>>();
+  /** Made when the first row comes: a batch has a map for each of many tables, and leaves most of them empty. */
+  #accounts: Map<AccountId, Map<string, Row>> | undefined;
   /** The account that was asked for last, which most batches do not leave. */
   #account: AccountId = "";
   #rows: Map<string, Row> | undefined;
 
   /** True until a row comes; what is deleted afterwards does not count. */
   get isEmpty(): boolean {
-    return this.#accounts.size === 0;
+    return this.#accounts === undefined;
   }
 
   get([account, id = ""]: Key): Row | undefined {
@@ -28,6 +29,7 @@ export class KeyMap<Row> {
     let rows = this.#of(account);
     if (!rows) {
       rows = new Map();
+      this.#accounts ??= new Map();
       this.#accounts.set(account, rows);
       this.#account = account;
       this.#rows = rows;
@@ -41,12 +43,13 @@ export class KeyMap<Row> {
 
   /** By account, and then in the order in which they came. */
   *values(): Generator<Row> {
+    if (this.#accounts === undefined) return;
     for (const rows of this.#accounts.values()) yield* rows.values();
   }
 
   #of(account: AccountId): Map<string, Row> | undefined {
     if (this.#rows && account === this.#account) return this.#rows;
-    const rows = this.#accounts.get(account);
+    const rows = this.#accounts?.get(account);
     if (rows) {
       this.#account = account;
       this.#rows = rows;

@@ -58,30 +58,51 @@ const turnsOf = (connection: Connection, inTurn: <T>(run: () => Promise<T>) => P
 export type SqliteDatabase = Database & {
   recent: RecentRows;
   connection: Connection;
+  /** How many statements that may write were run: when it has not grown, there is nothing to bring to the disk. */
+  written(): number;
+  /** Pages in the write-ahead log, and how many of them are in the file as well. */
+  logPages(): { all: number; folded: number };
   migrate(how?: { moves?: boolean }): Promise<void>;
   close(): void;
 };
 
+export type SqliteOptions = {
+  readOnly?: boolean;
+  keys?: KeySource;
+  /** Not given: a commit is on the disk when it returns. */
+  apart?: Apart;
+};
+
 /**
- * Opens a database file, or `:memory:`. A commit is on the disk when it returns (`synchronous=FULL`); the
- * write-ahead log is folded back every 8,000 pages (32 MiB) and cut to 64 MiB after a burst.
+ * For a thread that has other things to do than to wait for the disk: a commit is whole, but not on the disk when it returns, and the
+ * write-ahead log is left to somebody else; see `embedded.ts`. `pause`: between two tries while others keep the file locked.
  */
-export function openSqlite(path: string, { readOnly = false, keys = null }: { readOnly?: boolean; keys?: KeySource } = {}): SqliteDatabase {
+export type Apart = { pause(): Promise<void>; tries: number };
+
+/** In pages of 4 KiB. Where somebody else folds the log back, this is for when he does not. */
+const foldedAt = { itself: 8_000, apart: 32_000 } as const;
+const patience = 5_000;
+
+/** Opens a database file, or `:memory:`. The write-ahead log is folded back every 8,000 pages (32 MiB), and cut to 64 MiB after a burst. */
+export function openSqlite(path: string, { readOnly = false, keys = null, apart }: SqliteOptions = {}): SqliteDatabase {
   const seals = sealsOf(keys);
   const db = knowing(path, () => new DatabaseSync(path, { readOnly }));
-  knowing(path, () => db.exec(`pragma busy_timeout = 5000; select count(*) from sqlite_schema`));
+  knowing(path, () => db.exec(`pragma busy_timeout = ${patience}; select count(*) from sqlite_schema`));
   if (!readOnly) {
-    db.exec(`pragma journal_mode = wal; pragma synchronous = full; pragma wal_autocheckpoint = 8000; pragma journal_size_limit = 67108864`);
+    db.exec(`pragma journal_mode = wal; pragma synchronous = ${apart ? "normal" : "full"}; pragma journal_size_limit = 67108864`);
+    db.exec(`pragma wal_autocheckpoint = ${apart ? foldedAt.apart : foldedAt.itself}`);
   }
+  if (apart) db.exec("pragma busy_timeout = 0");
   // A larger cache costs more than it saves: after most page splits, a commit looks through the table of all cached pages.
   db.exec(`pragma cache_size = -8192; pragma temp_store = memory; pragma mmap_size = 0`);
-  const connection = connectionOf(db, seals);
+  const { connection, written } = connectionOf(db, seals);
   const recent = new RecentRows();
   // Changes when anybody but this connection has written, such as a tool that somebody let loose on the file.
   const version = db.prepare("pragma data_version");
+  const count = db.prepare("pragma wal_checkpoint(noop)");
   let seen: unknown;
   const transaction: Database["transaction"] = async (run) => {
-    begin(db, path);
+    await begin(db, path, apart);
     try {
       const now = version.get()?.data_version;
       if (now !== seen) recent.forget();
@@ -95,9 +116,11 @@ export function openSqlite(path: string, { readOnly = false, keys = null }: { re
     }
   };
   return {
-    connection,
-    transaction,
-    recent,
+    ...{ connection, transaction, recent, written },
+    logPages: () => {
+      const { log, checkpointed } = count.get() ?? {};
+      return { all: Number(log), folded: Number(checkpointed) };
+    },
     migrate: (how) => transaction(() => migrate(connection, "sqlite", { run: async (sql) => db.exec(sql), ...how })),
     isConflict: (error) => error instanceof LostUpdate,
     close: () => db.close(),
@@ -135,30 +158,41 @@ function knowing<T>(path: string, run: () => T): T {
 }
 
 /** There is one writer, and it waits some seconds for others, such as tools that somebody let loose on the file. */
-const begin = (db: DatabaseSync, path: string): void => knowing(path, () => db.exec("begin immediate"));
+async function begin(db: DatabaseSync, path: string, apart: Apart | undefined): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return db.exec("begin immediate");
+    } catch (error) {
+      if (codeOf(error) !== busy || !apart || tries === apart.tries) throw known(path, error);
+      await apart.pause();
+    }
+  }
+}
 
-function connectionOf(db: DatabaseSync, seals: Seals): Connection {
+function connectionOf(db: DatabaseSync, seals: Seals): { connection: Connection; written(): number } {
   const statements = new Map<string, Statement>();
+  let written = 0;
   const prepare = (sql: string): Statement => {
-    const known = statements.get(sql);
-    if (known) return known;
-    const statement = prepared(db, sql);
-    statements.set(sql, statement);
+    let statement = statements.get(sql);
+    if (!statement) statements.set(sql, (statement = prepared(db, sql)));
+    if (statement.mayWrite) written++;
     return statement;
   };
-  return {
+  const connection: Connection = {
     ...{ dialect, seals },
     query: async (sql, values) => prepare(sql).all(values),
     each: async (sql, _types, rows) => {
-      const { all, run } = prepare(sql);
-      if (/^select|returning/.test(sql)) return rows.flatMap(all);
+      const { answers, all, run } = prepare(sql);
+      if (answers) return rows.flatMap(all);
       for (const row of rows) run(row);
       return [];
     },
   };
+  return { connection, written: () => written };
 }
 
-type Statement = { all(values: readonly Value[]): Columns[]; run(values: readonly Value[]): void };
+/** `answers`: it has rows to give back. */
+type Statement = { answers: boolean; mayWrite: boolean; all(values: readonly Value[]): Columns[]; run(values: readonly Value[]): void };
 
 /** Rows come as lists and get their names here: SQLite's own would be written anew for every row. */
 function prepared(db: DatabaseSync, sql: string): Statement {
@@ -171,5 +205,9 @@ function prepared(db: DatabaseSync, sql: string): Statement {
     names.forEach((name, index) => (columns[name] = values[index] ?? null));
     return columns;
   };
-  return { all: (values) => statement.all(...values).map(named), run: (values) => void statement.run(...values) };
+  return {
+    ...{ answers: names.length > 0, mayWrite: !sql.startsWith("select") },
+    all: (values) => statement.all(...values).map(named),
+    run: (values) => void statement.run(...values),
+  };
 }

@@ -1,56 +1,58 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { Refusal } from "../core/errors.ts";
 import { queriesOf } from "./queries.ts";
-import { runSqlBatch } from "./sql.ts";
-import { nextDueAt, sqlShelf } from "./sqlShelf.ts";
+import { sqlShelf } from "./sqlShelf.ts";
 import type { SqliteDatabase } from "./sqlite.ts";
 import { openSqlite } from "./sqlite.ts";
-import type { Source } from "./store.ts";
 import { StorageRefused, Unavailable } from "./store.ts";
-import type { ThreadReply, ThreadRequest, ThreadRole } from "./thread.ts";
-import { packResult, unpackBatch } from "./wire.ts";
+import type { KeySource } from "./keyRing.ts";
+import type { Queries } from "./queries.ts";
 
-/** Serves SQLite, and the whole of core with it, to the thread that started this one: see `store/thread.ts`. */
-export function serveStorage(given: Omit<Source, "node">): void {
-  const { role, path, node, keys } = workerData as ThreadRole;
-  const port = parentPort;
-  if (!port) throw new Error("storage is served from a thread: store/thread.ts starts it");
-  const source: Source = { ...given, node };
-  let serve: (request: ThreadRequest) => Promise<unknown> = async () => Promise.reject(new Error("the storage could not be opened"));
+// The file that the threads of `store/thread.ts` run.
 
-  const reply = async (id: number, run: () => Promise<unknown>): Promise<void> => {
-    const answer = await run().then(
-      (value): ThreadReply => ({ id, value }),
-      (error: unknown) => failure(id, error),
-    );
-    port.postMessage(answer);
-  };
+/** What a storage thread is asked, and what it answers. */
+export type ThreadRequest =
+  | { id: number; kind: "fold" }
+  | { id: number; kind: "read"; query: keyof Queries; args: readonly unknown[] }
+  | { id: number; kind: "close" };
+export type ThreadReply = { id: number; value: unknown } | { id: number; error: string; refusedCode?: string };
+export type ThreadRole = { role: "reading" | "folding"; path: string; keys: KeySource };
 
-  const open = async (): Promise<void> => {
-    const database = openSqlite(path, { readOnly: role === "reader", keys });
-    if (role === "writer") await database.migrate();
-    serve = serving(database, source);
-  };
+const { role, path, keys } = workerData as ThreadRole;
+const port = parentPort;
+if (!port) throw new Error("this file is run as a thread: store/thread.ts starts it");
 
-  // One after another: a batch must be on the disk before the next begins.
-  let turn = reply(0, open);
-  port.on("message", (request: ThreadRequest) => {
-    turn = turn.then(() => reply(request.id, () => serve(request)));
-  });
+const opened = open();
+// It is told to whoever asks.
+opened.catch(() => undefined);
+let turn: Promise<void> = Promise.resolve();
+port.on("message", (request: ThreadRequest) => {
+  turn = turn.then(async () => port.postMessage(await answerTo(request)));
+});
+
+async function open(): Promise<(request: ThreadRequest) => Promise<unknown>> {
+  return serving(openSqlite(path, { readOnly: role === "reading", keys }));
 }
 
-function serving(database: SqliteDatabase, source: Source): (request: ThreadRequest) => Promise<unknown> {
+async function answerTo(request: ThreadRequest): Promise<ThreadReply> {
+  try {
+    return { id: request.id, value: await (await opened)(request) };
+  } catch (error) {
+    return failure(request.id, error);
+  }
+}
+
+function serving(database: SqliteDatabase): (request: ThreadRequest) => Promise<unknown> {
   const queries = queriesOf(sqlShelf(database.connection));
   return async (request) => {
     switch (request.kind) {
-      case "batch": {
-        const { calls, hands } = unpackBatch(request.parcel);
-        return packResult(await runSqlBatch(database, source, calls, hands), calls);
-      }
-      case "nextDueAt":
-        return nextDueAt(database.connection);
       case "read":
         return (queries[request.query] as (...args: readonly unknown[]) => Promise<unknown>)(...request.args);
+      case "fold": {
+        await database.connection.query("pragma wal_checkpoint(passive)", []);
+        const { all, folded } = database.logPages();
+        return { isWhole: all === folded };
+      }
       case "close":
         return database.close();
     }

@@ -1,46 +1,30 @@
 import { Worker } from "node:worker_threads";
 import { Refusal } from "../core/errors.ts";
-import type { NodeId } from "../core/message.ts";
-import { codeOf, groupCommit, orUnavailable } from "./group.ts";
-import type { KeySource } from "./keyRing.ts";
+import { codeOf, orUnavailable } from "./group.ts";
 import type { Queries } from "./queries.ts";
-import type { Store } from "./store.ts";
+import type { ThreadReply, ThreadRequest, ThreadRole } from "./storageThread.ts";
 import { StorageRefused, Unavailable } from "./store.ts";
-import type { Parcel } from "./wire.ts";
-import { packBatch, unpackResult } from "./wire.ts";
 
-/** What a storage thread is asked, and what it answers. One message each way carries a whole batch. */
-export type ThreadRequest =
-  | { id: number; kind: "batch"; parcel: Parcel }
-  | { id: number; kind: "nextDueAt" }
-  | { id: number; kind: "read"; query: keyof Queries; args: readonly unknown[] }
-  | { id: number; kind: "close" };
-export type ThreadReply = { id: number; value: unknown } | { id: number; error: string; refusedCode?: string };
-export type ThreadRole = { role: "writer" | "reader"; path: string; node: NodeId; keys: KeySource };
+type Place = Omit<ThreadRole, "role">;
 
-/** `entry`: the file that a thread runs. `linger`: see `Parts` in `store/group.ts`. */
-type ThreadOptions = { path: string; node: NodeId; entry: URL; keys?: KeySource; linger?: () => Promise<void> };
+/** A thread that answers every query, with a connection of its own, so that a long list holds up nobody else. It starts with the first one. */
+export function readingThread(place: Place): { queries: Queries; close(): Promise<void> } {
+  const thread = startedOnce({ role: "reading", ...place });
+  return { queries: readsThrough((query, args) => orUnavailable(thread.ask({ kind: "read", query, args }))), close: thread.close };
+}
 
-/**
- * SQLite on threads of its own: one that writes, so that a commit, which waits for the disk, never stops HTTP, and one
- * that reads, so that a long list never holds up a commit.
- */
-export async function threadStore({ path, node, entry, keys = null, linger }: ThreadOptions): Promise<Store> {
-  const writer = thread(entry, { role: "writer", path, node, keys });
-  await writer.ready;
-  let reader: Thread | null = null;
-  const readerOnce = (): Thread => (reader ??= thread(entry, { role: "reader", path, node, keys }));
-  return groupCommit({
-    runsInTurn: true,
-    ...(linger && { linger }),
-    runBatch: async (calls, hands) => unpackResult(await writer.ask<Parcel>({ kind: "batch", parcel: packBatch(calls, hands) }), calls),
-    read: readsThrough((query, args) => orUnavailable(readerOnce().ask({ kind: "read", query, args }))),
-    nextDueAt: () => orUnavailable(writer.ask({ kind: "nextDueAt" })),
-    close: async () => {
-      await reader?.close();
-      await writer.close();
-    },
-  });
+/** A thread that folds the write-ahead log back into the file. It starts when there is something to fold. */
+export function foldingThread(place: Place): { fold(): Promise<{ isWhole: boolean }>; close(): Promise<void> } {
+  const thread = startedOnce({ role: "folding", ...place });
+  return { fold: () => thread.ask({ kind: "fold" }), close: thread.close };
+}
+
+type Asked<Request> = Request extends { id: number } ? Omit<Request, "id"> : never;
+type Thread = { ask<Answer>(request: Asked<ThreadRequest>): Promise<Answer>; close(): Promise<void> };
+
+function startedOnce(role: ThreadRole): Thread {
+  let started: Thread | null = null;
+  return { ask: (request) => (started ??= thread(role)).ask(request), close: async () => started?.close() };
 }
 
 /** Every query by its name; the thread knows what it means. */
@@ -70,11 +54,8 @@ function readsThrough(ask: (query: keyof Queries, args: readonly unknown[]) => P
   };
 }
 
-type Asked<Request> = Request extends { id: number } ? Omit<Request, "id"> : never;
-type Thread = { ready: Promise<void>; ask<Answer>(request: Asked<ThreadRequest>): Promise<Answer>; close(): Promise<void> };
-
-function thread(entry: URL, role: ThreadRole): Thread {
-  const worker = new Worker(entry, { workerData: role, name: `store-${role.role}` });
+function thread(role: ThreadRole): Thread {
+  const worker = new Worker(new URL("./storageThread.ts", import.meta.url), { workerData: role, name: `store-${role.role}` });
   const asked = new Map<number, { resolve(value: never): void; reject(error: Error): void }>();
   let lastId = 0;
   let ended: Error | null = null;
@@ -90,7 +71,6 @@ function thread(entry: URL, role: ThreadRole): Thread {
     for (const { reject } of asked.values()) reject(error);
     asked.clear();
   };
-  const ready = new Promise<void>((resolve, reject) => asked.set(0, { resolve, reject }));
   worker.on("message", (reply: ThreadReply) => {
     const call = asked.get(reply.id);
     asked.delete(reply.id);
@@ -100,10 +80,8 @@ function thread(entry: URL, role: ThreadRole): Thread {
   worker.on("error", (error: Error) => failAll(new Unavailable(`the storage thread ended: ${error.message}`, { cause: error })));
   worker.on("exit", (code) => failAll(new Unavailable(`the storage thread ended with code ${code}`)));
   return {
-    ready,
     ask,
     close: async () => {
-      await ready.catch(() => undefined);
       await ask({ kind: "close" }).catch(() => undefined);
       await worker.terminate();
     },

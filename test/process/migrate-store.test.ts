@@ -31,7 +31,7 @@ test("what a server has accepted is delivered from where it is moved to, also wh
   judge.slow("/later", 0);
   await publish(`${old.url}/v2/enqueue/q/${judge.url}/first`);
   await publish(`${old.url}/v2/enqueue/q/${judge.url}/second`);
-  await publish(`${old.url}/v2/publish/${judge.url}/later`, { "svc-delay": "3s" });
+  await publish(`${old.url}/v2/publish/${judge.url}/later`, { "svc-delay": "8s" });
   while (arrived().length < 1) await pause(10);
 
   expect(await migrateStore(`sqlite:${data}`, url).ended).toMatchObject({

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Outcome } from "../../src/core/message.ts";
+import type { Delivery, Outcome } from "../../src/core/message.ts";
 import { noBytes } from "../../src/core/message.ts";
 import { groupCommit } from "../../src/store/group.ts";
 import type { Call } from "../../src/store/store.ts";
@@ -57,33 +57,58 @@ test("an outcome that cannot wait goes at once, and so does all that waits when 
   expect(batches).toEqual([["settle"], ["settle"]]);
 });
 
-test("no batch is sent ahead of one that publishes to a URL group: what hands that leaves is known afterwards", async () => {
+test("one batch at a time: the next is offered the hands that are free when the last one has handed out its deliveries", async () => {
   const free: number[] = [];
   const ends: (() => void)[] = [];
   const store = groupCommit({
     runBatch: async (calls: readonly Call[], hands) => {
       free.push(hands.free);
       await new Promise<void>((resolve) => ends.push(resolve));
-      return { replies: calls.map(() => ({ answer: [] })), deliveries: [], calledOff: [], dueAt: null, faults: [] };
+      const deliveries = calls.map(() => ({}) as Delivery);
+      return { replies: calls.map(() => ({ answer: [] })), deliveries, calledOff: [], dueAt: null, faults: [] };
     },
     read: new Proxy({}, { get: () => async () => null }) as never,
     nextDueAt: async () => null,
-    runsInTurn: true,
     close: async () => undefined,
   });
+  let left = 10;
   const bytes = { free: 2 ** 30, perBatch: 2 ** 25, busy: {} };
-  const hands = () => ({ free: 1_000, perHost: 1_000, behind: false, busy: new Map(), bytes });
-  store.attach({ hands, deliver: () => undefined, callOff: () => undefined, fault: () => undefined });
-  const publish = (group: string | null) => store.execute("publish", { account: "a", letters: [letterTo({ group })] });
-  const first = [publish("shops"), publish(null)];
+  const hands = () => ({ free: left, perHost: 1_000, behind: false, busy: new Map(), bytes });
+  store.attach({ hands, deliver: () => left--, callOff: () => undefined, fault: () => undefined });
+  const publish = () => store.execute("publish", { account: "a", letters: [letterTo()] });
+  const first = [publish(), publish()];
   await Promise.resolve();
-  const others = Array.from({ length: 64 }, () => publish(null));
+  const others = [publish(), publish(), publish()];
   await Promise.resolve();
-  expect(free).toEqual([1_000]);
+  expect(free).toEqual([10]);
   ends[0]?.();
   await Promise.all(first);
   await Promise.resolve();
-  expect(free).toEqual([1_000, 1_000]);
+  expect(free).toEqual([10, 8]);
   ends[1]?.();
   await Promise.all(others);
+  expect(left).toBe(5);
+});
+
+test("what gathers calls says when they go", async () => {
+  const batches: number[] = [];
+  const gathered: (() => void)[] = [];
+  const store = groupCommit({
+    runBatch: async (calls: readonly Call[]) => {
+      batches.push(calls.length);
+      return { replies: calls.map(() => ({ answer: null })), deliveries: [], calledOff: [], dueAt: null, faults: [] };
+    },
+    read: new Proxy({}, { get: () => async () => null }) as never,
+    nextDueAt: async () => null,
+    gather: (run) => void gathered.push(run),
+    close: async () => undefined,
+  });
+  const first = store.execute("claim", { limit: 1 });
+  await Promise.resolve();
+  const second = store.execute("claim", { limit: 1 });
+  await Promise.resolve();
+  expect([batches, gathered.length]).toEqual([[], 1]);
+  gathered[0]?.();
+  await Promise.all([first, second]);
+  expect(batches).toEqual([2]);
 });

@@ -1,15 +1,14 @@
 import { join } from "node:path";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { setEnvironmentData } from "node:worker_threads";
 import { afterAll } from "vitest";
+import { embeddedStore } from "../../src/store/embedded.ts";
 import { openSqlite, sqliteStore } from "../../src/store/sqlite.ts";
 import type { Store } from "../../src/store/store.ts";
 import { tableNames } from "../../src/store/store.ts";
 import { tables } from "../../src/store/tables.ts";
-import { threadStore } from "../../src/store/thread.ts";
 import { describeStore } from "./contract.ts";
-import { closedAfterwards, freshFolder, sourceOf, testTime } from "./world.ts";
+import { closedAfterwards, freshFolder, pauseOf, sourceOf } from "./world.ts";
 
 describeStore("SQLite in memory", async (clock, node) => closedAfterwards(await sqliteStore(":memory:", sourceOf(clock, node))));
 
@@ -22,9 +21,8 @@ const folder = mkdtempSync(join(tmpdir(), "waypost-threads-"));
 const path = join(folder, "store.db");
 let threads: Store | null = null;
 
-describeStore("SQLite on its threads", async (_, node) => {
-  setEnvironmentData("clock", testTime);
-  threads ??= await threadStore({ path, node, entry: new URL("./storageThread.ts", import.meta.url) });
+describeStore("SQLite of a server", async (clock, node) => {
+  threads ??= await embeddedStore({ path, source: sourceOf(clock, node), pause: pauseOf });
   await empty();
   const { close } = threads;
   return {

@@ -1,25 +1,18 @@
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { setEnvironmentData } from "node:worker_threads";
 import { expect, test } from "vitest";
 import type { Connection } from "../../src/store/database.ts";
+import { embeddedStore } from "../../src/store/embedded.ts";
 import { openSqlite, sqliteStore } from "../../src/store/sqlite.ts";
-import type { Store } from "../../src/store/store.ts";
 import { makeTablesOf } from "./olderTables.ts";
 import { StorageRefused, Unavailable } from "../../src/store/store.ts";
-import { threadStore } from "../../src/store/thread.ts";
-import { bytes, closedAfterwards, freshFolder, letterTo, sourceOf, TestClock, testTime, World } from "./world.ts";
+import { bytes, closedAfterwards, freshFolder, letterTo, pauseOf, sourceOf, TestClock, World } from "./world.ts";
 
 async function openWorld(path: string, node = "nod_a", seed = 1): Promise<World> {
   const clock = new TestClock();
   return new World(closedAfterwards(await sqliteStore(path, sourceOf(clock, node, seed))), clock, node);
 }
-
-const openThreads = async (path: string, node: string): Promise<Store> => {
-  setEnvironmentData("clock", testTime);
-  return closedAfterwards(await threadStore({ path, node, entry: new URL("./storageThread.ts", import.meta.url) }));
-};
 
 test("tables of a newer version are refused, and left as they are", async () => {
   const path = join(freshFolder(), "store.db");
@@ -28,9 +21,7 @@ test("tables of a newer version are refused, and left as they are", async () => 
   database.exec("insert into schema_version (version) values (9999)");
   const before = database.prepare("select sql from sqlite_schema order by name").all();
   await expect(sqliteStore(path, sourceOf(new TestClock(), "nod_a"))).rejects.toBeInstanceOf(StorageRefused);
-  await expect(threadStore({ path, node: "nod_a", entry: new URL("./storageThread.ts", import.meta.url) })).rejects.toBeInstanceOf(
-    StorageRefused,
-  );
+  await expect(embeddedStore({ path, source: sourceOf(new TestClock(), "nod_a"), pause: pauseOf })).rejects.toBeInstanceOf(StorageRefused);
   expect(database.prepare("select sql from sqlite_schema order by name").all()).toEqual(before);
   database.close();
 });
@@ -161,7 +152,11 @@ test("a full disk is said to be one, nothing is half stored, and all is well whe
 test("two at one file do not lose each other's updates", async () => {
   const path = join(freshFolder(), "store.db");
   const clock = new TestClock();
-  const worlds = [new World(await openThreads(path, "nod_a"), clock, "nod_a"), new World(await openThreads(path, "nod_b"), clock, "nod_b")];
+  const worlds = [];
+  for (const node of ["nod_a", "nod_b"]) {
+    const store = closedAfterwards(await embeddedStore({ path, source: sourceOf(clock, node), pause: pauseOf }));
+    worlds.push(new World(store, clock, node));
+  }
   await worlds[0]?.account();
   const pairs = [];
   for (let round = 0; round < 5; round++) {
@@ -184,17 +179,6 @@ test("the write-ahead log stays bounded, and the file is whole", async () => {
   const database = openSqlite(path, { readOnly: true });
   expect(await database.connection.query("pragma integrity_check", [])).toEqual([{ integrity_check: "ok" }]);
   database.close();
-});
-
-test("a storage thread that is gone is unavailable, and nobody waits for it", async () => {
-  const path = join(freshFolder(), "store.db");
-  const entry = new URL("./storageThreadThatEnds.ts", import.meta.url);
-  const store = await threadStore({ path, node: "nod_a", entry });
-  const attempts = [store.execute("rotateKeys", { account: "acc", force: true }), store.execute("rotateKeys", { account: "acc" })];
-  for (const one of await Promise.allSettled(attempts)) expect(one).toMatchObject({ status: "rejected", reason: { code: "unavailable" } });
-  await expect(store.execute("claim", { limit: 1 })).rejects.toMatchObject({ code: "unavailable" });
-  await expect(store.nextDueAt()).rejects.toMatchObject({ code: "unavailable" });
-  await store.close();
 });
 
 test("a file that another process keeps locked is unavailable", async () => {

@@ -12,22 +12,21 @@ import type { Source, Store } from "../../src/store/store.ts";
 import { randomFrom } from "./chance.ts";
 import type { LogPage } from "../../src/store/logQuery.ts";
 
-/** The time of the tests of a file, of which one runs at once. It lies in shared memory, so that a storage thread sees it as well. */
-export const testTime = new SharedArrayBuffer(8);
-const time = new Float64Array(testTime);
+/** The time of the tests of a file, of which one runs at once. */
+let time: Millis = 0;
 
 /** A time that only the test moves. Each test has its own, later than all before, so that a store can serve several. */
 export class TestClock {
-  constructor(start: Millis = Math.max(1_800_000_000_000, (time[0] ?? 0) + 1e10)) {
+  constructor(start: Millis = Math.max(1_800_000_000_000, time + 1e10)) {
     this.now = start;
   }
 
   get now(): Millis {
-    return time[0] ?? 0;
+    return time;
   }
 
   set now(at: Millis) {
-    time[0] = at;
+    time = at;
   }
 }
 
@@ -39,6 +38,9 @@ export function sourceOf(clock: TestClock, node: NodeId, seed = 1): Source {
   const random = randomFrom(seed);
   return { node, now: () => clock.now, random, newId: idMaker(random) };
 }
+
+/** Lets real time pass. */
+export const pauseOf = (time: Millis): Promise<void> => new Promise((resolve) => void setTimeout(resolve, time));
 
 /** The clock of a node in PostgreSQL tests: stands still until the test moves it, and yet lets real time pass in waiting. */
 export const paceOf = (clock: TestClock) => ({

@@ -1,0 +1,102 @@
+import type { Millis } from "../core/message.ts";
+import type { Disk } from "./disk.ts";
+import { diskOf } from "./disk.ts";
+import { Folding } from "./folding.ts";
+import { groupCommit, orUnavailable } from "./group.ts";
+import type { KeySource } from "./keyRing.ts";
+import { runSqlBatch } from "./sql.ts";
+import { nextDueAt } from "./sqlShelf.ts";
+import { openSqlite } from "./sqlite.ts";
+import type { Source, Store } from "./store.ts";
+import { Unavailable } from "./store.ts";
+import { foldingThread, readingThread } from "./thread.ts";
+
+export type Embedded = {
+  path: string;
+  source: Source;
+  keys?: KeySource;
+  pause(time: Millis): Promise<void>;
+  /** Is told once that the disk failed, after which nothing is stored any more: what is on it is known when it is read anew. */
+  onBroken?(error: Error): void;
+  /** Instead of that of the write-ahead log. */
+  openDisk?(path: string): Disk;
+};
+
+/** Outcomes wait so long for the next publish, whose commit they can share. */
+const lingerTime: Millis = 5;
+/** For five seconds, while others keep the file locked. */
+const whileLocked = { time: 50, tries: 100 } as const;
+
+/**
+ * SQLite in a file, for a server. Batches are decided and committed here, among requests and deliveries. What takes long is done
+ * elsewhere: the system brings commits to the disk, before anybody is answered; lists are read, and the write-ahead log is folded back,
+ * on threads of their own. See docs/decisions/0029.
+ */
+export async function embeddedStore({ path, source, keys = null, pause, onBroken, openDisk = diskOf }: Embedded): Promise<Store> {
+  const database = openSqlite(path, { keys, apart: { pause: () => pause(whileLocked.time), tries: whileLocked.tries } });
+  await database.migrate();
+  const commits = new Commits(openDisk(`${path}-wal`), onBroken);
+  await commits.sync();
+  const [reading, folding] = [readingThread({ path, keys }), foldingThread({ path, keys })];
+  const log = new Folding({ pages: () => database.logPages(), fold: () => folding.fold() });
+  let batch: Promise<unknown> = Promise.resolve();
+  return groupCommit({
+    gather: (run) => void setImmediate(run),
+    linger: () => pause(lingerTime),
+    runBatch: async (calls, hands) => {
+      commits.mustBeWhole();
+      await log.rest();
+      const before = database.written();
+      const running = runSqlBatch(database, source, calls, hands);
+      batch = running.catch(() => undefined);
+      const result = await running;
+      if (database.written() === before) return result;
+      await commits.sync();
+      log.look();
+      return result;
+    },
+    read: reading.queries,
+    // Not in the middle of a transaction.
+    nextDueAt: () => orUnavailable(batch.then(() => nextDueAt(database.connection))),
+    close: async () => {
+      await Promise.all([reading.close(), folding.close()]);
+      database.close();
+      commits.close();
+    },
+  });
+}
+
+/** Commits on their way to the disk. */
+class Commits {
+  readonly #disk: Disk;
+  readonly #onBroken: (error: Error) => void;
+  #broken: Error | null = null;
+
+  constructor(disk: Disk, onBroken: (error: Error) => void = () => undefined) {
+    this.#disk = disk;
+    this.#onBroken = onBroken;
+  }
+
+  /** Throws `Unavailable` when the disk has failed before. */
+  mustBeWhole(): void {
+    if (this.#broken) throw new Unavailable(`the disk has failed: ${this.#broken.message}`, { cause: this.#broken });
+  }
+
+  /**
+   * Resolves when all commits so far are on the disk. After a failure none is taken any more: the system forgets what it could not write,
+   * so that the next try succeeds and means nothing.
+   */
+  async sync(): Promise<void> {
+    try {
+      await this.#disk.sync();
+    } catch (error) {
+      this.#broken = error instanceof Error ? error : new Error(String(error));
+      this.#onBroken(this.#broken);
+    }
+    this.mustBeWhole();
+  }
+
+  close(): void {
+    this.#disk.close();
+  }
+}

@@ -1,0 +1,52 @@
+/** What folding needs of a database. */
+type Parts = {
+  /** Pages in the write-ahead log, and how many of them are in the file as well. */
+  pages(): { all: number; folded: number };
+  /** Brings what it can of the log into the file, elsewhere. Answers whether that was all of it. */
+  fold(): Promise<{ isWhole: boolean }>;
+};
+
+/** So many pages (16 MiB) are folded at a time. */
+const portion = 4_000;
+
+/**
+ * Folds the write-ahead log of SQLite back into its file, so that it begins anew instead of growing. Nearly all of it is done while
+ * batches go on. What these have added meanwhile, some hundred pages, is done before the next one: only when nothing is added can the
+ * log be at its end.
+ */
+export class Folding {
+  readonly #parts: Parts;
+  #isRunning = false;
+  #isRestLeft = false;
+  /** How long the log was at the last try. Where somebody reads an old state of the file for long, folding comes to nothing. */
+  #triedAt = 0;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  /** To be waited for before a batch begins. */
+  async rest(): Promise<void> {
+    if (!this.#isRestLeft) return;
+    this.#isRestLeft = false;
+    await this.#parts.fold().catch(() => undefined);
+  }
+
+  /** To be told of each batch that has written anything. */
+  look(): void {
+    if (this.#isRunning || this.#isRestLeft) return;
+    const { all, folded } = this.#parts.pages();
+    if (all < this.#triedAt) this.#triedAt = 0;
+    if (all - Math.max(folded, this.#triedAt) < portion) return;
+    this.#triedAt = all;
+    this.#isRunning = true;
+    void this.#begin();
+  }
+
+  /** That it failed is no fault of any batch: SQLite does it by itself when the log has grown long. */
+  async #begin(): Promise<void> {
+    const { isWhole } = await this.#parts.fold().catch(() => ({ isWhole: true }));
+    this.#isRunning = false;
+    this.#isRestLeft = !isWhole;
+  }
+}
