@@ -22,6 +22,6 @@ function addition(dialect: Dialect): string {
 /** Adds what a batch has counted, in one statement. Nothing is read for it, and no other node has these rows. */
 export async function addUsage(connection: Connection, rows: readonly Usage[]): Promise<void> {
   if (rows.length === 0) return;
-  const values = rows.map((row) => Object.values(usage.write(row)));
+  const values = rows.map((row) => [row.account, row.id, ...countNames.map((name) => row[name])]);
   await connection.each(addition(connection.dialect), Object.values(usage.columns), values);
 }
