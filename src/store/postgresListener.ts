@@ -35,94 +35,150 @@ export type Others = {
   close(): Promise<void>;
 };
 
-/** `connection`: one to read with, for a node that cannot listen. */
+/** `connection`: one to read with, for a node that cannot listen, or can no longer. */
 type Parts = Place & Pick<PostgresOptions, "node" | "clock" | "onOutdated"> & { connection: Connection };
 
 /** Hears of the other nodes, by listening where the database and the way to it allow that, else by looking every second. */
 export async function othersOf(parts: Parts): Promise<Others> {
   if (parts.pooling === "transaction") return poll(parts);
   return listen(parts).catch((error: unknown) => {
-    if (refusals.has(codeOf(error) ?? "")) return poll(parts);
+    if (isRefused(error)) return poll(parts);
     throw error;
   });
 }
 
 /** There is no such thing, the user may not, or it is not even understood: by the database, or by what stands before it. */
 const refusals: ReadonlySet<string> = new Set(["0A000", "42501", "42601"]);
+const isRefused = (error: unknown): boolean => refusals.has(codeOf(error) ?? "");
+
+async function listen(parts: Parts): Promise<Others> {
+  const listener = new Listener(parts);
+  await listener.begin();
+  return listener;
+}
 
 /**
  * Listens to the other nodes on a connection of its own, and connects again for as long as it takes. Whatever was said
- * meanwhile is lost, so then it tells of time 0: that there may be something to do now.
+ * meanwhile is lost, so then it tells of time 0: that there may be something to do now. Where it is refused then what it was
+ * allowed at first (a pooler, or another database, answers under the same name now), it looks every second from there on.
  */
-async function listen({ node, clock, onOutdated, ...place }: Parts): Promise<Others> {
-  const end = new AbortController();
-  let hear: (at: Millis) => void = () => undefined;
-  let hearAccounts: () => void = () => undefined;
-  const onNotification = ({ channel: on, payload = "" }: Notification): void => {
-    if (on === accountChannel) return payload === node ? undefined : hearAccounts();
-    const at = dueAtOf(payload, node);
-    if (at !== null) hear(at);
-  };
-  let client = await listening(place, onNotification);
-  const notify = async (on: string, what: string): Promise<void> => {
-    await client.query("select pg_notify($1, $2)", [on, what]);
-  };
-  const teller = new Teller((at) => notify(channel, `${node} ${at}`));
+class Listener implements Others {
+  readonly #parts: Parts;
+  readonly #teller: Teller;
+  readonly #end = new AbortController();
+  #hear: (at: Millis) => void = () => undefined;
+  #hearAccounts: () => void = () => undefined;
+  #client: Client | null = null;
+  #polling: Others | null = null;
+  #kept: Promise<void> = Promise.resolve();
 
-  const keep = async (): Promise<void> => {
-    while (!end.signal.aborted) {
-      await stillThere(client);
-      if (end.signal.aborted) return;
+  constructor(parts: Parts) {
+    this.#parts = parts;
+    this.#teller = new Teller((at) => this.#notify(channel, `${parts.node} ${at}`));
+  }
+
+  async begin(): Promise<void> {
+    const client = await this.#connect();
+    this.#kept = this.#keep(client);
+  }
+
+  hear(tell: (at: Millis) => void): void {
+    this.#hear = tell;
+  }
+
+  hearAccounts(tell: () => void): void {
+    this.#hearAccounts = tell;
+  }
+
+  tell(dueAt: Millis, now: Millis): void {
+    (this.#polling ?? this.#teller).tell(dueAt, now);
+  }
+
+  async tellAccounts(): Promise<void> {
+    await (this.#polling?.tellAccounts() ?? this.#notify(accountChannel, this.#parts.node));
+  }
+
+  async close(): Promise<void> {
+    this.#end.abort();
+    await this.#kept;
+    await this.#polling?.close();
+    await this.#client?.end();
+  }
+
+  async #notify(on: string, what: string): Promise<void> {
+    await this.#client?.query("select pg_notify($1, $2)", [on, what]);
+  }
+
+  async #keep(first: Client): Promise<void> {
+    for (let client: Client | null = first; client && !this.#end.signal.aborted; client = await this.#connectAgain()) {
+      await this.#stillThere(client);
+      if (this.#end.signal.aborted) return;
       await client.end().catch(() => undefined);
-      await connectAgain();
     }
-  };
+    if (!this.#end.signal.aborted) this.#lookInstead();
+  }
 
   /** Ends when the connection is lost, or the listener is closed. */
-  const stillThere = async (current: Client): Promise<void> => {
+  async #stillThere(client: Client): Promise<void> {
+    const { clock } = this.#parts;
     const wake = new AbortController();
     const lost = (): void => wake.abort();
-    const connection = connectionOf((query) => current.query(query));
-    const look = async (): Promise<void> => {
-      const trouble = await tooNewAt(connection);
-      if (trouble !== null) return onOutdated?.(trouble);
-      const at = await nextDueAt(connection);
-      if (at !== null) hear(at);
-    };
-    current.once("end", lost);
-    end.signal.addEventListener("abort", lost);
+    const connection = connectionOf((query) => client.query(query));
+    client.once("end", lost);
+    this.#end.signal.addEventListener("abort", lost);
     while (!wake.signal.aborted) {
       await clock.sleep(clock.now() + heartbeat, wake.signal);
-      if (!wake.signal.aborted) await look().catch(lost);
+      if (!wake.signal.aborted) await this.#look(connection).catch(lost);
     }
-    end.signal.removeEventListener("abort", lost);
-  };
+    this.#end.signal.removeEventListener("abort", lost);
+  }
 
-  const connectAgain = async (): Promise<void> => {
-    for (let pause = shortestPause; !end.signal.aborted; pause = Math.min(2 * pause, longestPause)) {
+  async #look(connection: Connection): Promise<void> {
+    const trouble = await tooNewAt(connection);
+    if (trouble !== null) return this.#parts.onOutdated?.(trouble);
+    const at = await nextDueAt(connection);
+    if (at !== null) this.#hear(at);
+  }
+
+  /** Null: it may not listen there any more, or is closed. */
+  async #connectAgain(): Promise<Client | null> {
+    const { clock } = this.#parts;
+    for (let pause = shortestPause; !this.#end.signal.aborted; pause = Math.min(2 * pause, longestPause)) {
       try {
-        client = await listening(place, onNotification);
-        hearAccounts();
-        hear(0);
-        return teller.again();
-      } catch {
-        await clock.sleep(clock.now() + pause, end.signal);
+        const client = await this.#connect();
+        this.#lookNow();
+        this.#teller.again();
+        return client;
+      } catch (error) {
+        if (isRefused(error)) return null;
+        await clock.sleep(clock.now() + pause, this.#end.signal);
       }
     }
-  };
+    return null;
+  }
 
-  const kept = keep();
-  return {
-    hear: (listener) => void (hear = listener),
-    hearAccounts: (listener) => void (hearAccounts = listener),
-    tell: (dueAt, now) => teller.tell(dueAt, now),
-    tellAccounts: () => notify(accountChannel, node),
-    close: async () => {
-      end.abort();
-      await kept;
-      await client.end();
-    },
-  };
+  async #connect(): Promise<Client> {
+    return (this.#client = await listening(this.#parts, (notification) => this.#take(notification)));
+  }
+
+  #take({ channel: on, payload = "" }: Notification): void {
+    const { node } = this.#parts;
+    if (on === accountChannel) return payload === node ? undefined : this.#hearAccounts();
+    const at = dueAtOf(payload, node);
+    if (at !== null) this.#hear(at);
+  }
+
+  #lookNow(): void {
+    this.#hearAccounts();
+    this.#hear(0);
+  }
+
+  #lookInstead(): void {
+    this.#polling = poll(this.#parts);
+    this.#polling.hear((at) => this.#hear(at));
+    this.#polling.hearAccounts(() => this.#hearAccounts());
+    this.#lookNow();
+  }
 }
 
 /**

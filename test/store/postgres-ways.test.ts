@@ -22,6 +22,8 @@ async function nodeAt(url: string, { clock = new TestClock(), node = "nod_a", ha
   return new World(closedAfterwards(store), clock, node);
 }
 
+const listeners = "application_name = 'waypost listener' and datname = current_database()";
+
 const withHosts = (url: string, hosts: string, query: string): string => {
   const { username, pathname } = new URL(url);
   return `postgres://${username}@${hosts}${pathname}${query}`;
@@ -116,6 +118,35 @@ test.each([
   await b.settle(await b.sent());
 });
 
+test("nodes that could listen at first, and are refused it when they connect again, find by looking what the others left", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  let [isRefused, refusals] = [false, 0];
+  const refuses = (text: string): string | null => (isRefused && /^listen /i.test(text) && ++refusals > 0 ? "0A000" : null);
+  const through = await proxyTo(url, { refuses });
+  const [a, b] = [await nodeAt(through, { clock }), await nodeAt(through, { clock, node: "nod_b" })];
+  await a.account();
+  isRefused = true;
+  await ask(url, `select pg_terminate_backend(pid) from pg_stat_activity where ${listeners}`);
+  await vi.waitFor(
+    () =>
+      expect(
+        [a, b].filter(({ dues }) => dues.includes(0)),
+        "both look at once",
+      ).toHaveLength(2),
+    { timeout: 10_000 },
+  );
+  expect(refusals, "once each").toBe(2);
+  let changes = 0;
+  b.store.onAccounts(() => changes++);
+  await a.send({ delay: 500 });
+  await vi.waitFor(() => expect(b.dues).toContain(clock.now + 500), { timeout: 10_000 });
+  expect(changes).toBeGreaterThan(0);
+  // Nobody can be told of it, and whoever makes it does not wait for that.
+  await a.store.execute("rotateToken", { account: "acc", password: "p", token: "t", tokenHash: "h" });
+  expect(await ask(url, `select pid from pg_stat_activity where ${listeners}`)).toEqual([]);
+});
+
 test("where what nodes say to each other gets lost they find it at their own look", async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
@@ -153,12 +184,36 @@ test("a node that lost its connection tells the others to look, as they may have
   await a.account();
   await a.send({ delay: 500 });
   await vi.waitFor(() => expect(b.dues).toHaveLength(1));
-  const [listener] = await ask(
-    url,
-    `select pid from pg_stat_activity where application_name = 'waypost listener' and datname = current_database() order by backend_start limit 1`,
-  );
+  const [listener] = await ask(url, `select pid from pg_stat_activity where ${listeners} order by backend_start limit 1`);
   await ask(url, `select pg_terminate_backend(${String(listener?.["pid"])})`);
   await vi.waitFor(() => expect([...a.dues, ...b.dues].filter((at) => at === 0)).toHaveLength(2), { timeout: 10_000 });
+});
+
+test("a node that is closed while it connects again ends all the same", async () => {
+  const url = await freshDatabase();
+  const world = await nodeAt(url, {});
+  let [reach, open] = [(): void => undefined, (): void => undefined];
+  const reached = new Promise<void>((resolve) => (reach = resolve));
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  const original = Client.prototype.query;
+  const gated = function (this: Client, ...given: unknown[]) {
+    const answer: unknown = Reflect.apply(original, this, given);
+    if (!String(given[0]).startsWith("listen ")) return answer;
+    reach();
+    return opened.then(() => answer);
+  } as typeof original;
+  const query = vi.spyOn(Client.prototype, "query").mockImplementation(gated);
+  onTestFinished(() => query.mockRestore());
+  await ask(url, `select pg_terminate_backend(pid) from pg_stat_activity where ${listeners}`);
+  await reached;
+  const closing = world.store.close();
+  // It has been told to close, and is connected only then.
+  await new Promise((resolve) => setImmediate(resolve));
+  open();
+  await closing;
+  await vi.waitFor(async () => expect(await ask(url, `select pid from pg_stat_activity where ${listeners}`)).toEqual([]), {
+    timeout: 5_000,
+  });
 });
 
 test("of nodes that start at once each sees what those before it have founded", async () => {
