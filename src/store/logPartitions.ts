@@ -68,6 +68,8 @@ export class LogPartitions implements LogCut {
 
   async #drop(name: string): Promise<void> {
     await this.#alone(async (client) => {
+      // Another node may have been faster.
+      if (!(await partsOf(client)).some((part) => part.name === name)) return;
       const left = await plainly(client, stillShown(name));
       if (left.length > 0) return;
       await plainly(client, `set local lock_timeout = ${patience}; alter table log detach partition ${name}; drop table ${name}`);

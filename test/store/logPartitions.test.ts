@@ -139,6 +139,23 @@ test("a day is not dropped while others read it for long, and nobody who writes 
   expect(await partsOf(url)).not.toContain(`log_day_${first}`);
 });
 
+test("nodes that drop the same days at once do it once, and none of them fails", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const worlds = [await oneNode(url, clock)];
+  for (const node of ["nod_b", "nod_c"]) worlds.push(new World(closedAfterwards(await openNode(url, clock, { node })), clock, node));
+  const [first] = worlds;
+  if (!first) throw new Error("one at least");
+  const [day0, kept] = [Math.floor(clock.now / day), 2 * day];
+  await days(first, 5);
+  await first.store.forgetBefore(clock.now - 5 * day);
+  await expire(first, kept);
+  await Promise.all(worlds.map(({ store }) => store.forgetBefore(clock.now - kept)));
+  const left = await partsOf(url);
+  for (const gone of ["log_before", `log_day_${day0}`, `log_day_${day0 + 1}`]) expect(left).not.toContain(gone);
+  expect(left).toContain(`log_day_${day0 + 3}`);
+});
+
 test("of a log that is kept for less than a day only what is old enough is told of by its last line", async () => {
   const url = await freshDatabase();
   const clock = new TestClock(Math.ceil((new TestClock().now + day) / day) * day + day / 2);
