@@ -45,7 +45,10 @@ const statementTimeout = 30 * second;
 const idleInTransaction = (): Millis => Math.ceil(spans.lease / 6);
 const connectTimeout = 5 * second;
 
-/** `writer`: statements go out without waiting for the answers of those before. `migration`: may take its time. */
+/**
+ * `writer`, `listener`: statements go out without waiting for the answers of those before, which the driver allows only where it is told so at
+ * first (`pipeline`). All others put one at a time. `migration`: may take its time.
+ */
 type Kind = "writer" | "reader" | "listener" | "migration";
 
 /** Which of its hosts a URL led to last: after a failover the next connection need not wait for one that is gone. */
@@ -71,7 +74,7 @@ export async function connect({ url, pooling }: Place, { kind }: { kind: Kind })
 }
 
 async function connectTo(url: string, { kind, pooling }: { kind: Kind; pooling: Pooling | undefined }): Promise<Client> {
-  const isPipelined = kind === "writer" || (kind === "reader" && pooling === "transaction");
+  const isPipelined = kind === "writer" || kind === "listener" || (kind === "reader" && pooling === "transaction");
   const client = new Client({ ...settings(url, { kind, pooling }), pipeline: isPipelined });
   // Whoever waits for an answer is told as well; without a listener the process would end.
   client.on("error", () => undefined);
