@@ -1,23 +1,18 @@
 import type { Client } from "pg";
-import { birthOf, firstIdAt } from "../core/ids.ts";
+import { firstIdAt } from "../core/ids.ts";
 import type { Millis } from "../core/message.ts";
+import { day, isLocked, makeParts, partsOf, patience, roomAround } from "./logParts.ts";
+import { OpenLog } from "./openLog.ts";
 import { alone } from "./postgresMigration.ts";
 import type { PostgresOptions } from "./postgresSession.ts";
 import { plainly } from "./postgresSession.ts";
 import type { LogCut } from "./database.ts";
 
-/** A part of the log is a day of it, so there are some more parts than days that are kept. */
-const day = 24 * 60 * 60 * 1000;
 /** A day is made this long before it begins; whoever writes waits for it only when there is next to no time left. */
 const ahead = day / 2;
 const lastMoment: Millis = 60_000;
-/** Who drops a part needs the log for itself for a moment. While others read long, as a backup does, it is for another time. */
-const patience: Millis = 200;
 /** Longer than any transaction takes: no line comes in between those that are so old. */
 const complete: Millis = 10 * 60_000;
-
-/** A part: the ids from the first of one time to the first of another. */
-type Part = { name: string; from: Millis; to: Millis };
 
 /**
  * The parts of the log. Each covers a day by the times in its ids; the first one covers all that was before. Whoever writes makes
@@ -29,9 +24,11 @@ export class LogPartitions implements LogCut {
   #room: { from: Millis; to: Millis } = { from: 0, to: 0 };
   #making: Promise<void> | null = null;
   #wholeBefore: Millis | null = null;
+  readonly #open: OpenLog;
 
   constructor(options: PostgresOptions) {
     this.#options = options;
+    this.#open = new OpenLog(options);
   }
 
   wholeBefore(now: Millis): string | null {
@@ -60,10 +57,15 @@ export class LogPartitions implements LogCut {
       const parts = await this.#alone(partsOf);
       for (const { name } of parts.filter(({ to }) => to <= time)) await this.#drop(name);
       await this.#alone(forgetAccounts);
+      if (parts.some(({ to }) => to === Infinity)) this.#open.end();
     } catch (error) {
       // Somebody reads it, or another node is at it: it is for another time.
       if (!isLocked(error)) throw error;
     }
+  }
+
+  close(): Promise<void> {
+    return this.#open.close();
   }
 
   async #drop(name: string): Promise<void> {
@@ -85,28 +87,6 @@ export class LogPartitions implements LogCut {
   }
 }
 
-/** Makes those parts for these times that are not there. Answers all parts. */
-async function makeParts(client: Client, times: readonly Millis[]): Promise<Part[]> {
-  const present = await partsOf(client);
-  const missing = [...new Set(times.map((time) => Math.floor(time / day) * day))]
-    .filter((from) => !present.some((part) => part.from <= from && from < part.to))
-    .map((from) => ({ name: `log_day_${from / day}`, from, to: from + day }));
-  for (const part of missing) await plainly(client, made(part));
-  return [...present, ...missing];
-}
-
-/** The same for rows that come from elsewhere, and may be of any time. */
-export async function makeRoomFor(client: Client, ids: readonly string[]): Promise<void> {
-  await makeParts(client, ids.map(birthOf).filter(Number.isFinite));
-}
-
-const isLocked = (error: unknown): boolean => error instanceof Error && "code" in error && error.code === "55P03";
-
-/** A table that becomes a part takes no lock that would stop those who write; one that is made as a part would. */
-const made = ({ name, from, to }: Part): string =>
-  `create table ${name} (like log including all); ` +
-  `alter table log attach partition ${name} for values from ('${firstIdAt("log", from)}') to ('${firstIdAt("log", to)}')`;
-
 /** Of accounts that are gone it is not noted any more what they forgot, once all parts that could hold lines of them are gone as well. */
 async function forgetAccounts(client: Client): Promise<void> {
   const first = Math.min(...(await partsOf(client)).map(({ from }) => from));
@@ -120,24 +100,3 @@ async function forgetAccounts(client: Client): Promise<void> {
 /** One row, if an account still shows something of this part. */
 const stillShown = (name: string): string => `select 1 from accounts left join log_forgotten on log_forgotten.account = accounts.id
   where exists (select 1 from ${name} where ${name}.account = accounts.id and ${name}.id > coalesce(log_forgotten.up_to, '')) limit 1`;
-
-async function partsOf(client: Client): Promise<Part[]> {
-  const found = await plainly(
-    client,
-    `select relname as name, pg_get_expr(relpartbound, pg_class.oid) as bounds from pg_inherits join pg_class on pg_class.oid = inhrelid
-      where inhparent = 'log'::regclass`,
-  );
-  return found.map(({ name, bounds }) => {
-    const [, from = "", to = ""] = /FROM \((?:MINVALUE|'([^']*)')\) TO \('([^']*)'\)/.exec(String(bounds)) ?? [];
-    return { name: String(name), from: from === "" ? -Infinity : birthOf(from), to: birthOf(to) };
-  });
-}
-
-/** How far parts reach from a time, without a gap. */
-function roomAround(now: Millis, parts: readonly Part[]): { from: Millis; to: Millis } {
-  const here = parts.find(({ from, to }) => from <= now && now < to);
-  if (!here) throw new Error(`the log has no part for the time ${now}`);
-  let { to } = here;
-  for (let next: Part | undefined = here; next; next = parts.find(({ from }) => from === to)) to = next.to;
-  return { from: here.from, to };
-}

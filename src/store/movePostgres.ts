@@ -1,7 +1,7 @@
 import type { Client } from "pg";
 import { types } from "pg";
 import type { CustomTypesConfig } from "pg";
-import { makeRoomFor } from "./logPartitions.ts";
+import { makeRoomFor } from "./logParts.ts";
 import type { Cell, MovedTable, Side } from "./move.ts";
 import { locks, migratePostgres } from "./postgresMigration.ts";
 import type { PostgresOptions } from "./postgresSession.ts";

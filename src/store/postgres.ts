@@ -170,7 +170,7 @@ export class PostgresDatabase implements Database {
   }
 
   async close(): Promise<void> {
-    await this.#session?.client.end();
+    await Promise.all([this.#session?.client.end(), this.logCut.close()]);
   }
 
   async #open(): Promise<Session> {

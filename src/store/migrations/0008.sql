@@ -12,7 +12,8 @@ create table log_forgotten (
 
 /*postgres:
 -- One part for each day, which is dropped whole when all of it is past its time: see `logPartitions.ts`. What there is now is the first
--- part, together with what is added today. It is looked through once, so that it may be one.
+-- part, together with what is added today. It is looked through once, so that it may be one. All wait for that: so a large one gets no end yet,
+-- for which nothing needs to be looked at, and has it later: see `openLog.ts`.
 alter table log rename to log_before;
 alter table log_before rename constraint log_pkey to log_before_pkey;
 alter index log_message rename to log_before_message;
@@ -21,8 +22,13 @@ create index log_message on log (account, message_id, id);
 do $$
 declare
   now_day bigint := floor(extract(epoch from clock_timestamp()) / 86400);
-  last_day bigint := coalesce((select max(left(id, 13)) from log_before)::bigint / 86400000, 0);
+  last_day bigint;
 begin
+  if pg_relation_size('log_before') > 8388608 then
+    alter table log attach partition log_before for values from (minvalue) to (maxvalue);
+    return;
+  end if;
+  last_day := coalesce((select max(left(id, 13)) from log_before)::bigint / 86400000, 0);
   execute format('alter table log attach partition log_before for values from (minvalue) to (%L)',
     lpad(((greatest(now_day, last_day) + 1) * 86400000)::text, 13, '0') || '-');
 end $$;
