@@ -23,19 +23,14 @@ export type Tokens = { authorization: string | undefined; parameter: string | nu
 const rememberedFor: Millis = 5_000;
 const mostRemembered = 1_000;
 
+/** `known`: whose the bearer token is when it was used a moment ago, without asking the store. Either throws `Refusal`. */
+type Authenticator = { known(authorization: string | undefined): Proof | null; authenticate(tokens: Tokens): Promise<Proof> };
+
 /**
  * Finds the account of a request. The header wins. A bearer token in it that is none of ours, beside a good token in the
  * query, is the caller's own business with the destination. Throws `Refusal` when there is no good token.
  */
-export function authenticator({
-  store,
-  now,
-  lockout,
-}: {
-  store: Store;
-  now(): Millis;
-  lockout: Lockout;
-}): (tokens: Tokens) => Proof | Promise<Proof> {
+export function authenticator({ store, now, lockout }: { store: Store; now(): Millis; lockout: Lockout }): Authenticator {
   const remembered = new RememberedAccounts(store, now);
   const lookUp = async (bearer: string | undefined, { parameter, from }: Tokens): Promise<Proof> => {
     const byHeader = bearer === undefined ? null : await remembered.find(bearer);
@@ -45,13 +40,18 @@ export function authenticator({
     if (bearer === undefined && parameter === null) throw new Refusal("unauthorized", howTo);
     throw lockout.refusalFor(from(), new Refusal("unauthorized", unknown));
   };
-  return (tokens) => {
-    const { authorization } = tokens;
-    const bearer = authorization === undefined ? undefined : /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
-    const known = bearer === undefined ? null : remembered.get(hashOfToken(bearer));
-    return known && bearer !== undefined ? { ...known, by: "header", token: bearer } : lookUp(bearer, tokens);
+  return {
+    known: (authorization) => {
+      const bearer = bearerIn(authorization);
+      const known = bearer === undefined ? null : remembered.get(hashOfToken(bearer));
+      return known && bearer !== undefined ? { ...known, by: "header", token: bearer } : null;
+    },
+    authenticate: (tokens) => lookUp(bearerIn(tokens.authorization), tokens),
   };
 }
+
+const bearerIn = (authorization: string | undefined): string | undefined =>
+  authorization === undefined ? undefined : /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
 
 const unknown =
   "token: unknown; it may be that of another server, have been replaced, or revoked: waypost credentials prints the one of the account";

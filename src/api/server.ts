@@ -1,6 +1,5 @@
 import { STATUS_CODES } from "node:http";
 import type { IncomingMessage } from "node:http";
-import { isIP } from "node:net";
 import type { Duplex } from "node:stream";
 import Fastify from "fastify";
 import type { FastifyContextConfig, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -14,9 +13,13 @@ import { mustBeActive } from "../core/plans.ts";
 import type { Verb } from "../core/rights.ts";
 import { mustBeFree, mustHave } from "../core/rights.ts";
 import { inNameOf, isAudited } from "./actor.ts";
+import { addressIn } from "./address.ts";
+import { ignoredHeader, problemHeaders } from "./answerHeaders.ts";
 import type { Proof } from "./auth.ts";
 import { authenticator } from "./auth.ts";
 import { checkOperator } from "./operator.ts";
+import type { Way } from "./plainPublish.ts";
+import { servePlainPublishes } from "./plainPublish.ts";
 import type { Problem } from "./refusals.ts";
 import { basicAuthenticator } from "./basic.ts";
 import { checkHook, hookParams } from "./hookUrl.ts";
@@ -26,7 +29,7 @@ import { Lockout } from "./lockout.ts";
 import { Intake, bytesAtOnce } from "./intake.ts";
 import { Outflow } from "./outflow.ts";
 import { sourceWith } from "./intakeUrl.ts";
-import { isOfAccounts, problemBody, problemOf, problemOfBytes } from "./refusals.ts";
+import { problemBody, problemOf, problemOfBytes } from "./refusals.ts";
 import type { RequestLine } from "./requestLog.ts";
 import { shownPath } from "./requestLog.ts";
 import type { Incoming, Parts, Route } from "./route.ts";
@@ -84,8 +87,10 @@ export function createApi(parts: ApiParts): FastifyInstance {
   });
   takeEveryRequest(api);
   takeEveryBody(api);
-  admit(api, parts);
+  const gate = admit(api, parts);
   const outflow = new Outflow(parts.outflowBytes);
+  // What a proxy reports is looked at by the framework.
+  if (parts.trustProxy === false && !parts.servesAccountsOnly) servePlainPublishes(api.server, { ...gate, parts, outflow });
   for (const row of servedBy(parts)) addRoute(api, row, parts, outflow);
   api.addHook("onSend", (request, reply, payload, done) => {
     if (request.proof && (typeof payload === "string" || Buffer.isBuffer(payload)))
@@ -149,11 +154,11 @@ function takeEveryBody(api: FastifyInstance): void {
   api.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
 }
 
-/** Before the body is read: where does it go, is there such a thing, and who asks? */
-function admit(api: FastifyInstance, parts: ApiParts): void {
+/** Before the body is read: where does it go, is there such a thing, and who asks? Answers what others need to let somebody in. */
+function admit(api: FastifyInstance, parts: ApiParts): Pick<Way, "known" | "intake" | "isClosing"> {
   const served = servedBy(parts);
   const { lockout, bursts } = parts.counted ?? countedFrom(() => parts.now());
-  const authenticate = authenticator({ store: parts.store, now: () => parts.now(), lockout });
+  const { known, authenticate } = authenticator({ store: parts.store, now: () => parts.now(), lockout });
   const authenticateHolder = basicAuthenticator({ store: parts.store, lockout });
   let closing = false;
   for (const name of ["target", "split", "proof", "source", "fault"] as const) api.decorateRequest<unknown>(name, null);
@@ -202,13 +207,15 @@ function admit(api: FastifyInstance, parts: ApiParts): void {
         checkOperator(parts, request.headers.authorization, { lockout, ...from() });
         return letIn();
       }
-      const proof = authenticate({ authorization: request.headers.authorization, parameter: request.split.token, from });
+      const { authorization } = request.headers;
+      const proof = known(authorization) ?? authenticate({ authorization, parameter: request.split.token, from });
       if (proof instanceof Promise) proof.then(letIn).catch(refuse);
       else letIn(proof);
     } catch (error) {
       refuse(error);
     }
   });
+  return { known, intake, isClosing: () => closing };
 }
 
 /**
@@ -317,7 +324,7 @@ function addRoute(api: FastifyInstance, row: Route, parts: ApiParts, outflow: Ou
       const { status, body, ignored = [], headers = {} } = await row.answer(incoming, audited ? inNameOf(row, incoming, parts) : parts);
       // Many may have been let in before the first of them had its answer.
       checkRoom(request);
-      if (ignored.length > 0) reply.header("Waypost-Ignored", namesForHeader(ignored));
+      if (ignored.length > 0) reply.header("Waypost-Ignored", ignoredHeader(ignored));
       return reply.code(status).headers(headers).send(body);
     },
   });
@@ -337,30 +344,13 @@ function incomingOf(request: FastifyRequest, { publicUrl = "" }: ApiParts): Inco
 const paramsOf = ({ params }: FastifyRequest): Record<string, string> =>
   typeof params === "object" && params !== null ? (params as Record<string, string>) : {};
 
-/** An IPv4 address is written as one, even where the socket speaks IPv6. What a proxy reports may be no address at all. */
-function callerIpOf({ ip, raw }: FastifyRequest): string | null {
-  const address = [ip, raw.socket.remoteAddress].find((text) => text !== undefined && isIP(text.replace(/%.*/, "")) !== 0);
-  return address?.replace(/^::ffff:(?=\d+\.)/i, "") ?? null;
-}
-
-const namesForHeader = (names: readonly string[]): string =>
-  [...new Set(names)]
-    .slice(0, 50)
-    .map((name) => name.slice(0, 100).replace(/[^\w-]/g, "?"))
-    .join(", ");
+/** What a proxy reports may be no address at all. */
+const callerIpOf = ({ ip, raw }: FastifyRequest): string | null => addressIn(ip, raw.socket.remoteAddress);
 
 function sendProblem(request: FastifyRequest, reply: FastifyReply, problem: Problem): void {
-  const { status, fault, headers: own } = problem;
   const { path } = splitTarget(request.originalUrl);
-  request.fault = fault;
-  const scheme = isOfAccounts(path) ? 'Basic realm="waypost", charset="UTF-8"' : "Bearer";
-  const { retryAfter = status === 503 || (status === 429 && !own) ? 1 : undefined } = problem;
-  const headers = {
-    ...own,
-    ...(status === 401 && { "WWW-Authenticate": scheme }),
-    ...(retryAfter !== undefined && { "Retry-After": String(retryAfter) }),
-  };
-  void reply.code(status).headers(headers).send(problemBody(path, problem));
+  request.fault = problem.fault;
+  void reply.code(problem.status).headers(problemHeaders(path, problem)).send(problemBody(path, problem));
 }
 
 /** Answers bytes that Node could not make a request of. */
