@@ -4,6 +4,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { openApi } from "../src/api/openapi.ts";
 import type { Route } from "../src/api/route.ts";
+import { fieldsInBody } from "../src/api/route.ts";
 import { routes } from "../src/api/routes/index.ts";
 import { settingRows } from "../src/api/settings.ts";
 import type { ErrorCode } from "../src/core/errors.ts";
@@ -130,7 +131,7 @@ function bodyText(route: Route, { description, content, required }: Content): st
   const most = route.body && `, ${sizeOf(route.body.mostBytes)} at most`;
   const title = `Body, ${kind}${required ? "" : ", optional"}${most ?? ""}: ${lowered(description)}`;
   // What the query takes has been told already.
-  return [title, "", ...(route.fieldsInBody ? [] : fieldsTable(schema, "request"))];
+  return [title, "", ...(fieldsInBody(route) ? [] : fieldsTable(schema, "request"))];
 }
 
 const told = new Map<string, string>();

@@ -4,6 +4,7 @@ import type { ErrorCode } from "../core/errors.ts";
 import { errorCodes } from "../core/errors.ts";
 import { writtenName } from "./brand.ts";
 import type { Route } from "./route.ts";
+import { fieldsInBody } from "./route.ts";
 import { settingsOfResume } from "./runOverrides.ts";
 import { settingRows } from "./settings.ts";
 import { workflowSettingRows } from "./workflowSettings.ts";
@@ -70,7 +71,7 @@ function operationOf(row: Route): Json {
     security: securityOf(row),
     parameters: [...pathParameters(row), ...queryParameters(row), ...settingReferences(row)],
     ...(row.body === undefined ? {} : { requestBody: requestBody(row.body) }),
-    ...(row.fieldsInBody ? { requestBody: fieldsBody(row) } : {}),
+    ...(fieldsInBody(row) && Object.keys(row.query.shape).length > 0 ? { requestBody: fieldsBody(row) } : {}),
     responses: { ...answersOf(row), ...refusalsOf(row) },
   };
 }

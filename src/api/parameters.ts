@@ -68,8 +68,8 @@ export function parametersFor(query: string | null, body: unknown): ReadonlyMap<
   for (const [name, value] of Object.entries(body)) {
     const values: unknown[] = Array.isArray(value) ? value : [value];
     if (values.length === 0) throw new Refusal("invalid", `${name.slice(0, 200)}: is an empty list; leave it out to mean all`);
-    if (!values.every((one) => typeof one === "string" || typeof one === "number")) {
-      throw new Refusal("invalid", `${name.slice(0, 200)}: is neither a text, a number, nor a list of such`);
+    if (!values.every((one) => typeof one === "string" || typeof one === "number" || typeof one === "boolean")) {
+      throw new Refusal("invalid", `${name.slice(0, 200)}: is neither a text, a number, true or false, nor a list of such`);
     }
     fields.set(name, [...(fields.get(name) ?? []), ...values.map(String)]);
   }

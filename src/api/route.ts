@@ -85,8 +85,6 @@ export type Facts = {
   /** Those of workflow runs that it takes besides. */
   runSettings?: readonly WorkflowSettingName[];
   body?: { about: string; contentType: string; schema: z.ZodType; required: boolean; mostBytes: number };
-  /** Whether the body may hold what the query can. */
-  fieldsInBody?: true;
   answers: Readonly<Record<number, { about: string; schema: z.ZodType }>>;
   /** Whether it changes anything, where that is not what its method says: a GET that does, a POST that does not. */
   changes?: boolean;
@@ -127,6 +125,13 @@ export const changesAnything = ({ changes, method }: Pick<Facts, "changes" | "me
 /** What a token must be good for. */
 export const verbOf = (row: Pick<Facts, "changes" | "method" | "needs">): Verb => row.needs ?? (changesAnything(row) ? "manage" : "read");
 
+/**
+ * Whether the body may hold what the query can: of all that change something and take no body of another kind. So what a
+ * body asks for is done or refused, and never passed over.
+ */
+export const fieldsInBody = (row: Pick<Facts, "changes" | "method" | "body">): boolean =>
+  changesAnything(row) && row.method !== "GET" && row.body === undefined;
+
 /** A route for the holder of a token. */
 export function route<P extends Shape = typeof none, Q extends Shape = typeof none>(
   row: Facts & { params?: P; query?: Q; handle(call: Call<P, Q>): Promise<Answer> },
@@ -158,11 +163,12 @@ export function openRoute<Q extends Shape = typeof none>(
 }
 
 /** The query of a publish is the destination's; all others are checked against their schema. */
-export function readQuery({ path, settings, fieldsInBody }: Facts, schema: Shape, incoming: Incoming): unknown {
-  if (path.endsWith("{destination}")) return {};
+export function readQuery(row: Facts, schema: Shape, incoming: Incoming): unknown {
+  if (row.path.endsWith("{destination}")) return {};
   const { query, body } = incoming;
-  const [stranger] = settings ? [] : query.settings;
+  const [stranger] = row.settings ? [] : query.settings;
   if (stranger) throw new Refusal("invalid", `${stranger.written.slice(0, 200)}: this request takes no settings of messages`);
-  if (query.rest === null && !(fieldsInBody && body.length > 0)) return readFields(schema, new Map());
-  return readFields(schema, parametersFor(query.rest, fieldsInBody && body.length > 0 ? readJson(body) : {}));
+  const hasFields = body.length > 0 && fieldsInBody(row);
+  if (query.rest === null && !hasFields) return readFields(schema, new Map());
+  return readFields(schema, parametersFor(query.rest, hasFields ? readJson(body) : {}));
 }

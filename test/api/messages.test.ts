@@ -201,8 +201,8 @@ describe("cancelling", () => {
       "dlqIds: there is no such parameter; there are messageIds, url, topicName, queueName, scheduleId, label, flowControlKey, callerIp, callerIP, fromDate, toDate, host, path, count, dryRun",
     ],
     ["", '{"messageIds":[]}', "messageIds: is an empty list; leave it out to mean all"],
-    ["", '{"messageIds":[{}]}', "messageIds: is neither a text, a number, nor a list of such"],
-    ["", '{"label":null}', "label: is neither a text, a number, nor a list of such"],
+    ["", '{"messageIds":[{}]}', "messageIds: is neither a text, a number, true or false, nor a list of such"],
+    ["", '{"label":null}', "label: is neither a text, a number, true or false, nor a list of such"],
     ["", "[]", "body: not a JSON object"],
     ["", "{", "body: not valid JSON; it goes wrong in line 1 at column 2"],
   ])("with %s and the body %s is refused, and cancels nothing", async (query, body, error) => {

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { describe, expect, test } from "vitest";
 import type { Route } from "../../src/api/route.ts";
+import { fieldsInBody } from "../../src/api/route.ts";
 import { routes } from "../../src/api/routes/index.ts";
 import type { Store } from "../../src/store/store.ts";
 import { house, operatorPassword, otherToken, token } from "./house.ts";
@@ -78,6 +79,19 @@ describe.each(guarded)("$name", ({ row, url }) => {
       const expected = decodeURIComponent(name);
       expect(reply).toMatchObject({ status: 400, body: { error: expect.stringContaining(`${expected}: `) } });
     }
+  });
+
+  test("refuses what it does not know in a body, where it takes none of another kind", async () => {
+    const { ask } = await house();
+    if (!fieldsInBody(row)) return;
+    const names = ["surprise", "Svc-Retries", "__proto__", ...("dryRun" in row.query.shape ? [] : ["dryRun"])];
+    for (const name of names) {
+      const reply = await ask(row.method, url, { body: `{${JSON.stringify(name)}:true}` });
+      expect(reply).toMatchObject({ status: 400, body: { error: expect.stringContaining(`${name}: `) } });
+    }
+    for (const body of ["true", "[]", "{", "null"])
+      expect(await ask(row.method, url, { body })).toMatchObject({ status: 400, body: { error: expect.stringContaining("body: not ") } });
+    expect((await ask(row.method, url, { body: "{}" })).status).toBe((await (await house()).ask(row.method, url)).status);
   });
 
   test("may be refused in the ways its row names", async () => {

@@ -125,6 +125,17 @@ describe("the history of a run", () => {
   });
 });
 
+describe("cancelling one run", () => {
+  test.each(["", "?cancel=true"])("with %o and a body that asks for something is refused, and changes nothing", async (query) => {
+    const home = await house();
+    await home.ask("POST", "/v2/trigger/https://w.example", { headers: { "svc-workflow-runid": "r" } });
+    const url = `/v2/workflows/runs/r${query}`;
+    for (const body of ['{"dryRun":true}', '{"cancel":"false"}', "done"])
+      expect(await home.ask("DELETE", url, { body })).toMatchObject({ status: 400, body: { error: expect.stringMatching(/^body: /) } });
+    expect(await home.ask("DELETE", url, { body: "{}" })).toMatchObject({ status: 200, body: { cancelled: 1 } });
+  });
+});
+
 describe("cancelling many runs", () => {
   test("by ids counts those that went on", async () => {
     const home = await house();

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Route } from "../../src/api/route.ts";
+import { fieldsInBody } from "../../src/api/route.ts";
 import { routes } from "../../src/api/routes/index.ts";
 import type { House, Reply } from "./house.ts";
 import { house } from "./house.ts";
@@ -67,7 +68,7 @@ function withParameters(row: Route, asked: Asked, { account, ids }: Possessions)
   return Object.keys(row.query.shape).flatMap((field) =>
     values.map((value) => {
       const { method, headers } = asked;
-      if (row.fieldsInBody) return { method, headers, url: path, body: JSON.stringify({ [field]: value }) };
+      if (fieldsInBody(row)) return { method, headers, url: path, body: JSON.stringify({ [field]: value }) };
       return { method, headers, url: `${path}?${field}=${encodeURIComponent(value)}` };
     }),
   );

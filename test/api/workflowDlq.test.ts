@@ -259,6 +259,10 @@ describe("dry runs", () => {
     for (const [method, url, count, sample] of wanted) {
       const { status, body } = await home.ask(method, `${url}${url.includes("?") ? "&" : "?"}dryRun=true`);
       expect([url, status < 300, body]).toEqual([url, true, { dryRun: true, count, sample: sample ?? [expect.any(String)] }]);
+      for (const given of ["true", true]) {
+        const reply = await home.ask(method, url, { body: JSON.stringify({ dryRun: given }) });
+        expect([url, reply.status, reply.body]).toEqual([url, status, body]);
+      }
     }
     expect(await runIds(home)).toHaveLength(4);
     expect((await home.ask("GET", "/v2/dlq")).body.messages).toHaveLength(1);

@@ -92,7 +92,6 @@ const removeMany = route({
   summary: "Delete many dead letters",
   about: "Those with the given ids, or those that pass all filters, oldest first. Without any filter, all of them pass.",
   query: selection,
-  fieldsInBody: true,
   answers: { 200: { about: "How many are gone; or how many would be.", schema: z.union([deleted, dryRunAnswer]) } },
   refusals: [],
   handle: async ({ account, query, parts }) => {
@@ -133,7 +132,6 @@ const retryMany = route({
   about: `Those with the given ids, or those that pass all filters, oldest first. Missing ones are skipped. ${aboutRetry} When one cannot be sent again, the answer tells of those before it, with a cursor.`,
   settings: "retry",
   query: selection,
-  fieldsInBody: true,
   answers: {
     201: {
       about: "The new messages; or how many there would be.",

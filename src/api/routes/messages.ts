@@ -83,7 +83,6 @@ const cancelMany = route({
     ),
     ...dryRunParameter,
   }),
-  fieldsInBody: true,
   answers: { 200: { about: "How many were cancelled; or how many would be.", schema: z.union([cancelled, dryRunAnswer]) } },
   refusals: [],
   handle: async ({ account, query, parts }) => {

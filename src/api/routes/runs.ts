@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { limits } from "../../core/limits.ts";
-import type { AccountId, RunKey } from "../../core/message.ts";
+import type { AccountId, Bytes, RunKey } from "../../core/message.ts";
 import { mustBeActive } from "../../core/plans.ts";
 import { mustHave } from "../../core/rights.ts";
 import type { RunFilter } from "../../core/runFilter.ts";
@@ -40,6 +40,10 @@ const history = route({
     return { status: 200, body: await historyStream(store, going.run), headers: { "Content-Type": "application/json; charset=utf-8" } };
   },
 });
+
+const saysNothing = (body: Bytes): boolean => body.length === 0 || (body.length < 100 && Buffer.from(body).toString().trim() === "{}");
+
+const unheard = "body: a run that is cancelled has no result, and no other parameters in a body; with ?cancel=false the body is its result";
 
 const noSuchRun = (runId: string): Refusal =>
   new Refusal("not-found", `workflowRunId: there is no run ${JSON.stringify(runId.slice(0, 200))} that has not ended`);
@@ -80,6 +84,7 @@ const end = route({
     const runId = checkSegment("workflowRunId", params.workflowRunId);
     if (isFinished) return { status: 200, body: await store.execute("finishRun", { account: account.id, runId, body, ...ofToken }) };
     mustBeActive(account);
+    if (!saysNothing(body)) throw new Refusal("invalid", unheard);
     const answer = await store.execute("cancelRuns", { account: account.id, runIds: [runId] });
     if (answer.cancelled === 0) throw noSuchRun(runId);
     return { status: 200, body: answer };
@@ -120,7 +125,6 @@ const cancelMany = route({
   about:
     "Cancels runs that have not ended, newest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass. Those that are unknown or have ended are not counted.",
   query: selection,
-  fieldsInBody: true,
   answers: { 200: { about: "How many were cancelled; or with dryRun, how many would be.", schema: z.union([cancelled, dryRunAnswer]) } },
   refusals: [],
   handle: async ({ account, query, parts }) => {

@@ -89,7 +89,6 @@ const removeMany = route({
     cursor: cursorParameter,
     ...dryRunParameter,
   }),
-  fieldsInBody: true,
   answers: { 200: { about: "How many are gone; or how many would be.", schema: z.union([deleted, dryRunAnswer]) } },
   refusals: [],
   handle: async ({ account, query, parts }) => {
@@ -180,7 +179,6 @@ const continueMany = (from: From): Route =>
       cursor: cursorParameter,
       ...dryRunParameter,
     }),
-    fieldsInBody: true,
     answers: { 200: { about: "The new runs; or how many there would be.", schema: z.union([resumedMany, dryRunAnswer]) } },
     refusals: ["limit-exceeded"],
     handle: ({ account, query, incoming, parts }) => goOnWithMany(parts, { account, from, query, incoming }),
