@@ -5,9 +5,9 @@ import type { Bytes } from "../core/message.ts";
 const mostParts = 2_000_000;
 const deepest = 32;
 
-/** Reads the JSON of a body. Throws `Refusal` with the place where it is wrong. */
-export function readJson(body: Bytes): unknown {
-  checkSize(body);
+/** Reads the JSON of a body. Throws `Refusal` with the place where it is wrong. `mostNames`: of fields, in all of its objects together. */
+export function readJson(body: Bytes, mostNames = mostParts): unknown {
+  checkSize(body, mostNames);
   const text = readText(body);
   try {
     return JSON.parse(text);
@@ -56,11 +56,11 @@ function readText(body: Bytes): string {
 }
 
 const [quote, backslash, comma] = [0x22, 0x5c, 0x2c];
-const [squareOpen, squareClose, curlyOpen, curlyClose] = [0x5b, 0x5d, 0x7b, 0x7d];
+const [colon, squareOpen, squareClose, curlyOpen, curlyClose] = [0x3a, 0x5b, 0x5d, 0x7b, 0x7d];
 
 /** Counts before anything is made: one pass over the bytes, texts skipped. */
-function checkSize(body: Bytes): void {
-  let [depth, parts, inText] = [0, 0, false];
+function checkSize(body: Bytes, mostNames: number): void {
+  let [depth, parts, names, inText] = [0, 0, 0, false];
   for (let at = 0; at < body.length; at++) {
     const byte = body[at];
     if (inText) {
@@ -68,11 +68,13 @@ function checkSize(body: Bytes): void {
       else if (byte === quote) inText = false;
     } else if (byte === quote) inText = true;
     else if (byte === comma) parts++;
+    else if (byte === colon) names++;
     else if (byte === squareOpen || byte === curlyOpen) {
       parts++;
       if (++depth > deepest) throw new Refusal("invalid", `body: JSON that is nested deeper than ${deepest} levels`);
     } else if (byte === squareClose || byte === curlyClose) depth--;
     if (parts > mostParts) throw new Refusal("invalid", `body: JSON with more than ${mostParts} parts`);
+    if (names > mostNames) throw new Refusal("invalid", `body: JSON with more than ${mostNames} names`);
   }
 }
 

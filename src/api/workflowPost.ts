@@ -123,6 +123,8 @@ function headOfCall(forwarded: HeaderList): StepHead | null {
 
 /** The step that waits for another run comes back with its result, and is kept in three places: longer than this is no step. */
 const longestStep = 16 * 1024;
+/** In the body of such a request, more than the headers of any could be. */
+const mostNames = 20_000;
 const aText = "is missing, or not a text";
 
 const invoke = z.object({
@@ -137,7 +139,7 @@ const invoke = z.object({
 /** What a run that invokes another one posts: the payload of that, and the step that waits for its end (protocol 6.12). */
 function readInvoke({ body, headers }: Letter): { payload: Bytes; invoker: InvokerPost } {
   checkDepth(headers);
-  const given = checkedObject(invoke, readJson(body), "body");
+  const given = checkedObject(invoke, readJson(body, mostNames), "body");
   const { workflowRunId, workflowRunCreatedAt: createdAt, workflowUrl, step } = given;
   if (JSON.stringify(step).length > longestStep)
     throw new Refusal("invalid", `body.step: longer than ${longestStep} characters; give the payload as body.body`);

@@ -164,6 +164,7 @@ describe("the body of a batch", () => {
     [Buffer.from([0x5b, 0x22, 0xff, 0x22, 0x5d]), "body: not UTF-8, so not JSON"],
     ["[".repeat(100_000), "body: JSON that is nested deeper than 32 levels"],
     [`[${"1,".repeat(2_100_000)}1]`, "body: JSON with more than 2000000 parts"],
+    [`[{${'"a":1,'.repeat(300_000)}"a":1}]`, "body: JSON with more than 300000 names"],
     [`[${"{},".repeat(10_000)}{}]`, "body: 10001 messages, the limit is 10000; send them in several requests"],
     [`["${"a".repeat(4_000_000)}`, "body: not valid JSON; it goes wrong in line 1 at column 2"],
     [`["${"\\n".repeat(2_000_000)}"`, "body: not valid JSON; it goes wrong in line 1 at column 4000004"],

@@ -78,6 +78,9 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 /** Of one item: more than any request could have, whose headers the server bounds. To look at each of a million takes seconds. */
 const mostHeaders = 10_000;
 
+/** Of all items together, 30 for each of the most that there may be. To read a million different ones takes the time of others. */
+const mostNames = 30 * mostItems;
+
 /** How the items of a batch are read: whose they are, and what for. */
 type ReadingOf = { account: Account; parts: Parts; purpose: Purpose };
 type ReadItems = { read: (Letter | Refusal)[]; ignored: string[] };
@@ -135,7 +138,7 @@ function groupsOf(store: Store, account: AccountId): GroupAt {
 
 function itemsOf({ body }: Incoming): unknown[] {
   if (body.length === 0) throw new Refusal("invalid", "body: missing; give a JSON list of messages");
-  const items = readJson(body);
+  const items = readJson(body, mostNames);
   if (!Array.isArray(items)) throw new Refusal("invalid", "body: not a JSON list of messages");
   if (items.length > mostItems)
     throw new Refusal("invalid", `body: ${items.length} messages, the limit is ${mostItems}; send them in several requests`);
