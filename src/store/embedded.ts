@@ -39,7 +39,13 @@ export async function embeddedStore({ path, source, keys = null, pause, onBroken
   await commits.sync();
   const [reading, folding] = [readingThread({ path, keys }), foldingThread({ path, keys })];
   const log = new Folding({ pages: () => database.logPages(), fold: () => folding.fold() });
-  let batch: Promise<unknown> = Promise.resolve();
+  // Whatever uses the connection must not do so in the middle of a transaction.
+  let turn: Promise<unknown> = Promise.resolve();
+  const inTurn = <T>(run: () => Promise<T>): Promise<T> => {
+    const done = turn.then(run);
+    turn = done.catch(() => undefined);
+    return done;
+  };
   return groupCommit({
     gather: (run) => void setImmediate(run),
     linger: () => pause(lingerTime),
@@ -47,17 +53,18 @@ export async function embeddedStore({ path, source, keys = null, pause, onBroken
       commits.mustBeWhole();
       await log.rest();
       const before = database.written();
-      const running = runSqlBatch(database, source, calls, hands);
-      batch = running.catch(() => undefined);
-      const result = await running;
+      const result = await inTurn(() => runSqlBatch(database, source, calls, hands));
       if (database.written() === before) return result;
       await commits.sync();
       log.look();
       return result;
     },
     read: reading.queries,
-    // Not in the middle of a transaction.
-    nextDueAt: () => orUnavailable(batch.then(() => nextDueAt(database.connection))),
+    nextDueAt: () => orUnavailable(inTurn(() => nextDueAt(database.connection))),
+    tryToStore: async () => {
+      await inTurn(() => database.tryToStore());
+      await commits.sync();
+    },
     close: async () => {
       await Promise.all([reading.close(), folding.close()]);
       database.close();

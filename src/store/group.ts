@@ -19,6 +19,8 @@ export type Parts = {
   runBatch: RunBatch;
   read: Queries;
   nextDueAt(): Promise<Millis | null>;
+  /** Stores a change that means nothing. Rejects when that is not possible. */
+  tryToStore?(): Promise<void>;
   /** Hears of what other nodes left due. */
   hearOthers?(listener: (at: Millis) => void): void;
   /** The same of accounts that were changed. */
@@ -42,6 +44,7 @@ export function groupCommit(parts: Parts): Store {
     },
     read: parts.read,
     nextDueAt: () => parts.nextDueAt(),
+    takesChanges: () => group.takesChanges(),
     onDue: (listener) => group.onDue(listener),
     onAccounts: (listener) => group.onAccounts(listener),
     attach: (desk) => group.attach(desk),
@@ -67,6 +70,9 @@ class GroupCommit {
   readonly #accountListeners = new Set<() => void>();
   #desk: Desk | null = null;
   #isPumping = false;
+  /** The storage was away for a batch, or could not take it, and nothing shows that it is well again. */
+  #isAway = false;
+  #trial: Promise<void> | null = null;
   #isLingering = false;
   #closing: Promise<void> | null = null;
   #emptied: () => void = () => undefined;
@@ -130,6 +136,23 @@ class GroupCommit {
     this.#desk = desk;
   }
 
+  /** That a batch came through is no proof: a disk that is full takes one that changes nothing. */
+  async takesChanges(): Promise<boolean> {
+    if (!this.#isAway) return true;
+    this.#trial ??= this.#try().finally(() => (this.#trial = null));
+    await this.#trial;
+    return !this.#isAway;
+  }
+
+  async #try(): Promise<void> {
+    try {
+      await this.#parts.tryToStore?.();
+      this.#isAway = false;
+    } catch {
+      // It is still as it was.
+    }
+  }
+
   close(): Promise<void> {
     const empty = new Promise<void>((resolve) => {
       this.#emptied = resolve;
@@ -179,7 +202,10 @@ class GroupCommit {
    * it may have been stored all the same: whoever asked must know, and ask again if a second time does no harm.
    */
   async #runApart(batch: Waiting[], error: Error): Promise<void> {
-    if (error instanceof Unavailable) return rejectAll(batch, unavailable(error, "whether this was stored is not known; ask again later"));
+    if (error instanceof Unavailable) {
+      this.#isAway = true;
+      return rejectAll(batch, unavailable(error, "whether this was stored is not known; ask again later"));
+    }
     if (batch.length === 1) return rejectAll(batch, error);
     for (const call of batch) await this.#run([call]);
   }

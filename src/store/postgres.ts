@@ -56,6 +56,7 @@ export function postgresParts(readers: Readers, database: PostgresDatabase, sour
       }),
     read: queriesOf(sqlShelf(readers.connection)),
     nextDueAt: () => nextDueAt(readers.connection),
+    tryToStore: () => database.tryToStore(),
     forgetBefore: (time) => database.logCut.dropBefore(time),
     close: async () => {
       await Promise.all([readers.close(), database.close()]);
@@ -145,6 +146,11 @@ export class PostgresDatabase implements Database {
       await error.made;
       return this.#once(run);
     }
+  }
+
+  /** A transaction that takes an id is one that changes something, to the database. */
+  async tryToStore(): Promise<void> {
+    await this.transaction(({ query }) => query("select txid_current()", []));
   }
 
   async #once<T>(run: (connection: Connection) => Promise<T>): Promise<T> {

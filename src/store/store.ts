@@ -18,6 +18,11 @@ export interface Store {
   read: Queries;
   /** When the next message or line falls due, if any. May be in the past. */
   nextDueAt(): Promise<Millis | null>;
+  /**
+   * Whether what is asked now would be stored, as far as is known: false when the storage could not be reached for a batch, or take
+   * it, until a change that means nothing was stored. That is tried when this is asked, and only then.
+   */
+  takesChanges(): Promise<boolean>;
   /** Called when something became due that nobody was told of: by this node's writes, or another node's. */
   onDue(listener: (at: Millis) => void): Unsubscribe;
   /** Called when an account was changed: by this node, or another one. Word of another one can be lost. */

@@ -3,6 +3,7 @@ import type { Delivery, Outcome } from "../../src/core/message.ts";
 import { noBytes } from "../../src/core/message.ts";
 import { groupCommit } from "../../src/store/group.ts";
 import type { Call } from "../../src/store/store.ts";
+import { Unavailable } from "../../src/store/store.ts";
 import { letterTo } from "./world.ts";
 
 const outcome: Outcome = {
@@ -111,4 +112,32 @@ test("what gathers calls says when they go", async () => {
   gathered[0]?.();
   await Promise.all([first, second]);
   expect(batches).toEqual([2]);
+});
+
+test("a storage that was away takes no changes until one that means nothing was stored, whatever came through meanwhile", async () => {
+  let [fails, trials] = [false, 0];
+  const store = groupCommit({
+    runBatch: async (calls: readonly Call[]) => {
+      if (fails) throw new Unavailable("full");
+      return { replies: calls.map(() => ({ answer: null })), deliveries: [], calledOff: [], dueAt: null, faults: [] };
+    },
+    read: {} as never,
+    nextDueAt: async () => null,
+    tryToStore: async () => {
+      trials++;
+      if (fails) throw new Unavailable("full");
+    },
+    close: async () => undefined,
+  });
+  expect(await store.takesChanges()).toBe(true);
+  fails = true;
+  expect(await store.takesChanges()).toBe(true);
+  await expect(store.execute("settle", outcome)).rejects.toMatchObject({ code: "unavailable" });
+  expect(await Promise.all([store.takesChanges(), store.takesChanges()])).toEqual([false, false]);
+  expect(trials).toBe(1);
+  fails = false;
+  await store.execute("settle", outcome);
+  expect(await store.takesChanges()).toBe(true);
+  expect(await store.takesChanges()).toBe(true);
+  expect(trials).toBe(2);
 });

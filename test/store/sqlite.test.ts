@@ -149,6 +149,21 @@ test("a full disk is said to be one, nothing is half stored, and all is well whe
   database.close();
 });
 
+test("a change that means nothing reaches the file all the same, time and again", async () => {
+  const path = join(freshFolder(), "store.db");
+  const database = openSqlite(path);
+  await database.migrate();
+  const other = new DatabaseSync(path);
+  const version = () => other.prepare("pragma data_version").get()?.data_version;
+  for (let round = 0; round < 3; round++) {
+    const before = version();
+    await database.tryToStore();
+    expect(version()).not.toBe(before);
+  }
+  other.close();
+  database.close();
+});
+
 test("two at one file do not lose each other's updates", async () => {
   const path = join(freshFolder(), "store.db");
   const clock = new TestClock();

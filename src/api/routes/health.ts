@@ -26,7 +26,8 @@ const ready = openRoute({
   path: "/v2/health/ready",
   tag: "Health",
   summary: "Can the server take requests?",
-  about: "Not while it stops, and not while its store does not answer.",
+  about:
+    "Not while it stops, while its store does not answer, or when that could not take the last changes: a full disk, a database that is away.",
   answers: isWell,
   refusals: ["stopping"],
   handle: async ({ parts }) => readiness(parts),
@@ -36,15 +37,15 @@ const report = ({ health }: Parts): Answer => ({ status: 200, body: { ...health(
 
 async function readiness(parts: Parts): Promise<Answer> {
   if (!parts.ready()) throw new Refusal("stopping", "the server is stopping; ask again");
-  if (!(await answers(parts))) throw new Refusal("stopping", "the store does not answer; ask again");
+  if (!(await answers(parts))) throw new Refusal("stopping", "the store does not answer, or takes no changes; ask again");
   return report(parts);
 }
 
 async function answers({ store }: Parts): Promise<boolean> {
   const patienceOver = AbortSignal.timeout(patience);
   const gaveUp = new Promise<boolean>((resolve) => patienceOver.addEventListener("abort", () => resolve(false), { once: true }));
-  const asked = store.nextDueAt().then(
-    () => true,
+  const asked = Promise.all([store.takesChanges(), store.nextDueAt()]).then(
+    ([takes]) => takes,
     () => false,
   );
   return Promise.race([asked, gaveUp]);
