@@ -326,6 +326,8 @@ const inWords = (time: Millis): string => (time < 1000 ? `${time} ms` : `${time 
 function sentenceOf(error: unknown): string {
   if (error instanceof EgressRefusal || error instanceof Unsendable) return error.message;
   const code = codeOf(error);
+  const unasked = error instanceof errors.SocketError ? unaskedAnswers[error.message] : undefined;
+  if (unasked !== undefined) return `the answer ${unasked}, which the request did not ask for`;
   const known = sentences[code];
   if (known !== undefined) return known;
   if (error instanceof errors.HTTPParserError) return "the answer is not valid HTTP";
@@ -335,6 +337,12 @@ function sentenceOf(error: unknown): string {
 
 const codeOf = (error: unknown): string =>
   typeof error === "object" && error !== null && "code" in error && typeof error.code === "string" ? error.code : "";
+
+/** Answers that undici closes the connection for, by its words: there is no way to read on (8.12). */
+const unaskedAnswers: Readonly<Record<string, string>> = {
+  "bad response": "begins with 100 Continue",
+  "bad upgrade": "is 101 Switching Protocols",
+};
 
 const sentences: Readonly<Record<string, string>> = {
   ECONNREFUSED: "connection refused",

@@ -210,7 +210,14 @@ describe("no answer", () => {
       "connection lost before the answer was complete",
     ],
     ["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "the answer is not valid HTTP"],
-    ["HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "connection lost before the answer was complete"],
+    [
+      "HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+      "the answer is 101 Switching Protocols, which the request did not ask for",
+    ],
+    [
+      "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+      "the answer begins with 100 Continue, which the request did not ask for",
+    ],
     [`HTTP/1.1 200 OK\r\nX-A: ${"x".repeat(40_000)}\r\n\r\n`, "response headers larger than 32 KiB"],
     [`HTTP/1.1 200 OK\r\n${"X-A: 1\r\n".repeat(20_000)}`, "response headers larger than 32 KiB"],
   ])("from one that says %j", async (said, error) => {
