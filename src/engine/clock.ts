@@ -4,7 +4,10 @@ import type { Millis } from "../core/message.ts";
 /** The time, and waiting for it. Simulations bring their own. */
 export interface Clock {
   now(): Millis;
-  /** Ends at `until`, or as soon as `wake` is aborted. Never rejects. */
+  /**
+   * Ends at `until`, or as soon as `wake` is aborted. Never rejects. A clock that is put back does not prolong it; one that is put
+   * forward may shorten it, as a machine that was asleep has missed what was due.
+   */
   sleep(until: Millis, wake: AbortSignal): Promise<void>;
 }
 
@@ -23,14 +26,17 @@ function sleep(until: Millis, wake: AbortSignal): Promise<void> {
       resolve();
     };
     const wait = (): void => {
-      const left = endsAt - performance.now();
-      if (left > 0) timer = setTimeout(wait, Math.min(left, longestTimer));
+      const left = Math.min(endsAt - performance.now(), until - Date.now());
+      if (left > 0) timer = setTimeout(wait, Math.min(left, left === Infinity ? longestTimer : longestNap));
       else end();
     };
     wake.addEventListener("abort", end);
     wait();
   });
 }
+
+/** Timers of Node stand still while the machine is asleep, and do not know that its clock was set: so often it is looked at. */
+const longestNap: Millis = 10_000;
 
 /** What a timer of Node can count to; a longer one would ring at once. */
 const longestTimer: Millis = 2 ** 31 - 1;

@@ -28,7 +28,8 @@ export type DispatcherParts = {
 /** Bytes of bodies: of all that are running, and of what one batch loads to be sent. */
 type DispatcherBytes = { total: number; perBatch: number };
 
-type Running = { delivery: Delivery; lane: string; call: DeliveryCall };
+/** `leasedAt`: when its lease was taken or renewed last, by the clock of this node. */
+type Running = { delivery: Delivery; lane: string; call: DeliveryCall; leasedAt: Millis };
 
 /** One claim looks at so many messages at most, and, however few hands are free, at so many at least: the others go in line. */
 const claimLimit = 256;
@@ -162,7 +163,10 @@ export class Dispatcher {
         // First the outcomes of what is sent already: their leases may have run out while nobody could store anything.
         const sinceAway = clock.now() - this.#awayAt;
         if (sinceAway >= 0 && sinceAway < patience / 2) this.#nextAt = this.#awayAt - this.#ahead + patience / 2;
-        else await this.tick();
+        else {
+          await this.#renewLate();
+          await this.tick();
+        }
       } catch (error) {
         log.trouble("claiming what is due failed; trying again in a second", error);
         this.#nextAt = clock.now() - this.#ahead + patience;
@@ -192,7 +196,8 @@ export class Dispatcher {
   #send(delivery: Delivery): void {
     const host = hostOf(delivery.message.url);
     const lane = laneOf(delivery.message.account, host);
-    const running: Running = { delivery, lane, call: delivery.unsendable === undefined ? this.#parts.deliver(delivery) : unsent(delivery) };
+    const call = delivery.unsendable === undefined ? this.#parts.deliver(delivery) : unsent(delivery);
+    const running: Running = { delivery, lane, call, leasedAt: this.#parts.clock.now() };
     if (this.#isCut) running.call.abort();
     this.#running.set(delivery, running);
     this.#count(running, 1);
@@ -276,14 +281,23 @@ export class Dispatcher {
       const begun = [...this.#running.values()];
       await clock.sleep(clock.now() + period, new AbortController().signal);
       const old = begun.filter(({ delivery }) => this.#running.has(delivery));
-      if (old.length === 0) continue;
-      await this.#ofLeases(
-        "renew",
-        old.map(({ delivery }) => heldOf(delivery)),
-        "renewing leases failed; trying again",
-      );
+      if (old.length > 0) await this.#renewAll(old);
     }
     this.#renewing = false;
+  }
+
+  /** The clock was put forward, or this process stood still: the leases go on before a claim takes them for lost. */
+  async #renewLate(): Promise<void> {
+    const before = this.#parts.clock.now() - (3 * spans.lease) / 4;
+    const late = [...this.#running.values()].filter(({ leasedAt }) => leasedAt < before);
+    if (late.length > 0) await this.#renewAll(late);
+  }
+
+  async #renewAll(all: readonly Running[]): Promise<void> {
+    const now = this.#parts.clock.now();
+    for (const running of all) running.leasedAt = now;
+    const held = all.map(({ delivery }) => heldOf(delivery));
+    await this.#ofLeases("renew", held, "renewing leases failed; trying again");
   }
 
   /** All leases together; when that cannot be stored, in halves: one of them must not cost the others theirs. */

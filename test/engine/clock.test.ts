@@ -29,16 +29,24 @@ describe("sleep", () => {
     }
   });
 
-  test("takes as long as it should, though the clock of the machine is put back or forward meanwhile", async () => {
-    for (const by of [-day, day]) {
-      const sleep = systemClock.sleep(systemClock.now() + 10_000, never);
+  test("takes as long as it should, though the clock of the machine is put back meanwhile, or forward by less", async () => {
+    for (const by of [-day, 20_000, -day]) {
+      const sleep = systemClock.sleep(systemClock.now() + 40_000, never);
       await vi.advanceTimersByTimeAsync(4_000);
       vi.setSystemTime(Date.now() + by);
-      await vi.advanceTimersByTimeAsync(5_999);
+      await vi.advanceTimersByTimeAsync(by > 0 ? 15_999 : 35_999);
       expect(await hasEnded(sleep)).toBe(false);
       await vi.advanceTimersByTimeAsync(1);
       expect(await hasEnded(sleep)).toBe(true);
     }
+  });
+
+  test("ends soon when the clock of the machine is put beyond its end, as when the machine was asleep", async () => {
+    const sleep = systemClock.sleep(systemClock.now() + 3_600_000, never);
+    await vi.advanceTimersByTimeAsync(4_000);
+    vi.setSystemTime(Date.now() + day);
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(await hasEnded(sleep)).toBe(true);
   });
 
   test("ends when it is woken, and leaves no timer behind", async () => {

@@ -30,6 +30,8 @@ let asked: Partial<Record<CommandName, number>>;
 let troubles: string[];
 /** Commands that fail. */
 let broken: Set<CommandName>;
+/** By how much the clock of the store was set. */
+let storeAhead: number;
 /** No storage can be reached. */
 let isAway: boolean;
 /** How long the way to the disk and back takes. */
@@ -45,9 +47,10 @@ beforeEach(async () => {
   [calls, asked, troubles, broken, takes, isAway] = [[], {}, [], new Set(), 10, false];
   answersAfter = () => takes;
   commit = 1;
+  storeAhead = 0;
   rows = new Memory();
   const random = (): number => world.chance.next();
-  storeOf = (node) => groupCommit(memoryParts({ node, now: () => world.now, random, newId: idMaker(random) }, rows));
+  storeOf = (node) => groupCommit(memoryParts({ node, now: () => world.now + storeAhead, random, newId: idMaker(random) }, rows));
   const memory = storeOf("node");
   store = {
     ...memory,
@@ -163,6 +166,18 @@ test.each([0, 60 * minute, -60 * minute])(
     expect(asked.renew).toBe(39);
   },
 );
+
+test("what is being sent is not sent again when the clock of the machine, which is that of its store, is set forward by a day", async () => {
+  dispatcher();
+  takes = 20 * second;
+  publish({ url: "https://slow.example" });
+  publish({ url: "https://other.example", delay: 3 * second });
+  await runUntil(2 * second);
+  clock.ahead = storeAhead = 24 * 60 * minute;
+  await runUntil(60 * second);
+  expect(calls.map(({ host }) => host)).toEqual(["slow.example", "other.example"]);
+  expect(troubles).toEqual([]);
+});
 
 test("two renewals in a row may fail, and the lease is still kept", async () => {
   takes = minute;
