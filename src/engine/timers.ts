@@ -49,7 +49,7 @@ export class Timers {
   }
 
   async #loop(duty: Duty): Promise<void> {
-    let earliest = this.#clock.now();
+    let [earliest, pause] = [this.#clock.now(), 0];
     let news = new AbortController();
     const wake = (): void => news.abort();
     const unsubscribe = duty.onNews(wake);
@@ -57,11 +57,14 @@ export class Timers {
     while (!this.#end.signal.aborted) {
       try {
         news = new AbortController();
+        // A clock that was put back does not prolong the pause by more than itself.
+        earliest = Math.min(earliest, this.#clock.now() + pause);
         const at = Math.max(earliest, await duty.nextAt());
         await this.#clock.sleep(at, news.signal);
         if (news.signal.aborted) continue;
         await duty.run();
-        earliest = this.#clock.now() + (duty.pause ?? shortestPause);
+        pause = duty.pause ?? shortestPause;
+        earliest = this.#clock.now() + pause;
       } catch (error) {
         this.#trouble(`${duty.name} failed; trying again in a minute`, error);
         await this.#clock.sleep(this.#clock.now() + afterTrouble, this.#end.signal);

@@ -2,6 +2,7 @@ import { beforeEach, expect, test } from "vitest";
 import { deleteAccount } from "../../src/accountDeletion.ts";
 import { idMaker } from "../../src/core/ids.ts";
 import type { Retention } from "../../src/core/retention.ts";
+import type { Duty } from "../../src/engine/timers.ts";
 import { Timers, retentionDuty } from "../../src/engine/timers.ts";
 import { Memory, memoryStore } from "../../src/store/memory.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -127,4 +128,25 @@ test("it stays for a week at least, and while there is anything that nobody remo
   await wake();
   await run(2 * hour);
   expect(memory.tables.accounts.has("acme")).toBe(false);
+});
+
+test("a duty that hears of news rests no longer than it should when the clock is put back", async () => {
+  const clock = new NodeClock(world, "other");
+  let [turns, tell] = [0, (): void => undefined];
+  const duty: Duty = {
+    ...{ name: "counting", pause: minute, nextAt: async () => clock.now() },
+    run: async () => void turns++,
+    onNews: (listener) => {
+      tell = listener;
+      return () => undefined;
+    },
+  };
+  const other = new Timers({ duties: [duty], clock, trouble: (what) => expect.fail(what) });
+  other.start();
+  await run(10_000);
+  expect(turns).toBe(1);
+  clock.ahead = -day;
+  tell();
+  await run(2 * minute);
+  expect(turns).toBeGreaterThan(1);
 });
