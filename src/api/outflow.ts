@@ -7,6 +7,8 @@ import type { AccountId } from "../core/message.ts";
 const bytesOnTheirWay = 4 * memory.page;
 /** Shorter answers are not counted: there are not enough connections for them to come to much. */
 const counted = 64 * 1024;
+/** So many answers to reads of one account are made at once: each may be as long as the longest page before anybody knows. */
+const madeAtOnce = 4;
 
 /**
  * Keeps long answers that are on their way within the memory there is. Whoever asks for many of them at once, or reads none
@@ -15,6 +17,8 @@ const counted = 64 * 1024;
 export class Outflow {
   readonly #room: number;
   readonly #taken = new Map<AccountId, number>();
+  /** Those that are being made, and who waits for one of their places. */
+  readonly #making = new Map<AccountId, { count: number; waiting: (() => void)[] }>();
 
   constructor(room = bytesOnTheirWay) {
     this.#room = room;
@@ -24,6 +28,23 @@ export class Outflow {
   mustHaveRoom(account: AccountId): void {
     if ((this.#taken.get(account) ?? 0) < this.#room) return;
     throw new Refusal("busy", "this account has as many long answers on their way as there is room for; read those first, and ask again");
+  }
+
+  /** Makes an answer when its turn has come. Throws a `Refusal` when there is no room for it then. */
+  async inTurn<T>(account: AccountId, make: () => Promise<T>): Promise<T> {
+    const making = this.#making.get(account) ?? { count: 0, waiting: [] };
+    this.#making.set(account, making);
+    // Whoever ends hands its place on.
+    if (making.count < madeAtOnce) making.count++;
+    else await new Promise<void>((resolve) => making.waiting.push(resolve));
+    try {
+      this.mustHaveRoom(account);
+      return await make();
+    } finally {
+      const next = making.waiting.shift();
+      if (next) next();
+      else if (--making.count === 0) this.#making.delete(account);
+    }
   }
 
   /** Counts an answer until it has gone, or its connection has. */

@@ -7,7 +7,7 @@ import { Refusal } from "../core/errors.ts";
 import type { Burst } from "../core/burst.ts";
 import { tooManyRequests } from "../core/burst.ts";
 import { limits } from "../core/limits.ts";
-import type { Millis, Source } from "../core/message.ts";
+import type { AccountId, Millis, Source } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import { mustBeActive } from "../core/plans.ts";
 import type { Verb } from "../core/rights.ts";
@@ -32,7 +32,7 @@ import { sourceWith } from "./intakeUrl.ts";
 import { problemBody, problemOf, problemOfBytes } from "./refusals.ts";
 import type { RequestLine } from "./requestLog.ts";
 import { shownPath } from "./requestLog.ts";
-import type { Incoming, Parts, Route } from "./route.ts";
+import type { Answer, Incoming, Parts, Route } from "./route.ts";
 import { changesAnything, verbOf } from "./route.ts";
 import { routes } from "./routes/index.ts";
 import type { Query, Target } from "./target.ts";
@@ -307,9 +307,7 @@ const patternOf = ({ path }: Route): RegExp => new RegExp(`^${routerPath(path).r
 function addRoute(api: FastifyInstance, row: Route, parts: ApiParts, outflow: Outflow): void {
   const audited = isAudited(row);
   // What changes something has been done when its answer is there.
-  const checkRoom = ({ proof }: FastifyRequest): void => {
-    if (proof && !changesAnything(row)) outflow.mustHaveRoom(proof.account.id);
-  };
+  const readerOf = ({ proof }: FastifyRequest): AccountId | null => (proof && !changesAnything(row) ? proof.account.id : null);
   api.route({
     method: row.method,
     url: routerPath(row.path),
@@ -320,10 +318,11 @@ function addRoute(api: FastifyInstance, row: Route, parts: ApiParts, outflow: Ou
     },
     handler: async (request, reply) => {
       const incoming = incomingOf(request, parts);
-      checkRoom(request);
-      const { status, body, ignored = [], headers = {} } = await row.answer(incoming, audited ? inNameOf(row, incoming, parts) : parts);
-      // Many may have been let in before the first of them had its answer.
-      checkRoom(request);
+      const reader = readerOf(request);
+      const make = (): Promise<Answer> => row.answer(incoming, audited ? inNameOf(row, incoming, parts) : parts);
+      const { status, body, ignored = [], headers = {} } = await (reader === null ? make() : outflow.inTurn(reader, make));
+      // Others may have been let in before the first of them had its answer.
+      if (reader !== null) outflow.mustHaveRoom(reader);
       if (ignored.length > 0) reply.header("Waypost-Ignored", ignoredHeader(ignored));
       return reply.code(status).headers(headers).send(body);
     },

@@ -57,7 +57,7 @@ export class Timers {
     while (!this.#end.signal.aborted) {
       try {
         news = new AbortController();
-        // A clock that was put back does not prolong the pause by more than itself.
+        // A clock that was put back does not prolong the pause.
         earliest = Math.min(earliest, this.#clock.now() + pause);
         const at = Math.max(earliest, await duty.nextAt());
         await this.#clock.sleep(at, news.signal);

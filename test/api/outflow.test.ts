@@ -44,3 +44,40 @@ test("an account that reads none of its long answers is refused more with 503, u
   while ((await status()) === 503) await turn();
   expect((await ask("GET", "/v2/dlq")).status).toBe(200);
 });
+
+test("of many long answers that an account asks for at once, few are made at a time, and no more than there is room for", async () => {
+  let [making, most, made] = [0, 0, 0];
+  const allHaveAsked = Promise.withResolvers<void>();
+  const home = await house({
+    outflowBytes: 20 * mebi,
+    wrap: (store) => ({
+      ...store,
+      read: {
+        ...store.read,
+        deadLetters: async (...asked) => {
+          most = Math.max(most, ++making);
+          made++;
+          await allHaveAsked.promise;
+          making--;
+          return store.read.deadLetters(...asked);
+        },
+      },
+    }),
+  });
+  for (const letter of ["a", "b"])
+    await home.ask("POST", "/v2/publish/https://e.example", { headers: { "svc-retries": "0" }, body: Buffer.alloc(8 * mebi, letter) });
+  for (const delivery of home.deliveries.splice(0)) await home.settle(delivery, { status: 500 });
+  const port = await listen(home);
+  const sockets = await Promise.all(Array.from({ length: 40 }, () => unread(port, "/v2/dlq")));
+  for (let turns = 0; turns < 100; turns++) await turn();
+  allHaveAsked.resolve();
+  while (home.lines.filter(({ status }) => status === 503).length < 30) await turn();
+  expect(most).toBeLessThanOrEqual(4);
+  expect(made).toBeLessThanOrEqual(10);
+  expect((await home.ask("POST", "/v2/publish/https://e.example")).status).toBe(200);
+
+  for (const socket of sockets) socket.destroy();
+  while ((await home.ask("GET", "/v2/queues")).status === 503) await turn();
+  const answers = await Promise.all(Array.from({ length: 20 }, () => home.ask("GET", "/v2/queues")));
+  expect(answers.map(({ status }) => status)).toEqual(Array.from({ length: 20 }, () => 200));
+});
