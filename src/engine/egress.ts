@@ -27,7 +27,7 @@ export type EgressOptions = { allow: readonly string[]; resolve?: Resolve };
 export class EgressRefusal extends Error {
   constructor(address: string, hostname: string) {
     const subject = address === hostname ? address : `${address} of ${hostname}`;
-    super(`address ${subject} is not public: allow it with WAYPOST_EGRESS_ALLOW=${address}`);
+    super(`address ${subject} is not public: allow it with WAYPOST_EGRESS_ALLOW=${address.replace(/%.*/s, "")}`);
     this.name = "EgressRefusal";
   }
 }

@@ -188,6 +188,11 @@ describe("a connection", () => {
     return { port, hosts, calls: () => hosts.length };
   }
 
+  test("to an address with a zone is refused, and the words name it as the setting takes it", async () => {
+    const words = "address fe80::1%eth0 of shop.test is not public: allow it with WAYPOST_EGRESS_ALLOW=fe80::1";
+    await expect(call("http://shop.test:1/", [], async () => ["fe80::1%eth0"])).rejects.toThrow(new RegExp(`^${words}$`));
+  });
+
   test("to a name goes to the address that was checked, with the name as its host", async () => {
     const { port, hosts } = await counted();
     expect(await call(`http://shop.test:${port}/`, ["127.0.0.0/8"], async () => ["127.0.0.1"])).toBe(200);
