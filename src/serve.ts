@@ -1,9 +1,10 @@
 import { isIPv6 } from "node:net";
 import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
+import { countedFrom } from "./api/counted.ts";
 import type { RequestLine } from "./api/requestLog.ts";
 import type { ApiParts } from "./api/server.ts";
-import { countedFrom, createApi } from "./api/server.ts";
+import { createApi } from "./api/server.ts";
 import type { Settings } from "./config.ts";
 import type { NewAccount } from "./credentials.ts";
 import { storePath, takeDataFolder } from "./data-folder.ts";
@@ -185,7 +186,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     log: requestLog(log),
     ready: () => !stopping && !health.outdated,
     health: () => ({ unsettled: dispatcher.unsettled }),
-    counted: countedFrom(() => clock.now()),
+    counted: countedFrom(() => clock.now(), settings.databaseUrl === "" ? undefined : { store, ...clock }),
     ...(settings.operatorPassword !== "" && { operator: { password: settings.operatorPassword, deskFor } }),
   };
   const api = createApi(parts);

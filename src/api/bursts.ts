@@ -1,10 +1,9 @@
 import type { Burst } from "../core/burst.ts";
-import { burstOf, secondOf } from "../core/burst.ts";
+import { burstOf, mostInSecond, secondOf } from "../core/burst.ts";
 import type { Account, AccountId, Millis } from "../core/message.ts";
-import { limitOf, plans } from "../core/plans.ts";
 
 /**
- * Counts what accounts ask of this node in the second that it is. Nothing is kept of the last one, so there are never more
+ * Counts what accounts ask of this node alone in the second that it is. Nothing is kept of the last one, so there are never more
  * accounts in it than ask within a second.
  */
 export class Bursts {
@@ -13,8 +12,8 @@ export class Bursts {
 
   /** One more request. Null: the account has no limit. */
   ask(account: Account, now: Millis): Burst | null {
-    const limit = limitOf(account, "requestsPerSecond");
-    if (limit >= plans.selfHosted.requestsPerSecond) return null;
+    const limit = mostInSecond(account);
+    if (limit === null) return null;
     // A clock that was put back begins anew as well.
     if (secondOf(now) !== this.#second) {
       this.#second = secondOf(now);

@@ -7,7 +7,7 @@ import { Refusal } from "../core/errors.ts";
 import type { Burst } from "../core/burst.ts";
 import { tooManyRequests } from "../core/burst.ts";
 import { limits } from "../core/limits.ts";
-import type { AccountId, Millis, Source } from "../core/message.ts";
+import type { AccountId, Source } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import { mustBeActive } from "../core/plans.ts";
 import type { Verb } from "../core/rights.ts";
@@ -23,9 +23,10 @@ import { servePlainPublishes } from "./plainPublish.ts";
 import type { Problem } from "./refusals.ts";
 import { basicAuthenticator } from "./basic.ts";
 import { checkHook, hookParams } from "./hookUrl.ts";
-import { Bursts, headersOf } from "./bursts.ts";
+import { headersOf } from "./bursts.ts";
+import type { Counted } from "./counted.ts";
+import { countedFrom } from "./counted.ts";
 import type { TriedFrom } from "./lockout.ts";
-import { Lockout } from "./lockout.ts";
 import { Intake, bytesAtOnce } from "./intake.ts";
 import { Outflow } from "./outflow.ts";
 import { sourceWith } from "./intakeUrl.ts";
@@ -37,12 +38,6 @@ import { changesAnything, verbOf } from "./route.ts";
 import { routes } from "./routes/index.ts";
 import type { Query, Target } from "./target.ts";
 import { decoded, splitQuery, splitTarget } from "./target.ts";
-
-/** What is counted of those who ask. */
-export type Counted = { lockout: Lockout; bursts: Bursts };
-
-/** Nothing is counted yet. */
-export const countedFrom = (now: () => Millis): Counted => ({ lockout: new Lockout(now), bursts: new Bursts() });
 
 export type ApiParts = Parts & {
   /** Whose X-Forwarded-For is believed: nobody's, everybody's, or that of these networks. */
@@ -177,16 +172,21 @@ function admit(api: FastifyInstance, parts: ApiParts): Pick<Way, "known" | "inta
   };
   // No async function: almost every token is remembered, and each promise here would cost every publish a microsecond.
   api.addHook("onRequest", (request, reply, proceed) => {
+    const goOn = (): void => {
+      takeRoom(intake, request, reply);
+      proceed();
+    };
     const letIn = (by: Proof | Source | void): void => {
       if (by && "secretHash" in by) request.source = by;
       else if (by) {
         request.proof = by;
         const { config } = request.routeOptions;
         checkRight(by, config);
-        if (config.operation === undefined) takeBurst(bursts.ask(by.account, parts.now()), by, reply);
+        const burst = config.operation === undefined ? bursts.ask(by.account, parts.now()) : null;
+        if (burst instanceof Promise) return void burst.then((told) => (takeBurst(told, by, reply), goOn())).catch(refuse);
+        takeBurst(burst, by, reply);
       }
-      takeRoom(intake, request, reply);
-      proceed();
+      goOn();
     };
     const refuse = (error: unknown): void => proceed(error instanceof Error ? error : new Error(String(error)));
     try {

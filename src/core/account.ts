@@ -1,5 +1,5 @@
 import { refreshAllowance } from "./allowance.ts";
-import type { Decision } from "./command.ts";
+import type { Decision, Draft } from "./command.ts";
 import { Refusal } from "./errors.ts";
 import { accountFlow } from "./flow.ts";
 import { spans } from "./limits.ts";
@@ -81,7 +81,7 @@ export const rotateToken: Decision<{ account: AccountId } & Pick<Account, "passw
  * whose it was. Throws `Refusal` for one that is active.
  */
 export const deleteAccount: Decision<{ account: AccountId }, Account> = {
-  needs: ({ account }) => ({ accounts: [[account]], dayCounts: [[account]] }),
+  needs: ({ account }) => ({ accounts: [[account]], dayCounts: [[account]], secondCounts: [[account]] }),
   decide: ({ account: id }, draft, moment) => {
     const account = existing(draft.get("accounts", id));
     if (account.state !== "passive") throw new Refusal("invalid", `${id}: the account is active; disable it before it is deleted`);
@@ -89,7 +89,7 @@ export const deleteAccount: Decision<{ account: AccountId }, Account> = {
     // No text has such a hash, and no password or token is empty.
     const deleted: Account = { ...rest, name: "", password: "", token: "", tokenHash: `deleted ${id}`, deletedAt: moment.now };
     draft.put("accounts", deleted);
-    if (draft.get("dayCounts", id)) draft.drop("dayCounts", id);
+    dropCounts(draft, id);
     return deleted;
   },
 };
@@ -102,17 +102,22 @@ export const goneAt = ({ deletedAt }: Terms): Millis | null => (deletedAt === un
  * left; and nothing can come: nobody can prove to be its holder, and a report of a message that is gone changes nothing.
  */
 export const removeAccount: Decision<{ account: AccountId }, { removed: boolean }> = {
-  needs: ({ account }) => ({ accounts: [[account]], dayCounts: [[account]], usage: [[account, carriedId]] }),
+  needs: ({ account }) => ({ accounts: [[account]], dayCounts: [[account]], secondCounts: [[account]], usage: [[account, carriedId]] }),
   decide: ({ account: id }, draft, moment) => {
     const account = draft.get("accounts", id);
     const at = account ? goneAt(account) : null;
     if (at === null || moment.now < at) return { removed: false };
     if (draft.get("usage", id, carriedId)) draft.drop("usage", id, carriedId);
-    if (draft.get("dayCounts", id)) draft.drop("dayCounts", id);
+    dropCounts(draft, id);
     draft.drop("accounts", id);
     return { removed: true };
   },
 };
+
+/** What counts the requests of an account. */
+function dropCounts(draft: Draft, account: AccountId): void {
+  for (const table of ["dayCounts", "secondCounts"] as const) if (draft.get(table, account)) draft.drop(table, account);
+}
 
 /**
  * Next becomes current, a new one becomes next. Receivers that know the old pair still verify, with their next; after a

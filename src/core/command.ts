@@ -23,7 +23,7 @@ import type {
   RunKey,
   Source,
 } from "./message.ts";
-import type { DayCount } from "./counts.ts";
+import type { DayCount, SecondCount } from "./counts.ts";
 import type { Token } from "./rights.ts";
 import type { ActiveRun, Notification, Run, Step, Waiter } from "./run.ts";
 import type { Counts, Usage } from "./counts.ts";
@@ -52,6 +52,7 @@ export type Rows = {
   notifications: Notification;
   usage: Usage;
   dayCounts: DayCount;
+  secondCounts: SecondCount;
   audit: AuditEntry;
 };
 

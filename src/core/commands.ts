@@ -2,6 +2,7 @@ import { changeAccount, createAccount, deleteAccount, removeAccount, rotateKeys,
 import { putAside } from "./aside.ts";
 import { audited, noteOf, noteOfAccount, noteOfAccountChange, noteOfChange, noteOfFlow, noteOfMany } from "./audit.ts";
 import { noteSpending } from "./budget.ts";
+import { takeBurst } from "./burst.ts";
 import { cancel } from "./cancel.ts";
 import { claim, listDue, reclaim } from "./claim.ts";
 import type { Decision } from "./command.ts";
@@ -32,7 +33,7 @@ export const commands = {
   reclaim,
   keepRejection,
   noteAcceptance,
-  ...{ expire, trim, removeAccount, rewrite, noteTokenUse, noteSpending },
+  ...{ expire, trim, removeAccount, rewrite, noteTokenUse, noteSpending, takeBurst },
   ...{ finishRun, wait, notify },
   ...ofMessages(),
   ...ofAccounts(),

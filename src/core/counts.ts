@@ -36,3 +36,6 @@ export type Usage = Counts & { account: AccountId; id: string };
 
 /** How many requests of an account were taken in on a day, which begins at `day`. */
 export type DayCount = { account: AccountId; day: Millis; requests: number };
+
+/** How many requests of an account all nodes have taken of what it may have in a second, by the number of that. */
+export type SecondCount = { account: AccountId; second: number; requests: number };

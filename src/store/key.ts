@@ -24,6 +24,7 @@ export const keyOf: { [T in TableName]: (row: Rows[T]) => Key } = {
   notifications: (row) => [row.account, row.id],
   usage: (row) => [row.account, row.id],
   dayCounts: (row) => [row.account],
+  secondCounts: (row) => [row.account],
   audit: (row) => [row.account, row.id],
 };
 

@@ -4,7 +4,7 @@ import { keyOf } from "./key.ts";
 import type { Shelf } from "./shelf.ts";
 
 /** What goes with the row of the account does not keep it. */
-const { accounts: _account, dayCounts: _requests, usage: _used, ...others } = keyOf;
+const { accounts: _account, dayCounts: _requests, secondCounts: _asked, usage: _used, ...others } = keyOf;
 const tables = Object.keys(others) as (keyof typeof others)[];
 
 /** Whether anything is left of an account besides its own row. */

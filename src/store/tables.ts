@@ -355,6 +355,14 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     write: ({ account, day, requests }) => ({ account, day, requests }),
     read: (row) => ({ account: text(row.account), day: number(row.day), requests: number(row.requests) }),
   },
+  secondCounts: {
+    name: "second_counts",
+    columns: { account: "text", second: "bigint", requests: "bigint" },
+    key: ["account"],
+    contested: true,
+    write: ({ account, second, requests }) => ({ account, second, requests }),
+    read: (row) => ({ account: text(row.account), second: number(row.second), requests: number(row.requests) }),
+  },
   audit: {
     name: "audit",
     columns: { account: "text", id: "text", time: "bigint", what: "text", detail: "text" },

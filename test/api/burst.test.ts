@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { Bursts } from "../../src/api/bursts.ts";
-import { countedFrom } from "../../src/api/server.ts";
+import { countedFrom } from "../../src/api/counted.ts";
 import { routes } from "../../src/api/routes/index.ts";
 import type { Terms } from "../../src/core/terms.ts";
 import { at, house, otherToken } from "./house.ts";

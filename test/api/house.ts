@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import type { FastifyInstance, InjectOptions } from "fastify";
 import { onTestFinished } from "vitest";
 import type { RequestLine } from "../../src/api/requestLog.ts";
-import type { Counted } from "../../src/api/server.ts";
+import type { Counted } from "../../src/api/counted.ts";
 import { createApi } from "../../src/api/server.ts";
 import { deskOf } from "../../src/desk.ts";
 import { idMaker } from "../../src/core/ids.ts";

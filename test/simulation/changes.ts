@@ -10,5 +10,5 @@ export const noChanges = (): Changes => ({
   ...{ accounts: [], envelopes: [], messages: [], deduplications: [] },
   ...{ deadLetters: [], lines: [], log: [], flows: [], slots: [] },
   ...{ groups: [], schedules: [], sources: [], tokens: [], rejections: [], marks: [] },
-  ...{ runs: [], activeRuns: [], steps: [], waiters: [], notifications: [], usage: [], dayCounts: [], audit: [] },
+  ...{ runs: [], activeRuns: [], steps: [], waiters: [], notifications: [], usage: [], dayCounts: [], secondCounts: [], audit: [] },
 });

@@ -3,6 +3,7 @@ import { describeAccounts } from "./contractAccounts.ts";
 import { describeAllowances } from "./contractAllowance.ts";
 import { describeAudit } from "./contractAudit.ts";
 import { describeBatches } from "./contractBatches.ts";
+import { describeBursts } from "./contractBursts.ts";
 import { describeBytes } from "./contractBytes.ts";
 import { describeDue } from "./contractDue.ts";
 import { describeEnds } from "./contractEnds.ts";
@@ -32,6 +33,7 @@ export function describeStore(name: string, open: OpenStore): void {
     describeAllowances(open);
     describeDue(open);
     describeBatches(open);
+    describeBursts(open);
     describeBytes(open);
     describeReads(open);
     describeRetention(open);

@@ -115,6 +115,7 @@ const full: { [T in TableName]: Rows[T] } = {
     ...{ cancelled: 6, workflowDelivered: 7, workflowFailed: 8, workflowCancelled: 9, bytesIn: 2 ** 45, bytesOut: 11, deadLetters: -12 },
   },
   dayCounts: { account: "acc", day: 1_800_000_000_000, requests: 5 },
+  secondCounts: { account: "acc", second: 1_800_000_000, requests: 5 },
   audit: {
     ...{ account: "acc", id: "aud_1", time: 2 ** 45, what: "queue.set", object: "q", count: 2, fields: ["paused"] },
     by: { kind: "token", token: "main", name: "n", address: "192.0.2.1" },
