@@ -94,6 +94,7 @@ const aboutLimits: Partial<Record<LimitName, string>> = {
   tokens: "tokens, besides its own two",
   deadLetterRetention: "how long dead letters are kept",
   logRetention: "how long logs of messages and of runs are kept",
+  auditRetention: "how long the audit log is kept",
   globalParallelism: "deliveries under way at once; others wait",
   deadLetters: "dead letters; the oldest leave first",
   logEntries: "lines of the log; the oldest leave first",

@@ -6,8 +6,7 @@ import { limitNames, planNames } from "./plans.ts";
 import type { LimitName, PlanName } from "./terms.ts";
 
 /** Limits that are lengths of time. */
-export const isTime = (name: LimitName): boolean =>
-  name === "delay" || name === "timeout" || name === "deadLetterRetention" || name === "logRetention";
+export const isTime = (name: LimitName): boolean => name === "delay" || name === "timeout" || name.endsWith("Retention");
 
 /** What whoever runs the server writes of an account. The word `plan` as a limit takes it back: that of the plan holds again. */
 export type AccountAsked = { plan?: string | undefined } & { readonly [L in LimitName]?: string | undefined };

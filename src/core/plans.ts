@@ -15,7 +15,8 @@ const most = 1_000_000_000;
 const selfHosted: AccountLimits = {
   ...{ messageBytes: house.messageBytes, retries: house.retries, delay: house.delay, timeout: house.timeout },
   // Of queues, dead letters and logs the settings of the server say how far they go.
-  ...{ parallelism: house.parallelism, queues: most, deadLetterRetention: 3650 * day, logRetention: 3650 * day },
+  ...{ parallelism: house.parallelism, queues: most },
+  ...{ deadLetterRetention: 3650 * day, logRetention: 3650 * day, auditRetention: 3650 * day },
   ...{ schedules: house.schedules, groups: house.groups, endpoints: house.endpoints, sources: house.sources, tokens: house.tokens },
   ...{ globalParallelism: most, deadLetters: most, logEntries: most },
   ...{ requestsPerSecond: most, requestsPerDay: most, requestsPerDayHard: most },
@@ -24,6 +25,7 @@ const selfHosted: AccountLimits = {
 const free: AccountLimits = {
   ...{ messageBytes: mebibyte, retries: 999, delay: 7 * day, timeout: 900 * second, parallelism: 2, queues: 10 },
   ...{ schedules: 10, groups: 1, endpoints: 100, sources: 1, tokens: 5, deadLetterRetention: 3 * day, logRetention: 3 * day },
+  auditRetention: 30 * day,
   ...{ globalParallelism: 10, deadLetters: 1_000_000, logEntries: 10_000 },
   ...{ requestsPerSecond: 100, requestsPerDay: 1_000, requestsPerDayHard: 1_000 },
 };
@@ -31,6 +33,7 @@ const free: AccountLimits = {
 const paid: AccountLimits = {
   ...{ ...free, messageBytes: 8 * mebibyte, delay: 366 * day, timeout: 2 * 60 * 60 * second, parallelism: 100, queues: 1_000 },
   ...{ schedules: 1_000, groups: 1_000, sources: 100, tokens: 100, deadLetterRetention: 7 * day, logRetention: 7 * day },
+  auditRetention: 90 * day,
   ...{ globalParallelism: 100, logEntries: 100_000, requestsPerDay: 500_000, requestsPerDayHard: 1_000_000 },
 };
 
@@ -38,6 +41,7 @@ const fixed = (requests: number, globalParallelism: number, deadLetterRetention:
   ...{
     ...paid,
     logRetention: 14 * day,
+    auditRetention: 365 * day,
     timeout: house.timeout,
     queues: house.queues,
     schedules: 10_000,

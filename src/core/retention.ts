@@ -14,11 +14,11 @@ export type Retention = { log: Millis; deadLetters: Millis; audit?: Millis };
 /** How long the audit log is kept where nothing is said. */
 const auditRetention: Millis = 90 * 24 * 60 * 60 * 1000;
 
-/** How long history of an account is kept: neither logs nor dead letters longer than its own limits. */
-export const retentionFor = (account: Terms, { log, deadLetters, ...rest }: Retention): Retention => ({
-  ...rest,
-  log: Math.min(log, limitsOf(account).logRetention),
-  deadLetters: Math.min(deadLetters, limitsOf(account).deadLetterRetention),
+/** How long history of an account is kept: neither logs nor dead letters nor its audit log longer than its own limits. */
+export const retentionFor = (account: Terms, retention: Retention): Required<Retention> => ({
+  log: Math.min(retention.log, limitsOf(account).logRetention),
+  deadLetters: Math.min(retention.deadLetters, limitsOf(account).deadLetterRetention),
+  audit: Math.min(auditOf(retention), limitsOf(account).auditRetention),
 });
 
 /** More is past its time than one command removes. */

@@ -17,6 +17,7 @@ export type AccountLimits = {
   deadLetterRetention: number;
   /** Of the logs of messages and of runs that have ended. */
   logRetention: number;
+  auditRetention: number;
   globalParallelism: number;
   deadLetters: number;
   logEntries: number;

@@ -93,7 +93,11 @@ export function retentionDuty({ store, clock, retention }: { store: Store; clock
         Infinity,
       );
     },
-    onNews: (listener) => news.listen(listener),
+    onNews: (listener) => {
+      // An account that was changed may have its history for a shorter time now, and may be one in which nothing else happens.
+      const ends = [news.listen(listener), store.onAccounts(listener)];
+      return () => ends.forEach((end) => end());
+    },
     run: () => news.dealWith(() => expireAll({ store, clock, retention })),
   };
 }

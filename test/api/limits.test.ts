@@ -15,6 +15,7 @@ const small: AccountLimits = {
     tokens: 1,
     deadLetterRetention: 60 * second,
     logRetention: 30 * second,
+    auditRetention: 30 * second,
     globalParallelism: 2,
     deadLetters: 1,
   },
@@ -204,6 +205,7 @@ const others: readonly LimitName[] = [
   "logEntries",
   "deadLetterRetention",
   "logRetention",
+  "auditRetention",
   "requestsPerDay",
   "requestsPerDayHard",
 ];

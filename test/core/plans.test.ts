@@ -91,12 +91,18 @@ test("queues and URL groups are held to the limits of the account", async () => 
   );
 });
 
-test("logs and dead letters are kept as long as the account may have them, and no longer than the server keeps them", () => {
-  const retention = { log: 86_400_000, deadLetters: 7 * 86_400_000 };
+test("logs, dead letters and the audit log are kept as long as the account may have them, and no longer than the server keeps them", () => {
+  const day = 86_400_000;
+  const retention = { log: day, deadLetters: 7 * day, audit: 60 * day };
   expect(retentionFor({}, retention)).toEqual(retention);
-  expect(retentionFor({ plan: "free" }, retention)).toEqual({ log: 86_400_000, deadLetters: 3 * 86_400_000 });
+  expect(retentionFor({}, { log: day, deadLetters: day })).toEqual({ log: day, deadLetters: day, audit: 90 * day });
+  expect(retentionFor({ plan: "free" }, retention)).toEqual({ log: day, deadLetters: 3 * day, audit: 30 * day });
+  expect(retentionFor({ plan: "paid" }, retention)).toEqual(retention);
+  expect(retentionFor({ plan: "fixed_1m" }, { ...retention, audit: 1_000 * day })).toMatchObject({ audit: 365 * day });
   expect(retentionFor({ limits: { logRetention: 1_000 } }, retention)).toEqual({ ...retention, log: 1_000 });
-  expect(retentionFor({ limits: { deadLetterRetention: 8 * 86_400_000 } }, retention)).toEqual(retention);
+  expect(retentionFor({ limits: { deadLetterRetention: 8 * day } }, retention)).toEqual(retention);
+  expect(retentionFor({ plan: "free", limits: { auditRetention: 2 * day } }, retention)).toMatchObject({ audit: 2 * day });
+  expect(retentionFor({ limits: { auditRetention: 61 * day } }, retention)).toEqual(retention);
 });
 
 describe("a passive account", () => {

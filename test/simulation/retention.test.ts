@@ -5,6 +5,7 @@ import type { Retention } from "../../src/core/retention.ts";
 import type { Duty } from "../../src/engine/timers.ts";
 import { Timers, retentionDuty } from "../../src/engine/timers.ts";
 import { Memory, memoryStore } from "../../src/store/memory.ts";
+import { storeFor } from "../../src/store/naming.ts";
 import type { Store } from "../../src/store/store.ts";
 import { letterOf } from "../core/broker.ts";
 import { Chance } from "./chance.ts";
@@ -81,6 +82,24 @@ test("in an empty store it sleeps, and it ends when it is stopped", async () => 
   await timers.stop();
   await publish("late");
   expect(world.pending()).toEqual([]);
+});
+
+test("the audit log of an account is kept for as long as the account may have it, also when that is changed", async () => {
+  const named = storeFor(store, { kind: "commandLine", address: null });
+  const queues = () => [...memory.tables.audit.values()].filter(({ what }) => what === "queue.set").map(({ object }) => object);
+  await named.execute("upsertQueue", { account: "acme", name: "first" });
+  // From now on nothing else comes in, but what is done to the account.
+  await named.execute("changeAccount", { account: "acme", change: { limits: { auditRetention: 20 * day } } });
+  await run(20 * day - minute);
+  expect(queues()).toEqual(["first"]);
+  await run(hour);
+  expect(queues()).toEqual([]);
+  await named.execute("upsertQueue", { account: "acme", name: "second" });
+  await named.execute("changeAccount", { account: "acme", change: { limits: { auditRetention: 400 * day } } });
+  await run(90 * day - hour);
+  expect(queues(), "no longer than the server keeps it").toEqual(["second"]);
+  await run(2 * hour);
+  expect(queues()).toEqual([]);
 });
 
 test("the row of a deleted account goes when nothing else of it is left, and the others stay", async () => {

@@ -45,7 +45,10 @@ test.each(seeds)("memory, SQLite and PostgreSQL agree, seed %i", { timeout: 120_
     contestants,
     [
       { name: "createAccount", input: accountNamed("a") },
-      { name: "createAccount", input: { ...accountNamed("b"), limits: { requestsPerDay: 50, requestsPerDayHard: 500_000 } } },
+      {
+        name: "createAccount",
+        input: { ...accountNamed("b"), limits: { requestsPerDay: 50, requestsPerDayHard: 500_000, requestsPerSecond: 9 } },
+      },
     ],
     effects,
   );

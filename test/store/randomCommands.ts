@@ -199,6 +199,7 @@ export class RandomCommands {
         },
       },
       { name: "rewrite", input: { accounts: [account], sources: [[account, named.id]] } },
+      { name: "takeBurst", input: { account, needed: 1 + this.#below(3), wanted: this.#below(9) } },
     ];
   }
 
