@@ -10,6 +10,7 @@ import type { NewAccount } from "./credentials.ts";
 import { storePath, takeDataFolder } from "./data-folder.ts";
 import { commandLine, deskOf, openDesk } from "./desk.ts";
 import type { Actor } from "./core/auditEntry.ts";
+import { isDeleted } from "./core/account.ts";
 import { Refusal } from "./core/errors.ts";
 import type { Account, Delivery, Millis, NodeId, Outcome } from "./core/message.ts";
 import { idMaker } from "./core/ids.ts";
@@ -136,7 +137,10 @@ const never = new AbortController().signal;
 /** `health.outdated`: the data are beyond this version. */
 type Rest = { log: Logger; firstAccounts: () => readonly NewAccount[]; opened: Opened; health: { outdated: boolean } };
 
-/** Those there are, and those that are made where there is none, by one of the nodes that start at once. */
+/**
+ * Those there are, and those that are made in a new store, by one of the nodes that start at once. What is left of a deleted account stays for as long
+ * as there is no other one (see `core/account.ts`), so a store of which all were deleted is no new one.
+ */
 async function foundAccounts({ store, inFoundation }: Opened, firstAccounts: Rest["firstAccounts"]) {
   const present = await store.read.accounts();
   if (present.length > 0) return { present, created: [] };
@@ -147,11 +151,14 @@ async function foundAccounts({ store, inFoundation }: Opened, firstAccounts: Res
   });
 }
 
+const noAccount = 'all accounts were deleted, so nobody can ask for anything; "waypost account create <name>" makes one';
+
 async function serveStore(settings: Settings, { log, firstAccounts, opened, health }: Rest): Promise<Served> {
   const { store, keys, close } = opened;
   const newId = idMaker(systemRandom);
   const clock = systemClock;
   const { present, created } = await foundAccounts(opened, firstAccounts);
+  if (created.length === 0 && present.every(isDeleted)) log.warn(noAccount);
   const out = createDeliver({
     egress: createEgress({ allow: settings.egressAllow }),
     clock,

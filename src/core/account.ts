@@ -94,19 +94,25 @@ export const deleteAccount: Decision<{ account: AccountId }, Account> = {
   },
 };
 
+export const isDeleted = ({ deletedAt }: Terms): boolean => deletedAt !== undefined;
+
 /** When the row of a deleted account may go at the earliest: nothing of what it had under way is heard of any more. Null: it is not deleted. */
 export const goneAt = ({ deletedAt }: Terms): Millis | null => (deletedAt === undefined ? null : deletedAt + spans.afterDeletion);
 
 /**
  * Removes the row that deletion has left of an account, once its time has come. Whoever asks has seen that nothing else of it is
- * left; and nothing can come: nobody can prove to be its holder, and a report of a message that is gone changes nothing.
+ * left; and nothing can come: nobody can prove to be its holder, and a report of a message that is gone changes nothing. Only beside
+ * another account that is not deleted: a store without a row of any account is a new one, which makes its first account by itself.
  */
-export const removeAccount: Decision<{ account: AccountId }, { removed: boolean }> = {
-  needs: ({ account }) => ({ accounts: [[account]], dayCounts: [[account]], secondCounts: [[account]], usage: [[account, carriedId]] }),
-  decide: ({ account: id }, draft, moment) => {
+export const removeAccount: Decision<{ account: AccountId; beside: AccountId }, { removed: boolean }> = {
+  needs: ({ account, beside }) => ({
+    ...{ accounts: [[account], [beside]], dayCounts: [[account]], secondCounts: [[account]], usage: [[account, carriedId]] },
+  }),
+  decide: ({ account: id, beside }, draft, moment) => {
     const account = draft.get("accounts", id);
     const at = account ? goneAt(account) : null;
-    if (at === null || moment.now < at) return { removed: false };
+    const other = draft.get("accounts", beside);
+    if (at === null || moment.now < at || other === undefined || isDeleted(other)) return { removed: false };
     if (draft.get("usage", id, carriedId)) draft.drop("usage", id, carriedId);
     dropCounts(draft, id);
     draft.drop("accounts", id);

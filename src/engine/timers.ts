@@ -1,7 +1,7 @@
-import { goneAt } from "../core/account.ts";
+import { goneAt, isDeleted } from "../core/account.ts";
 import type { Retention } from "../core/retention.ts";
 import { retentionFor } from "../core/retention.ts";
-import type { Account, Millis } from "../core/message.ts";
+import type { Account, AccountId, Millis } from "../core/message.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
 import type { Clock } from "./clock.ts";
 import { News } from "./news.ts";
@@ -86,7 +86,7 @@ export function retentionDuty({ store, clock, retention }: { store: Store; clock
     name: "retention",
     nextAt: async () => {
       const accounts = await store.read.accounts();
-      const times = await Promise.all(accounts.map((account) => nextTimeOf(account, { store, retention })));
+      const times = await Promise.all(accounts.map((account) => nextTimeOf(account, { store, retention, accounts })));
       // Of what comes in from now on it is told.
       return [...times, news.since === null ? null : news.since + shortLived].reduce<Millis>(
         (least, at) => Math.min(least, at ?? Infinity),
@@ -103,12 +103,18 @@ export function retentionDuty({ store, clock, retention }: { store: Store; clock
 }
 
 /** When something of an account is past its time; the last to go is the row of a deleted one. */
-async function nextTimeOf(account: Account, { store, retention }: { store: Store; retention: Retention }): Promise<Millis | null> {
+async function nextTimeOf(
+  account: Account,
+  { store, retention, accounts }: { store: Store; retention: Retention; accounts: readonly Account[] },
+): Promise<Millis | null> {
   const at = await store.read.nextExpiryAt(account.id, retentionFor(account, retention));
-  if (at !== null || account.deletedAt === undefined) return at;
+  if (at !== null || !isDeleted(account) || besides(accounts) === null) return at;
   // What has no time of its own goes when something else is done, and so does the row then.
   return (await store.read.isAnythingLeft(account.id)) ? null : goneAt(account);
 }
+
+/** One of those that are not deleted, beside which the rows of others may go. */
+const besides = (accounts: readonly Account[]): AccountId | null => accounts.find((account) => !isDeleted(account))?.id ?? null;
 
 async function expireAll({ store, clock, retention }: { store: Store; clock: Clock; retention: Retention }): Promise<void> {
   const accounts = await store.read.accounts();
@@ -118,9 +124,9 @@ async function expireAll({ store, clock, retention }: { store: Store; clock: Clo
     const own = { account: account.id, retention: retentionFor(account, retention) };
     let more = true;
     while (more) ({ more } = await store.execute("expire", { ...own, now: clock.now(), limit: expireLimit }));
-    const at = goneAt(account);
-    if (at !== null && at <= clock.now() && !(await store.read.isAnythingLeft(account.id)))
-      await store.execute("removeAccount", { account: account.id });
+    const [at, beside] = [goneAt(account), besides(accounts)];
+    if (at !== null && beside !== null && at <= clock.now() && !(await store.read.isAnythingLeft(account.id)))
+      await store.execute("removeAccount", { account: account.id, beside });
   }
   // Now that nothing of it is left in them, old parts of the log can go.
   await store.forgetBefore(clock.now() - longest);

@@ -39,9 +39,17 @@ test("what is asked for an account names what was given alone, and the word plan
 describe("an account that is deleted", () => {
   const day = 86_400_000;
   const row = (broker: Broker) => broker.memory.tables.accounts.get("acme");
-  const remove = (broker: Broker) => broker.run("removeAccount", { account: "acme" });
+  const remove = (broker: Broker) => broker.run("removeAccount", { account: "acme", beside: "other" });
+  const beside = (broker: Broker) =>
+    broker.run("createAccount", {
+      ...{ id: "other", name: "other", password: "p" },
+      token: "t",
+      tokenHash: "h",
+      signingKeys: { current: "", next: "" },
+    });
   const deleted = async (): Promise<Broker> => {
     const broker = await Broker.open();
+    await beside(broker);
     await change(broker, { state: "passive" });
     await broker.run("deleteAccount", { account: "acme" });
     return broker;
@@ -49,6 +57,7 @@ describe("an account that is deleted", () => {
 
   test("is not removed before what it had under way is over, and no other account is", async () => {
     const broker = await Broker.open();
+    await beside(broker);
     for (const state of ["active", "passive"] as const) {
       await change(broker, { state });
       broker.now += 100 * day;
@@ -66,12 +75,24 @@ describe("an account that is deleted", () => {
 
   test("takes its count of requests and its balance of dead letters along", async () => {
     const broker = await deleted();
-    const { usage, dayCounts } = broker.memory.tables;
+    const { usage, dayCounts, secondCounts } = broker.memory.tables;
     usage.set(`acme\n${carriedId}`, { ...noCounts, account: "acme", id: carriedId, deadLetters: 1 });
     dayCounts.set("acme", { account: "acme", day: 0, requests: 1 });
+    secondCounts.set("acme", { account: "acme", second: 0, requests: 1 });
     broker.now += 7 * day;
     await remove(broker);
-    expect([usage.size, dayCounts.size]).toEqual([0, 0]);
+    expect([usage.size, dayCounts.size, secondCounts.size]).toEqual([0, 0, 0]);
+  });
+
+  test("is not removed while there is no other one, so that a store of which all were deleted is known from a new one", async () => {
+    const broker = await deleted();
+    await broker.run("changeAccount", { account: "other", change: { state: "passive" } });
+    await broker.run("deleteAccount", { account: "other" });
+    broker.now += 100 * day;
+    expect(await remove(broker)).toEqual({ removed: false });
+    for (const other of ["acme", "none"])
+      expect(await broker.run("removeAccount", { account: "acme", beside: other })).toEqual({ removed: false });
+    expect([...broker.memory.tables.accounts.keys()]).toEqual(["acme", "other"]);
   });
 
   test("keeps its id for itself until it is removed", async () => {

@@ -95,6 +95,32 @@ describe("waypost account", () => {
     expect((await ask("create", "shop")).code).toBe(0);
   });
 
+  test("deletes the last account, and no other one comes by itself", async () => {
+    const data = temporaryFolder();
+    const ask = asking(["--data", data]);
+    const start = () => startWaypost(["start", "--port", "0", "--data", data]);
+    const stopped = async (server: Awaited<ReturnType<typeof start>>) => (server.kill("SIGTERM"), await server.ended);
+    const first = await start();
+    const id = variable(first.out(), "WAYPOST_ACCOUNT_ID");
+    await ask("disable", id);
+    expect(await ask("delete", id)).toMatchObject({ code: 0 });
+    await stopped(first);
+    // Long afterwards, when nothing is left of it but its row.
+    const database = new DatabaseSync(join(data, "waypost.db"));
+    database.exec("delete from audit; delete from log; delete from usage; update accounts set detail = json_set(detail, '$.deletedAt', 0)");
+    database.close();
+    for (let turn = 0; turn < 2; turn++) {
+      const { out, err } = await stopped(await start());
+      expect(out).not.toContain("WAYPOST_TOKEN");
+      expect(err).toContain("all accounts were deleted");
+      expect((await runWaypost(["credentials", "--data", data]).ended).out.trim()).toBe("");
+    }
+    const made = await ask("create", "shop");
+    const last = await start();
+    expect(await statusOf(last.url, variable(made.out, "WAYPOST_TOKEN"))).toBe(200);
+    expect((await stopped(last)).err).not.toContain("all accounts were deleted");
+  });
+
   test("works after a server was killed", async () => {
     const data = temporaryFolder();
     const server = await startWaypost(["start", "--port", "0", "--data", data]);

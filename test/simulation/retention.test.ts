@@ -130,6 +130,19 @@ test("the row of a deleted account goes when nothing else of it is left, and the
   expect(world.pending()).toEqual([]);
 });
 
+test("the row of the last account stays, and it sleeps, until there is another one", async () => {
+  await store.execute("changeAccount", { account: "acme", change: { state: "passive" } });
+  await deleteAccount(store, "acme", { logRetention: retention.log, by: { kind: "commandLine", address: null } });
+  await run(100 * day);
+  expect([memory.tables.audit.size, [...memory.tables.accounts.keys()]]).toEqual([0, ["acme"]]);
+  expect(world.pending()).toEqual([]);
+  await store.execute("createAccount", {
+    ...{ id: "shop", name: "shop", password: "", token: "", tokenHash: "shop", signingKeys: { current: "", next: "" } },
+  });
+  await run(hour);
+  expect([...memory.tables.accounts.keys()]).toEqual(["shop"]);
+});
+
 test("it stays for a week at least, and while there is anything that nobody removes", async () => {
   await store.execute("addEndpoints", { account: "acme", name: "all", endpoints: [{ name: null, url: "https://shop.example/" }] });
   await store.execute("changeAccount", { account: "acme", change: { state: "passive" } });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { World } from "./world.ts";
+import { accountNamed, World } from "./world.ts";
 import type { OpenStore } from "./world.ts";
 
 /** What is kept of accounts. */
@@ -22,7 +22,7 @@ export function describeAccounts(open: OpenStore): void {
       const { store, clock } = world;
       for (const id of ["acc", "other"]) await world.account(id);
       const isLeft = () => store.read.isAnythingLeft("acc");
-      const remove = () => store.execute("removeAccount", { account: "acc" });
+      const remove = () => store.execute("removeAccount", { account: "acc", beside: "other" });
       expect(await isLeft()).toBe(false);
       await store.execute("upsertQueue", { account: "acc", name: "q", parallelism: 1 });
       expect(await isLeft(), "a queue").toBe(true);
@@ -51,6 +51,25 @@ export function describeAccounts(open: OpenStore): void {
       await world.settle(delivery);
       expect(await isLeft()).toBe(false);
       expect(await world.account("acc")).toMatchObject({ id: "acc", createdAt: clock.now });
+    });
+
+    test("leave their rows while all were deleted, whoever removes them at once", async () => {
+      const { store, clock } = await World.open(open);
+      const accounts = ["acc", "other"];
+      for (const id of accounts) {
+        await store.execute("createAccount", accountNamed(id));
+        await store.execute("changeAccount", { account: id, change: { state: "passive" } });
+        await store.execute("deleteAccount", { account: id });
+      }
+      clock.now += 40 * 86_400_000;
+      const removeAll = (beside: (account: string) => string) =>
+        Promise.all(accounts.map((account) => store.execute("removeAccount", { account, beside: beside(account) })));
+      const kept = [{ removed: false }, { removed: false }];
+      expect(await removeAll((account) => (account === "acc" ? "other" : "acc"))).toEqual(kept);
+      expect(await removeAll(() => "new")).toEqual(kept);
+      expect((await store.read.accounts()).map(({ id }) => id)).toEqual(accounts);
+      await store.execute("createAccount", accountNamed("new"));
+      expect(await removeAll(() => "new")).toEqual([{ removed: true }, { removed: true }]);
     });
   });
 }

@@ -110,7 +110,7 @@ test("of an account that is gone nothing is noted any more, when no day is left 
   const [kept, noted] = [41 * day, () => ask(url, "select account from log_forgotten")];
   await world.store.forgetBefore(world.clock.now - kept);
   await expire(world, day);
-  expect(await world.store.execute("removeAccount", { account: "acc" })).toEqual({ removed: true });
+  expect(await world.store.execute("removeAccount", { account: "acc", beside: "other" })).toEqual({ removed: true });
   await world.store.forgetBefore(world.clock.now - kept);
   expect([await rowsOf(url), await noted()], "a line is there still, and would be seen again").toEqual([1, [{ account: "acc" }]]);
   world.clock.now += 20 * day;
