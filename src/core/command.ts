@@ -123,6 +123,8 @@ export interface Draft {
   /** A row that was asked for without its body, or with it. */
   outline<T extends OutlineName>(table: T, ...key: Key): Outline<Rows[T]> | undefined;
   put<T extends TableName>(table: T, row: Rows[T]): void;
+  /** Whether the running command has changed anything so far. */
+  hasChanged(): boolean;
   drop(table: TableName, ...key: Key): void;
   /** The due messages that were asked for, as far as they are still due. */
   due(): readonly MessageState[];
@@ -141,6 +143,7 @@ export interface Draft {
   /** False when others may stand behind those that `head` shows. */
   isWholeLine(account: AccountId, line: string): boolean;
   leasedByOthers(): readonly MessageState[];
+  /** What is past its time, as far as it was asked for. Throws `Later` when others of the batch have asked as well. */
   expired(account: AccountId): {
     log: readonly LogRow[];
     deadLetters: readonly Outline<DeadLetter>[];

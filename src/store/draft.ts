@@ -27,6 +27,7 @@ import { Heads } from "./heads.ts";
 import { HistoryBytes } from "./historyBytes.ts";
 import { keyOf } from "./key.ts";
 import { KeyMap } from "./keyMap.ts";
+import { nothingExpired } from "./loader.ts";
 import type { Due, Expired, Loader } from "./loader.ts";
 import { RunIndex } from "./runIndex.ts";
 import { tableNames } from "./store.ts";
@@ -65,7 +66,7 @@ export class WorkingSet implements Draft {
   /** Whom the running command has taken out of a line. */
   #left: MessageState[] = [];
   #leasedByOthers: readonly MessageState[] = [];
-  readonly #expired = new Map<AccountId, Expired>();
+  readonly #expired = new Map<AccountId, Expired | "several">();
 
   constructor(hands: Hands, of: { isAlone: boolean }) {
     this.#hands = hands;
@@ -90,7 +91,7 @@ export class WorkingSet implements Draft {
     if (ofRuns.length > 0) loads.push(this.#loadOfRuns(loader, ofRuns));
     const histories = this.#runs.askHistories(needs.stepsOf);
     if (histories.length > 0) loads.push(this.#loadSteps(loader, histories));
-    for (const need of needs.expired ?? []) if (!this.#expired.has(need.account)) loads.push(this.#loadExpired(loader, need));
+    for (const need of this.#unasked(needs.expired ?? [])) loads.push(this.#loadExpired(loader, need));
     for (const table of ["envelopes", "deadLetters", "steps"] as const) {
       const missing = this.#missing(table, needs.outlines?.[table] ?? []).filter((key) => !this.#outlines[table].has(key));
       if (missing.length > 0) loads.push(this.#loadOutlines(loader, table, missing));
@@ -207,15 +208,9 @@ export class WorkingSet implements Draft {
   leasedByOthers = (): readonly MessageState[] => this.#current(this.#leasedByOthers);
 
   expired(account: AccountId): Expired {
-    const {
-      log = [],
-      deadLetters = [],
-      deduplications = [],
-      audit = [],
-      runs = [],
-      steps = [],
-      usage = [],
-    } = this.#expired.get(account) ?? {};
+    const found = this.#expired.get(account) ?? nothingExpired;
+    if (found === "several") throw new Later();
+    const { log, deadLetters, deduplications, audit, runs, steps, usage } = found;
     return {
       log: log.filter((row) => this.get("log", account, row.id)),
       deadLetters: deadLetters.flatMap((row) => this.outline("deadLetters", account, row.id) ?? []),
@@ -251,6 +246,7 @@ export class WorkingSet implements Draft {
   }
 
   behind = (): boolean => this.#hands.behind;
+  hasChanged = (): boolean => this.#undo.length > 0;
 
   isCrowded = (of: Pick<MessageState, "account" | "host">): boolean => this.#toSend.isCrowded(of);
 
@@ -360,6 +356,13 @@ export class WorkingSet implements Draft {
   async #loadLeased(loader: Loader, { node, limit }: NonNullable<Needs["leasedByOthers"]>): Promise<void> {
     this.#leasedByOthers = await loader.leasedByOthers(node, limit);
     for (const state of this.#leasedByOthers) this.#learn("messages", state);
+  }
+
+  /** Each of several would see what was loaded for another one, and judge by that whether there is more: they are asked again one by one. */
+  #unasked(needs: readonly ExpiredNeed[]): ExpiredNeed[] {
+    const isOther = (account: AccountId, at: number): boolean => needs.findIndex((need) => need.account === account) !== at;
+    for (const [at, { account }] of needs.entries()) if (isOther(account, at)) this.#expired.set(account, "several");
+    return needs.filter(({ account }) => !this.#expired.has(account));
   }
 
   async #loadExpired(loader: Loader, need: ExpiredNeed): Promise<void> {

@@ -46,3 +46,4 @@ export type Due = {
 };
 
 export type Expired = ReturnType<Draft["expired"]>;
+export const nothingExpired: Expired = { log: [], deadLetters: [], deduplications: [], audit: [], runs: [], steps: [], usage: [] };

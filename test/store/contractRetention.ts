@@ -111,6 +111,30 @@ export function describeRetention(open: OpenStore): void {
       expect(await expire(world, { log: 1, limit: 2 })).toEqual({ removed: 1, more: false });
     });
 
+    test("removes no more than it was asked to, also where it is asked twice in one transaction, or beside what is too many", async () => {
+      const world = await World.open(open);
+      await world.account();
+      for (let count = 0; count < 9; count++) await world.settle(await world.sent());
+      world.clock.now += 10;
+      const few = await Promise.all([expire(world, { log: 1, limit: 2 }), expire(world, { log: 1, limit: 3 })]);
+      expect(few).toEqual([
+        { removed: 2, more: true },
+        { removed: 3, more: true },
+      ]);
+      const { id } = await world.store.read.tooMany("log", "acc", 1);
+      await world.store.execute("changeAccount", { account: "acc", change: { limits: { logEntries: 1 } } });
+      const tooMany = { log: { id: id ?? "", most: 1 }, deadLetters: null };
+      const [kept, trimmed] = await Promise.all([
+        expire(world, {}),
+        world.store.execute("trim", { account: "acc", tooMany, limit: 100 }),
+        expire(world, {}),
+      ]);
+      expect([kept, trimmed]).toEqual([
+        { removed: 0, more: false },
+        { removed: 3, more: false },
+      ]);
+    });
+
     test("the time it is next needed is the time from which it removes something", async () => {
       const world = await World.open(open);
       await world.account();
