@@ -9,7 +9,8 @@ export type By = { by?: Actor };
 
 /**
  * The same decision, which also keeps who asked for it: in the same draft, so that there is an entry if, and only if, the
- * change has happened. `noteOf` says what was done; null when nothing was. Without `by` nothing is kept.
+ * change has happened. `noteOf` says what was done; null when nothing was, as where what is to be paused is paused already. Without
+ * `by` nothing is kept.
  */
 export function audited<Input extends object, Answer>(
   decision: Decision<Input, Answer>,
@@ -21,7 +22,7 @@ export function audited<Input extends object, Answer>(
       // What is left is the input without `by`, which no decision knows of.
       const input = rest as unknown as Input;
       const answer = decision.decide(input, draft, moment);
-      const note = by === undefined ? null : noteOf(input, answer);
+      const note = by === undefined || !draft.hasChanged() ? null : noteOf(input, answer);
       if (by !== undefined && note !== null)
         draft.put("audit", { account: accountOf(input), id: moment.newId("aud"), time: moment.now, by, ...note });
       return answer;

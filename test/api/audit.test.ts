@@ -106,6 +106,7 @@ describe.each(changing.map((row) => ({ row, name: nameOf(row) })))("$name", ({ r
     const request = requestOf(row, mine);
     if (name === "DELETE /v2/admin/accounts/{account}")
       await home.store.execute("changeAccount", { account: "acc_a", change: { state: "passive" } });
+    if (name.endsWith("/resume")) await pauseAll(home, mine);
     expect(asked(name) ? (await asking(home, request)).status : 200).toBeLessThan(300);
     const found = [...home.memory.tables.audit.values()];
     expect(found.filter(({ account }) => (account === "acc_a") === (name === "POST /v2/admin/accounts"))).toEqual([]);
@@ -133,6 +134,12 @@ describe.each(changing.map((row) => ({ row, name: nameOf(row) })))("$name", ({ r
   });
 });
 
+/** What goes on already is not resumed. In the name of nobody, so that nothing is kept of it. */
+async function pauseAll({ store }: House, { ids }: Possessions): Promise<void> {
+  for (const id of [`queue:${ids.queue}`, `key:${ids.key}`]) await store.execute("pauseFlow", { account: "acc_a", id });
+  await store.execute("pauseSchedule", { account: "acc_a", id: ids.scheduleId });
+}
+
 /** A call to a webhook needs one that waits, and is tried elsewhere. */
 const asked = (name: string): boolean => !name.includes("/hooks/");
 
@@ -155,6 +162,18 @@ describe("what changed nothing is not kept:", () => {
   });
 });
 
+test("what is asked for and so already is not kept: a queue is paused once, and goes on once", async () => {
+  const { home, mine } = await owned();
+  const { queue, key, scheduleId } = mine.ids;
+  const paths = [`queues/${queue}`, `flowControl/${key}`, `schedules/${scheduleId}`];
+  for (const verb of ["pause", "pause", "resume", "resume"])
+    for (const path of paths) expect((await home.ask("POST", `/v2/${path}/${verb}`, { token: mine.token })).status).toBe(200);
+  expect([...home.memory.tables.audit.values()].map(({ what }) => what)).toEqual([
+    ...["queue.pause", "flowControl.pause", "schedule.pause"],
+    ...["queue.resume", "flowControl.resume", "schedule.resume"],
+  ]);
+});
+
 describe("GET /v2/audit", () => {
   /** Seven entries, a second apart. */
   async function written() {
@@ -167,6 +186,8 @@ describe("GET /v2/audit", () => {
       ["POST", "/v2/keys/rotate"],
     ] as const) {
       home.clock.now += 1_000;
+      // It is paused to be deleted, which is kept as well.
+      if (method === "DELETE") await home.store.execute("resumeFlow", { account: "acc_1", id: "queue:r" });
       expect((await home.ask(method, url, body === undefined ? {} : { body })).status).toBe(200);
     }
     home.clock.now += 1_000;

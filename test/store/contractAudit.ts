@@ -65,6 +65,7 @@ export function describeAudit(open: OpenStore): void {
       await named.execute("cancel", { account: "acc", messageIds });
       await named.execute("cancel", { account: "acc", messageIds });
       await named.execute("deleteGroup", { account: "acc", name: "none" });
+      await named.execute("deleteQueue", { account: "acc", name: "none", slots: [] });
       await named.execute("deleteDeadLetters", { account: "acc", dlqIds: ["none"], logRetention: 1 });
       expect((await page(world)).entries).toMatchObject([{ what: "message.cancel", object: messageIds[0], count: 2 }]);
     });
@@ -76,10 +77,9 @@ export function describeAudit(open: OpenStore): void {
       const operator = storeFor(world.store, { kind: "operator", address: null });
       for (let n = 0; n < 12; n++) {
         const store = n % 4 === 0 ? operator : storeFor(world.store, by);
-        await store.execute(n % 3 === 0 ? "pauseFlow" : "resumeFlow", {
-          account: "acc",
-          id: n % 3 === 0 ? `key:${n}` : `key:${n - (n % 3)}`,
-        });
+        const key = String(n - (n % 3));
+        if (n % 3 === 2) await store.execute("pinFlow", { account: "acc", key, parallelism: 2 });
+        else await store.execute(n % 3 === 0 ? "pauseFlow" : "resumeFlow", { account: "acc", id: `key:${key}` });
         world.clock.now += 1_000;
       }
       const objects = async (filter: AuditFilter, count: number): Promise<string[]> => {
