@@ -6,6 +6,7 @@ import type { Retention } from "../../src/core/retention.ts";
 import type { Call } from "../../src/store/store.ts";
 import type { Batch, Case, Demand } from "./batch.ts";
 import { isLease, isLost } from "./batch.ts";
+import { Accounts } from "./accounts.ts";
 import { Allowances } from "./allowances.ts";
 import { Flows } from "./flows.ts";
 import { Keys } from "./keys.ts";
@@ -13,7 +14,7 @@ import { Life } from "./life.ts";
 import { checkRemovals } from "./removals.ts";
 import { Requests } from "./requests.ts";
 import type { NodeHands } from "./node.ts";
-import { lettersOf, retriedOf } from "./origins.ts";
+import { isRefusal, lettersOf, retriedOf } from "./origins.ts";
 import { Runs } from "./runs.ts";
 import { Schedules } from "./schedules.ts";
 import { UsageRecount } from "./usage.ts";
@@ -32,6 +33,7 @@ export class Judge {
   readonly #keys = new Keys();
   readonly #flows = new Flows();
   readonly #allowances = new Allowances();
+  readonly accounts = new Accounts();
   readonly #schedules = new Schedules();
   readonly requests = new Requests();
   readonly runs = new Runs();
@@ -96,7 +98,9 @@ export class Judge {
     this.#flows.judge(of, { lives, now, demand, tables, happens });
     this.#allowances.judge(of, { demand, tables });
     this.requests.judge(of, { demand, tables, happens });
-    this.#schedules.judge(of, { now, demand, tables, happens, retried: retriedOf(of) });
+    this.accounts.judge(of, { demand, tables, now, retention: this.#retention, happens });
+    const hasSpent = (account: string): boolean | null => this.accounts.budgets.hasSpent(account, { tables, now });
+    this.#schedules.judge(of, { now, demand, tables, happens, hasSpent, retried: retriedOf(of) });
     this.runs.judge(of, { demand, tables, now, retention: this.#retention, happens });
     this.#usage.judge(of, { lives, now, demand, tables, happens });
     checkRemovals(of, { lives, demand, tables, now, retention: this.#retention, happens });
@@ -106,7 +110,7 @@ export class Judge {
   acknowledged(results: readonly PublishResult[]): void {
     for (const result of results) {
       // A group may have no endpoints.
-      const isRefused = "refused" in result && ["not-found", "day-limit-exceeded"].includes(result.refused);
+      const isRefused = "refused" in result && isRefusal(result);
       const all = "each" in result ? result.each : isRefused ? [] : [result];
       for (const one of all) {
         this.demand("messageId" in one && this.lives.has(one.messageId), `what was acknowledged exists: ${JSON.stringify(result)}`);

@@ -5,7 +5,10 @@ import type { Flow, Letter, MessageState } from "../../src/core/message.ts";
 import type { Bend } from "./bent.ts";
 import { asked, bent } from "./bent.ts";
 import { allowanceMutants } from "./allowanceMutants.ts";
+import { auditMutants } from "./auditMutants.ts";
+import { budgetMutants } from "./budgetMutants.ts";
 import { runMutants } from "./runMutants.ts";
+import { scopeMutants } from "./scopeMutants.ts";
 
 const never = { messages: () => undefined };
 const pending = (row: MessageState): boolean => row.state === "pending";
@@ -185,6 +188,9 @@ export const mutants: Record<string, Commands> = {
   ...usageMutants,
   ...runMutants,
   ...allowanceMutants,
+  ...auditMutants,
+  ...scopeMutants,
+  ...budgetMutants,
   "a settle ignores whose lease it is": bent("settle", (outcome, draft, moment) => unfenced([outcome])(outcome, draft, moment)),
   "a renew ignores whose lease it is": bent("renew", ({ held }, draft, moment) => unfenced(held)(null, draft, moment)),
   "a report that came twice counts twice": bent("settle", () => ({ drop: (table) => table !== "messages" })),

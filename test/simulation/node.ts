@@ -6,10 +6,13 @@ import type { Retention } from "../../src/core/retention.ts";
 import type { Settled } from "../../src/core/settle.ts";
 import { Dispatcher } from "../../src/engine/dispatcher.ts";
 import { Timers, retentionDuty } from "../../src/engine/timers.ts";
+import { spendingDuty } from "../../src/engine/spending.ts";
 import { trimmingDuty } from "../../src/engine/trimming.ts";
 import { groupCommit } from "../../src/store/group.ts";
+import { storeFor } from "../../src/store/naming.ts";
 import type { BatchResult, RunBatch, Store } from "../../src/store/store.ts";
 import { Unavailable } from "../../src/store/store.ts";
+import { prices } from "./budgets.ts";
 import type { Chance } from "./chance.ts";
 import type { Destinations } from "./destinations.ts";
 import { outcomeOf } from "./destinations.ts";
@@ -107,7 +110,11 @@ export class SimulatedNode {
     });
     const { clock, store } = this;
     this.#timers = new Timers({
-      duties: [retentionDuty({ store, clock, retention: broker.retention }), trimmingDuty({ store, clock })],
+      duties: [
+        retentionDuty({ store, clock, retention: broker.retention }),
+        trimmingDuty({ store, clock }),
+        spendingDuty({ store, clock, prices }),
+      ],
       clock,
       trouble,
     });
@@ -149,7 +156,7 @@ export class SimulatedNode {
 
   /** What a client asks of this node. */
   ask<T>(request: (store: Store) => Promise<T>): Promise<T> {
-    const answer = request(this.store);
+    const answer = request(storeFor(this.store, this.#broker.judge.accounts.audit.newActor()));
     this.#asked.add(answer);
     const forget = (): void => void this.#asked.delete(answer);
     answer.then(forget, forget);

@@ -2,14 +2,22 @@ import type { Envelope, Schedule } from "../../src/core/message.ts";
 import type { Case, Demand } from "./batch.ts";
 import type { Tables } from "./changes.ts";
 
-type Court = { demand: Demand; tables: Tables; now: number; retried: ReadonlyMap<string, string>; happens: (what: string) => void };
+type Court = {
+  demand: Demand;
+  tables: Tables;
+  now: number;
+  retried: ReadonlyMap<string, string>;
+  happens: (what: string) => void;
+  /** Null: it is not known. */
+  hasSpent(account: string): boolean | null;
+};
 
 /** Schedules fire when their time has come, once, to all they are aimed at. Their crons are "every so many minutes". */
 export class Schedules {
   /** Times of the schedules that have fired. */
   readonly #fired = new Set<string>();
 
-  judge({ changes, calls }: Case, { demand, tables, now, retried, happens }: Court): void {
+  judge({ changes, calls }: Case, { demand, tables, now, retried, happens, hasSpent }: Court): void {
     const born = new Map<string, Envelope[]>();
     for (const { after } of changes.envelopes) {
       if (!after || after.scheduleId === null || retried.has(after.id) || after.tells) continue;
@@ -40,6 +48,16 @@ export class Schedules {
       happens(before.letter.group === null ? "schedule to a URL" : "schedule to a group");
       if (now > dueAt + 60_000) happens("schedule late");
       const group = before.letter.group;
+      const passesOver = hasSpent(before.account) ?? after?.passedOver !== undefined;
+      demand(!passesOver || made.length === 0, `a schedule of an account that has spent its budget passes over: ${name}`);
+      demand(
+        replaced.has(name) || (after?.passedOver !== undefined) === passesOver,
+        `a schedule passes over for a reason, and says so: ${name}`,
+      );
+      if (passesOver) {
+        happens("schedule passed over");
+        continue;
+      }
       const expected = group === null ? 1 : (tables.groups.get(`${before.account}\n${group}`)?.endpoints.length ?? 0);
       const ids = JSON.stringify(made.map(({ id }) => id));
       if (!groupsChange) demand(made.length === expected, `a schedule publishes to all once: ${made.length} of ${expected} by ${name}`);

@@ -36,6 +36,7 @@ export function randomSetUp(chance: Chance, { account }: Known, of: { letter: Le
       name: "changeAccount",
       input: { account, change: { limits: { deadLetters: chance.between(1, 3), logEntries: chance.of([5, 50]) } } },
     }),
+    () => ({ name: "changeAccount", input: { account, change: { budget: chance.of([0, 40, 150]) } } }),
     () => ({ name: "addEndpoints", input: { account, name: group, endpoints: [endpoint(), endpoint()] } }),
     () => ({ name: "addEndpoints", input: { account, name: group, endpoints: [endpoint()] } }),
     () => ({ name: "removeEndpoints", input: { account, name: group, endpoints: [endpoint()] } }),

@@ -17,6 +17,7 @@ import { Meetings } from "./meetings.ts";
 import { randomRunRequest } from "./runClients.ts";
 import type { Storage } from "./storage.ts";
 import { memoryStorage } from "./storage.ts";
+import { randomScope } from "./scopes.ts";
 import { clear, prepare, randomSetUp, release, unschedule } from "./setUp.ts";
 import { World } from "./world.ts";
 
@@ -62,6 +63,8 @@ export async function simulate({
 class Simulation {
   readonly #world: World;
   readonly #chance: Chance;
+  /** What tokens are good for. By a chance of its own, so that all else is as it would be without. */
+  readonly #scopes: Chance;
   readonly #broker: Broker;
   readonly #judge: Judge;
   readonly #known: Known[] = ["acme", "umbrella"].map((account) => ({ account, messageIds: [], dlqIds: [] }));
@@ -77,8 +80,9 @@ class Simulation {
     this.#shareOfRuns = shareOfRuns;
     this.#isLimited = seed % 3 === 0;
     const chance = new Chance(seed);
+    this.#scopes = new Chance(seed + 1_000_000);
     const world = new World(chance, storage.atWork);
-    const retention = { log: chance.of([1, 3]) * hour, deadLetters: chance.of([1, 2, 6]) * hour };
+    const retention = { log: chance.of([1, 3]) * hour, deadLetters: chance.of([1, 2, 6]) * hour, audit: 5 * hour };
     // Bodies have up to 20 bytes, those of callbacks some hundred.
     const bytes = { total: chance.of([300, 1_000, 3_000]), perBatch: chance.of([10, 30, 1_000]) };
     const hands = { total: chance.between(2, 14), perHost: chance.between(2, 8), bytes };
@@ -187,8 +191,8 @@ class Simulation {
     await this.#order(clear);
     await this.#runFor(spans.idleKey + 3 * hour);
     const { claims } = this.#judge;
-    const { log, deadLetters } = this.#broker.retention;
-    await this.#runFor(2 * Math.max(log, deadLetters) + 2 * hour);
+    const { log, deadLetters, audit } = this.#broker.retention;
+    await this.#runFor(2 * Math.max(log, deadLetters, audit ?? 0) + 2 * hour);
     await this.#runFor(40 * 24 * hour);
     this.#judge.checkEmpty();
     this.#judge.demand(this.#judge.claims === claims, `an idle broker does nothing: ${this.#judge.claims - claims} claims`);
@@ -314,14 +318,14 @@ class Simulation {
 
   #askForRuns(node: SimulatedNode, { account }: Known): Promise<unknown> {
     const { name, input } = randomRunRequest(this.#chance, account, this.#broker.storage.tables);
-    const execute = node.store.execute as (name: Call["name"], input: unknown) => Promise<unknown>;
-    return node.ask(() => execute(name, input));
+    return node.ask((store) => executed(store, { name, input }));
   }
 
   async #publish(node: SimulatedNode, known: Known): Promise<void> {
     const { hosts } = this.#broker.destinations;
     const letters = randomLetters({ chance: this.#chance, hosts, now: this.#world.now });
-    const results = await node.ask((store) => store.execute("publish", { account: known.account, letters }));
+    const scope = randomScope(this.#scopes, hosts);
+    const results = await node.ask((store) => store.execute("publish", { account: known.account, letters, ...(scope && { scope }) }));
     this.#judge.acknowledged(results);
     for (const result of results)
       for (const one of "each" in result ? result.each : [result]) if ("messageId" in one) known.messageIds.push(one.messageId);
@@ -333,8 +337,10 @@ class Simulation {
     const [letter] = randomLetters({ chance: this.#chance, hosts: hosts.slice(0, 1), now: this.#world.now });
     if (!letter) throw new Error("there is always one");
     const { name, input } = randomSetUp(this.#chance, known, { letter, hosts, tables: storage.tables });
-    // The table of commands is typed by name; what comes by chance is plain data.
-    const execute = node.store.execute as (name: Call["name"], input: unknown) => Promise<unknown>;
-    return node.ask(() => execute(name, input));
+    return node.ask((store) => executed(store, { name, input }));
   }
 }
+
+/** The table of commands is typed by name; what comes by chance is plain data. */
+const executed = ({ execute }: Store, { name, input }: Call): Promise<unknown> =>
+  (execute as (name: Call["name"], input: unknown) => Promise<unknown>)(name, input);

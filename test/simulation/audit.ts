@@ -1,0 +1,106 @@
+import type { Actor } from "../../src/core/auditEntry.ts";
+import type { CommandName } from "../../src/core/commands.ts";
+import type { Retention } from "../../src/core/retention.ts";
+import type { Call } from "../../src/store/store.ts";
+import type { Case, Demand } from "./batch.ts";
+import type { Changes } from "./changes.ts";
+
+type Court = { demand: Demand; now: number; retention: Retention; happens: (what: string) => unknown };
+
+type Asked = { account: string; id?: string; name?: string; key?: string; dlqId?: string; from?: string } & Record<string, unknown>;
+type Done = { what: string; object: string | null; count?: number };
+
+/** What was done, as the answer tells it; null: nothing was. Whatever is not among these leaves nothing in the audit log. */
+const doings: { readonly [N in CommandName]?: (asked: Asked, answer: never) => Done | null } = {
+  cancel: ({ messageIds }, { cancelled }: { cancelled: number }) => many("message.cancel", messageIds, cancelled),
+  cancelRuns: ({ runIds }, { cancelled }: { cancelled: number }) => many("run.cancel", runIds, cancelled),
+  retryDeadLetters: ({ dlqIds }, retried: readonly unknown[]) => many("dlq.retry", dlqIds, retried.length),
+  deleteDeadLetters: ({ dlqIds }, { deleted }: { deleted: number }) => many("dlq.delete", dlqIds, deleted),
+  resumeRun: ({ from, dlqId }) => ({ what: from === "beginning" ? "dlq.restart" : "dlq.resume", object: String(dlqId) }),
+  repeatFailureCallback: ({ dlqId }) => ({ what: "dlq.callback", object: String(dlqId) }),
+  changeAccount: () => ({ what: "account.change", object: null }),
+  rotateKeys: () => ({ what: "signingKey.rotate", object: null }),
+  addEndpoints: ({ name, endpoints }) => many("group.addEndpoints", [name], (endpoints as readonly unknown[]).length),
+  removeEndpoints: ({ name }, { removed }: { removed: number }) => many("group.removeEndpoints", [name], removed),
+  deleteGroup: ({ name }, { deleted }: { deleted: number }) => (deleted === 1 ? { what: "group.delete", object: String(name) } : null),
+  createSchedule: (_, { scheduleId, deduplicated }: { scheduleId: string; deduplicated?: boolean }) =>
+    deduplicated ? null : { what: "schedule.create", object: scheduleId },
+  deleteSchedule: ({ id }, { deleted }: { deleted: boolean }) => (deleted ? { what: "schedule.delete", object: String(id) } : null),
+  pauseSchedule: ({ id }) => ({ what: "schedule.pause", object: String(id) }),
+  resumeSchedule: ({ id }) => ({ what: "schedule.resume", object: String(id) }),
+  upsertQueue: ({ name }) => ({ what: "queue.set", object: String(name) }),
+  deleteQueue: ({ name }, { deleted }: { deleted: boolean }) => (deleted ? { what: "queue.delete", object: String(name) } : null),
+  pauseFlow: ({ id }) => ofFlow(String(id), "pause"),
+  resumeFlow: ({ id }, flow: object | null) => flow && ofFlow(String(id), "resume"),
+  pinFlow: ({ key }) => ({ what: "flowControl.pin", object: String(key) }),
+  unpinFlow: ({ key }, flow: object | null) => flow && { what: "flowControl.unpin", object: String(key) },
+  resetRate: ({ key }, flow: object | null) => flow && { what: "flowControl.reset", object: String(key) },
+};
+
+const many = (what: string, named: unknown, count: number): Done | null =>
+  count === 0 ? null : { what, object: String((named as readonly unknown[])[0]), count };
+
+function ofFlow(id: string, verb: string): Done {
+  const [kind = "", ...name] = id.split(":");
+  return { what: `${kind === "key" ? "flowControl" : "queue"}.${verb}`, object: name.join(":") };
+}
+
+/** What is so already is answered like what was done. Only the rows tell, where nobody else is in the batch. */
+const isTold = ({ name }: Call): boolean => !["pauseFlow", "resumeFlow", "pauseSchedule", "resumeSchedule", "deleteQueue"].includes(name);
+
+/** Each request names somebody of its own, so what is kept of him is what he has done: once, with the change itself, and nothing else. */
+export class AuditLog {
+  /** Whoever asks has another token each time. */
+  #asked = 0;
+
+  newActor(): Actor {
+    return { kind: "token", token: `tok_${++this.#asked}`, address: `192.0.2.${this.#asked % 250}` };
+  }
+
+  judge({ calls, result, changes }: Case, { demand, now, retention, happens }: Court): void {
+    const lines = calls.map((call, at) => ({ call, line: lineOf(call, result.replies[at]) })).filter(({ line }) => line !== null);
+    const found: string[] = [];
+    for (const { before, after } of changes.audit) {
+      demand(before === undefined || after === undefined, `the audit log is not rewritten: ${before?.id}`);
+      if (before && !after) {
+        const isPast = before.time < now - (retention.audit ?? 0);
+        demand(isPast && calls.some(({ name }) => name === "expire"), `the audit log is kept for its time: ${before.id}`);
+        happens("audit log expired");
+      }
+      if (!after) continue;
+      demand(after.time === now, `what was done is kept with the time at which it was done: ${after.id}`);
+      found.push(JSON.stringify([after.account, after.what, after.object, after.count ?? null, after.by]));
+      happens(`audit ${after.what}`);
+    }
+    demand(new Set(found).size === found.length, `who did what is kept once: ${found.join(" ")}`);
+    for (const one of found)
+      demand(
+        lines.some(({ line }) => line === one),
+        `what is kept as done was done: ${one}`,
+      );
+    for (const { call, line } of lines)
+      if (isTold(call)) demand(found.includes(line ?? ""), `what was done is kept with who did it: ${line}`);
+    const [only, ...others] = calls;
+    // A queue that has to stay gives back the places of what is finished all the same; an account may be given what it has.
+    const isOther = only?.name === "changeAccount" || (only?.name === "deleteQueue" && lines.length === 0);
+    if (!only || others.length > 0 || isOther || !isNamed(only) || doings[only.name] === undefined) return;
+    demand(
+      hasChanged(changes) === found.length > 0,
+      `what is kept as done has changed something, and what has changed something is kept: ${only.name}`,
+    );
+  }
+}
+
+const isNamed = ({ input }: Call): boolean => (input as { by?: Actor }).by !== undefined;
+
+/** What is to be kept of a call; null: nothing. */
+function lineOf({ name, input }: Call, reply: Case["result"]["replies"][number] | undefined): string | null {
+  const { by, ...asked } = input as Asked & { by?: Actor };
+  if (!by || !reply || !("answer" in reply)) return null;
+  const done = doings[name]?.(asked, reply.answer as never) ?? null;
+  return done && JSON.stringify([asked.account, done.what, done.object, done.count ?? null, by]);
+}
+
+/** Whether there is anything besides who did it. */
+const hasChanged = ({ audit: _audit, usage: _usage, ...changes }: Changes): boolean =>
+  Object.values(changes).some((list) => list.length > 0);
