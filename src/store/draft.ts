@@ -79,8 +79,7 @@ export class WorkingSet implements Draft {
   async load(loader: Loader, needs: Needs, now: Millis): Promise<boolean> {
     const loads: Promise<void>[] = [];
     for (const table of tableNames) {
-      const keys = needs[table];
-      const missing = keys === undefined || keys.length === 0 ? none : this.#missing(table, keys);
+      const missing = this.#missing(table, needs[table] ?? none);
       if (missing.length > 0) loads.push(this.#loadRows(loader, table, missing));
     }
     if (needs.due) loads.push(this.#loadDue(loader, now, needs.due));
