@@ -2,7 +2,7 @@ import type { Decision, Draft, Needs } from "./command.ts";
 import { linesOfLog, removeDeadLetter } from "./dlq.ts";
 import { birthOf } from "./ids.ts";
 import { dropEnvelope } from "./mark.ts";
-import type { AccountId, LogRow, Millis } from "./message.ts";
+import type { AccountId, LogRow, Millis, RunKey } from "./message.ts";
 import { limitOf, limitsOf } from "./plans.ts";
 import type { Run, Step } from "./run.ts";
 import type { Terms } from "./terms.ts";
@@ -46,14 +46,15 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
   }),
   further: ({ account }, draft) => needsOfRemoval(draft.expired(account)),
   decide: ({ account, retention, now, limit }, draft, moment) => {
-    const past = pastOnes(draft.expired(account), retention, Math.min(now, moment.now));
+    const found = draft.expired(account);
+    const past = pastOnes(found, retention, Math.min(now, moment.now));
     const { log, deadLetters, deduplications, audit, runs, steps, usage } = past;
     for (const letter of deadLetters) removeDeadLetter(draft, letter, moment.now - retention.log);
     for (const row of log) removeLine(draft, row);
     for (const { account, key } of deduplications) draft.drop("deduplications", account, key);
     for (const { account, id } of audit) draft.drop("audit", account, id);
     removeBuckets(draft, account, usage);
-    const gone = removeRuns(draft, runs, steps, limit) + usage.length + audit.length;
+    const gone = removeRuns(draft, { runs, steps, open: openOf(found, limit) }) + usage.length + audit.length;
     const removed = log.length + deadLetters.length + deduplications.length + gone;
     return { removed, more: Object.values(past).some((rows) => rows.length >= limit) };
   },
@@ -130,15 +131,21 @@ const runsBefore = (now: Millis, { log, deadLetters }: Retention): { runsBefore:
   failedRunsBefore: now - Math.max(log, deadLetters),
 });
 
-/** Removes the histories of runs, and those runs that have none left. How many rows. */
-function removeRuns(draft: Draft, runs: readonly Run[], steps: readonly Step[], limit: number): number {
+/** Removes the histories of runs, and those runs that have none left: not the `open` ones. How many rows. */
+function removeRuns(
+  draft: Draft,
+  { runs, steps, open }: { runs: readonly Run[]; steps: readonly Step[]; open: ReadonlySet<RunKey> },
+): number {
   for (const { account, id } of steps) draft.drop("steps", account, id);
-  // Steps come in the order of the runs; behind the last one may be more.
-  const open =
-    steps.length >= limit ? new Set(runs.slice(runs.findIndex(({ id }) => id === steps.at(-1)?.run)).map(({ id }) => id)) : new Set();
   const emptied = runs.filter(({ id }) => !open.has(id));
   for (const { account, id } of emptied) draft.drop("runs", account, id);
   return steps.length + emptied.length;
+}
+
+/** Runs of which not all steps may have been found: steps come in the order of the runs, and behind the last one may be more. */
+function openOf({ runs, steps }: Pick<ReturnType<Draft["expired"]>, "runs" | "steps">, limit: number): ReadonlySet<RunKey> {
+  if (steps.length < limit) return new Set();
+  return new Set(runs.slice(runs.findIndex(({ id }) => id === steps.at(-1)?.run)).map(({ id }) => id));
 }
 
 /** Whoever asks may have a clock that is ahead, and history would be gone before its time: the moment of the store decides. */

@@ -1,4 +1,6 @@
 import { beforeEach, describe, expect, test } from "vitest";
+import { noBytes } from "../../src/core/message.ts";
+import type { Run, Step } from "../../src/core/run.ts";
 import { Broker, noon } from "./broker.ts";
 
 const hour = 3_600_000;
@@ -95,6 +97,24 @@ describe("a node whose clock is wrong", () => {
     const before = sizes();
     expect(await expire({ now: broker.now + 100 * hour })).toEqual({ removed: 0, more: false });
     expect(sizes()).toEqual(before);
+  });
+
+  test("leaves no steps of a run behind when it is ahead, and what it takes for past uses up its limit", async () => {
+    const { runs, steps } = broker.memory.tables;
+    const keep = (id: string, state: Run["state"], endedAt: number): void => {
+      const told = { url: "https://e.example", labels: [], callerIp: null, settings: { flowControl: null } } as unknown as Run;
+      runs.set(`acme\n${id}`, { ...told, account: "acme", id, runId: id, state, endedAt });
+      for (const slot of ["r0", "r1"])
+        steps.set(`acme\n${id}/${slot}`, { account: "acme", id: `${id}/${slot}`, run: id, body: noBytes } as Step);
+    };
+    keep("wfr_failed", "RUN_FAILED", noon);
+    broker.now = noon + 3 * hour;
+    keep("wfr_fresh", "RUN_SUCCESS", broker.now);
+    await expire({ now: broker.now + 100 * hour, limit: 2 });
+    expect([[...runs.values()].map(({ id }) => id), steps.size]).toEqual([["wfr_failed", "wfr_fresh"], 4]);
+    // As soon as it is right it goes on.
+    while ((await expire({ limit: 2 })).more);
+    expect([[...runs.values()].map(({ id }) => id), steps.size]).toEqual([["wfr_fresh"], 2]);
   });
 
   test("removes later when it is behind", async () => {
