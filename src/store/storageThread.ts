@@ -22,21 +22,17 @@ const { role, path, keys } = workerData as ThreadRole;
 const port = parentPort;
 if (!port) throw new Error("this file is run as a thread: store/thread.ts starts it");
 
-const opened = open();
-// It is told to whoever asks.
-opened.catch(() => undefined);
+let opened: ((request: ThreadRequest) => Promise<unknown>) | null = null;
 let turn: Promise<void> = Promise.resolve();
 port.on("message", (request: ThreadRequest) => {
   turn = turn.then(async () => port.postMessage(await answerTo(request)));
 });
 
-async function open(): Promise<(request: ThreadRequest) => Promise<unknown>> {
-  return serving(openSqlite(path, { readOnly: role === "reading", keys }));
-}
-
 async function answerTo(request: ThreadRequest): Promise<ThreadReply> {
   try {
-    return { id: request.id, value: await (await opened)(request) };
+    // What keeps it from being opened, as too many open files, is told to whoever asks, and may be over when the next one does.
+    opened ??= serving(openSqlite(path, { readOnly: role === "reading", keys }));
+    return { id: request.id, value: await opened(request) };
   } catch (error) {
     return failure(request.id, error);
   }

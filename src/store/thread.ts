@@ -9,22 +9,34 @@ type Place = Omit<ThreadRole, "role">;
 
 /** A thread that answers every query, with a connection of its own, so that a long list holds up nobody else. It starts with the first one. */
 export function readingThread(place: Place): { queries: Queries; close(): Promise<void> } {
-  const thread = startedOnce({ role: "reading", ...place });
+  const thread = startedWhenAsked({ role: "reading", ...place });
   return { queries: readsThrough((query, args) => orUnavailable(thread.ask({ kind: "read", query, args }))), close: thread.close };
 }
 
 /** A thread that folds the write-ahead log back into the file. It starts when there is something to fold. */
 export function foldingThread(place: Place): { fold(): Promise<{ isWhole: boolean }>; close(): Promise<void> } {
-  const thread = startedOnce({ role: "folding", ...place });
+  const thread = startedWhenAsked({ role: "folding", ...place });
   return { fold: () => thread.ask({ kind: "fold" }), close: thread.close };
 }
 
 type Asked<Request> = Request extends { id: number } ? Omit<Request, "id"> : never;
 type Thread = { ask<Answer>(request: Asked<ThreadRequest>): Promise<Answer>; close(): Promise<void> };
 
-function startedOnce(role: ThreadRole): Thread {
-  let started: Thread | null = null;
-  return { ask: (request) => (started ??= thread(role)).ask(request), close: async () => started?.close() };
+/** One that has ended, as when an answer needed more memory than there is, fails those who wait for it, and is replaced for the next one. */
+function startedWhenAsked(role: ThreadRole): Thread {
+  let running: (Thread & { hasEnded(): boolean }) | null = null;
+  let isClosed = false;
+  return {
+    ask: async (request) => {
+      if (isClosed) throw new Unavailable("the storage is closed");
+      if (running === null || running.hasEnded()) running = thread(role);
+      return running.ask(request);
+    },
+    close: async () => {
+      isClosed = true;
+      await running?.close();
+    },
+  };
 }
 
 /** Every query by its name; the thread knows what it means. */
@@ -54,7 +66,7 @@ function readsThrough(ask: (query: keyof Queries, args: readonly unknown[]) => P
   };
 }
 
-function thread(role: ThreadRole): Thread {
+function thread(role: ThreadRole): Thread & { hasEnded(): boolean } {
   const worker = new Worker(new URL("./storageThread.ts", import.meta.url), { workerData: role, name: `store-${role.role}` });
   const asked = new Map<number, { resolve(value: never): void; reject(error: Error): void }>();
   let lastId = 0;
@@ -81,6 +93,7 @@ function thread(role: ThreadRole): Thread {
   worker.on("exit", (code) => failAll(new Unavailable(`the storage thread ended with code ${code}`)));
   return {
     ask,
+    hasEnded: () => ended !== null,
     close: async () => {
       await ask({ kind: "close" }).catch(() => undefined);
       await worker.terminate();
