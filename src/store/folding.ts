@@ -32,15 +32,26 @@ export class Folding {
     await this.#parts.fold().catch(() => undefined);
   }
 
-  /** To be told of each batch that has written anything. */
+  /** To be told of each batch that has written anything, and never fails: the batch is stored, and would be stored once more. */
   look(): void {
     if (this.#isRunning || this.#isRestLeft) return;
-    const { all, folded } = this.#parts.pages();
+    const pages = this.#pages();
+    if (!pages) return;
+    const { all, folded } = pages;
     if (all < this.#triedAt) this.#triedAt = 0;
     if (all - Math.max(folded, this.#triedAt) < portion) return;
     this.#triedAt = all;
     this.#isRunning = true;
     void this.#begin();
+  }
+
+  /** Null: the log cannot be looked at. */
+  #pages(): { all: number; folded: number } | null {
+    try {
+      return this.#parts.pages();
+    } catch {
+      return null;
+    }
   }
 
   /** That it failed is no fault of any batch: SQLite does it by itself when the log has grown long. */

@@ -82,3 +82,11 @@ test("a folding that fails holds up nobody", async () => {
   await settleDown();
   expect(await folding.rest()).toBe(undefined);
 });
+
+test("a log that cannot be looked at is no fault of the batch that is stored already", () => {
+  const pages = (): never => {
+    throw new Error("disk I/O error");
+  };
+  const folding = new Folding({ pages, fold: async () => ({ isWhole: true }) });
+  expect(() => folding.look()).not.toThrow();
+});
