@@ -154,12 +154,13 @@ class GroupCommit {
   }
 
   close(): Promise<void> {
+    if (this.#closing) return this.#closing;
     const empty = new Promise<void>((resolve) => {
       this.#emptied = resolve;
       if (!this.#isRunning && this.#waiting.length === 0) resolve();
     });
     queueMicrotask(() => this.#pump());
-    return (this.#closing ??= empty.then(() => this.#parts.close()));
+    return (this.#closing = empty.then(() => this.#parts.close()));
   }
 
   #pump(): void {

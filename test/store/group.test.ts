@@ -141,3 +141,10 @@ test("a storage that was away takes no changes until one that means nothing was 
   expect(await store.takesChanges()).toBe(true);
   expect(trials).toBe(2);
 });
+
+test("a store that is closed twice is closed for both who asked", async () => {
+  const { store, batches } = openNotingStore();
+  const settled = store.execute("settle", outcome, { canWait: true });
+  await Promise.all([store.close(), store.close(), settled]);
+  expect(batches).toEqual([["settle"]]);
+});
