@@ -20,6 +20,8 @@ export type Embedded = {
   onBroken?(error: Error): void;
   /** Instead of that of the write-ahead log. */
   openDisk?(path: string): Disk;
+  /** Instead of the thread that folds the log. */
+  openFolding?: typeof foldingThread;
 };
 
 /** Outcomes wait so long for the next publish, whose commit they can share. */
@@ -32,13 +34,19 @@ const whileLocked = { time: 50, tries: 100 } as const;
  * elsewhere: the system brings commits to the disk, before anybody is answered; lists are read, and the write-ahead log is folded back,
  * on threads of their own. See docs/decisions/0029.
  */
-export async function embeddedStore({ path, source, keys = null, pause, onBroken, openDisk = diskOf }: Embedded): Promise<Store> {
+export async function embeddedStore(embedded: Embedded): Promise<Store> {
+  const { path, source, keys = null, pause, onBroken, openDisk = diskOf, openFolding = foldingThread } = embedded;
   const database = openSqlite(path, { keys, apart: { pause: () => pause(whileLocked.time), tries: whileLocked.tries } });
   await database.migrate();
   const commits = new Commits(openDisk(`${path}-wal`), onBroken);
   await commits.sync();
-  const [reading, folding] = [readingThread({ path, keys }), foldingThread({ path, keys })];
-  const log = new Folding({ pages: () => database.logPages(), fold: () => folding.fold() });
+  const [reading, folding] = [readingThread({ path, keys }), openFolding({ path, keys })];
+  const fold = async (): Promise<{ isWhole: boolean }> => {
+    const { isWhole, failed } = await folding.fold();
+    if (failed !== undefined) commits.fail(new Error(failed));
+    return { isWhole };
+  };
+  const log = new Folding({ pages: () => database.logPages(), fold });
   // Whatever uses the connection must not do so in the middle of a transaction.
   let turn: Promise<unknown> = Promise.resolve();
   const inTurn = <T>(run: () => Promise<T>): Promise<T> => {
@@ -50,8 +58,8 @@ export async function embeddedStore({ path, source, keys = null, pause, onBroken
     gather: (run) => void setImmediate(run),
     linger: () => pause(lingerTime),
     runBatch: async (calls, hands) => {
-      commits.mustBeWhole();
       await log.rest();
+      commits.mustBeWhole();
       const before = database.written();
       const result = await inTurn(() => runSqlBatch(database, source, calls, hands));
       if (database.written() === before) return result;
@@ -97,10 +105,16 @@ class Commits {
     try {
       await this.#disk.sync();
     } catch (error) {
-      this.#broken = error instanceof Error ? error : new Error(String(error));
-      this.#onBroken(this.#broken);
+      this.fail(error instanceof Error ? error : new Error(String(error)));
     }
     this.mustBeWhole();
+  }
+
+  /** From now on nothing is stored any more. */
+  fail(error: Error): void {
+    if (this.#broken) return;
+    this.#broken = error;
+    this.#onBroken(error);
   }
 
   close(): void {

@@ -16,6 +16,8 @@ export type ThreadRequest =
   | { id: number; kind: "read"; query: keyof Queries; args: readonly unknown[] }
   | { id: number; kind: "close" };
 export type ThreadReply = { id: number; value: unknown } | { id: number; error: string; refusedCode?: string };
+/** `failed`: the disk did not keep what was written to the file, now or when less was folded; so the log must not be given up. */
+export type Folded = { isWhole: boolean; failed?: string };
 export type ThreadRole = { role: "reading" | "folding"; path: string; keys: KeySource };
 
 const { role, path, keys } = workerData as ThreadRole;
@@ -44,15 +46,26 @@ function serving(database: SqliteDatabase): (request: ThreadRequest) => Promise<
     switch (request.kind) {
       case "read":
         return (queries[request.query] as (...args: readonly unknown[]) => Promise<unknown>)(...request.args);
-      case "fold": {
-        await database.connection.query("pragma wal_checkpoint(passive)", []);
-        const { all, folded } = database.logPages();
-        return { isWhole: all === folded };
-      }
+      case "fold":
+        return fold(database);
       case "close":
         return database.close();
     }
   };
+}
+
+/** The system does not write again what it failed to write, so that the next try would succeed and mean nothing. */
+const fileNotSynced = 1034;
+
+async function fold(database: SqliteDatabase): Promise<Folded> {
+  try {
+    await database.connection.query("pragma wal_checkpoint(passive)", []);
+  } catch (error) {
+    if (!(error instanceof Error) || Reflect.get(error, "errcode") !== fileNotSynced) throw error;
+    return { isWhole: false, failed: `${error.message}, when the log was folded into the file` };
+  }
+  const { all, folded } = database.logPages();
+  return { isWhole: all === folded };
 }
 
 function failure(id: number, error: unknown): ThreadReply {

@@ -2,7 +2,7 @@ import { Worker } from "node:worker_threads";
 import { Refusal } from "../core/errors.ts";
 import { codeOf, orUnavailable } from "./group.ts";
 import type { Queries } from "./queries.ts";
-import type { ThreadReply, ThreadRequest, ThreadRole } from "./storageThread.ts";
+import type { Folded, ThreadReply, ThreadRequest, ThreadRole } from "./storageThread.ts";
 import { StorageRefused, Unavailable } from "./store.ts";
 
 type Place = Omit<ThreadRole, "role">;
@@ -14,7 +14,7 @@ export function readingThread(place: Place): { queries: Queries; close(): Promis
 }
 
 /** A thread that folds the write-ahead log back into the file. It starts when there is something to fold. */
-export function foldingThread(place: Place): { fold(): Promise<{ isWhole: boolean }>; close(): Promise<void> } {
+export function foldingThread(place: Place): { fold(): Promise<Folded>; close(): Promise<void> } {
   const thread = startedWhenAsked({ role: "folding", ...place });
   return { fold: () => thread.ask({ kind: "fold" }), close: thread.close };
 }

@@ -158,3 +158,15 @@ test("whoever waits while the file is locked goes on when it is free", async () 
   rival.close();
   expect(await sent).toMatch(/^msg_/);
 });
+
+test("when the disk fails to keep what was folded into the file, nothing is stored any more: the log that still has it must not begin anew", async () => {
+  const told: string[] = [];
+  const folding = { fold: async () => ({ isWhole: false, failed: "disk I/O error" }), close: async () => undefined };
+  const world = await openWorld(freshPath(), { openFolding: () => folding, onBroken: (error) => told.push(error.message) });
+  await world.account();
+  const body = new Uint8Array(500_000).fill(1);
+  for (let round = 0; round < 4; round++) await world.publish(Array.from({ length: 10 }, () => letterTo({ body, delay: 1 })));
+  await settleDown();
+  await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
+  expect(told).toEqual(["disk I/O error"]);
+});
