@@ -54,7 +54,7 @@ export class Folding {
     }
   }
 
-  /** That it failed is no fault of any batch: SQLite does it by itself when the log has grown long. */
+  /** That it failed is no fault of any batch. It is tried again when the log has grown by as much. */
   async #begin(): Promise<void> {
     const { isWhole } = await this.#parts.fold().catch(() => ({ isWhole: true }));
     this.#isRunning = false;

@@ -82,8 +82,8 @@ export type SqliteOptions = {
  */
 export type Apart = { pause(): Promise<void>; tries: number };
 
-/** In pages of 4 KiB. Where somebody else folds the log back, this is for when he does not. */
-const foldedAt = { itself: 8_000, apart: 32_000 } as const;
+/** In pages of 4 KiB. Zero: never by itself, where nobody would hear that the disk has not kept it. */
+const foldedAt = { itself: 8_000, apart: 0 } as const;
 const patience = 5_000;
 
 /** Opens a database file, or `:memory:`. The write-ahead log is folded back every 8,000 pages (32 MiB), and cut to 64 MiB after a burst. */
