@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import type { AddressInfo } from "node:net";
+import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { request } from "undici";
 import { end, type Stage } from "./stage.ts";
@@ -22,13 +23,16 @@ const startLimit = 60_000;
 /** Where its data are: in a folder, or in a database, and then it only prints to the folder. `sources`: another version of the repository. */
 export type Home = { folder: string; database?: string; name?: string; sources?: string };
 
+/** As `scripts/run.js` starts it. */
+const flags = availableParallelism() <= 2 ? ["--single-threaded-gc"] : [];
+
 /** Starts the server; throws with what it printed when it does not get ready. */
 export async function startWaypost(stage: Stage, { folder, database, name = "waypost", sources }: Home): Promise<Waypost> {
   const port = await freePort();
   const log = join(folder, `output-${port}.txt`);
   const startedAt = performance.now();
   const storage = database === undefined ? ["--data", join(folder, "data")] : ["--database-url", database];
-  const command = [process.execPath, "src/main.ts", "dev", "--port", String(port), ...storage];
+  const command = [process.execPath, ...flags, "src/main.ts", "dev", "--port", String(port), ...storage];
   const child = stage.server(command, log, sources);
   while (!/running at\s+\S*http/.test(readFileSync(log, "utf8"))) {
     if (child.exitCode !== null || performance.now() - startedAt > startLimit) {
