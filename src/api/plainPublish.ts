@@ -76,14 +76,14 @@ function take(request: IncomingMessage, response: ServerResponse, { way, proof }
   request.on("data", (chunk: Buffer) => chunks.push(chunk));
   request.on("end", () => {
     const body = chunks.length === 1 ? (chunks[0] ?? noBytes) : Buffer.concat(chunks);
-    publishOne(request, { target, body }, { way, proof })
+    answerTo(request, { target, body }, { way, proof })
       .then(accepted, (error: unknown) => refused(target, error))
       .then(send)
       .catch(() => response.destroy());
   });
 }
 
-async function publishOne(
+async function answerTo(
   { rawHeaders, socket }: IncomingMessage,
   { target, body }: { target: Target; body: Uint8Array },
   { way, proof }: Taken,

@@ -10,6 +10,7 @@ import { openSqlite } from "./sqlite.ts";
 import type { Source, Store } from "./store.ts";
 import { Unavailable } from "./store.ts";
 import { foldingThread, readingThread } from "./thread.ts";
+import { turns } from "./turns.ts";
 
 export type Embedded = {
   path: string;
@@ -48,12 +49,7 @@ export async function embeddedStore(embedded: Embedded): Promise<Store> {
   };
   const log = new Folding({ pages: () => database.logPages(), fold });
   // Whatever uses the connection must not do so in the middle of a transaction.
-  let turn: Promise<unknown> = Promise.resolve();
-  const inTurn = <T>(run: () => Promise<T>): Promise<T> => {
-    const done = turn.then(run);
-    turn = done.catch(() => undefined);
-    return done;
-  };
+  const inTurn = turns();
   return groupCommit({
     gather: (run) => void setImmediate(run),
     linger: () => pause(lingerTime),

@@ -12,6 +12,7 @@ import { nextDueAt, sqlShelf } from "./sqlShelf.ts";
 import type { Source, Store } from "./store.ts";
 import { StorageRefused, Unavailable } from "./store.ts";
 import type { Columns, Value } from "./tables.ts";
+import { turns } from "./turns.ts";
 
 /** SQLite takes its rows one by one: a prepared statement run in a loop costs less than any list of values. */
 const dialect: Dialect = {
@@ -26,18 +27,13 @@ const dialect: Dialect = {
   by: (index) => `indexed by ${index}`,
 };
 
-/** SQLite on the caller's own thread, in a file or in `:memory:`: for tests and tools. A server uses `threadStore`. */
+/** SQLite on the caller's own thread, in a file or in `:memory:`: for tests and tools. A server uses `embeddedStore`. */
 export async function sqliteStore(path: string, source: Source, keys: KeySource = null): Promise<Store> {
   const writer = openSqlite(path, { keys });
   await writer.migrate();
   const reader = path === ":memory:" ? writer : openSqlite(path, { readOnly: true, keys });
   // On one connection a read must not see a transaction that is under way.
-  let turn: Promise<unknown> = Promise.resolve();
-  const inTurn = <T>(run: () => Promise<T>): Promise<T> => {
-    const done = turn.then(run);
-    turn = done.catch(() => undefined);
-    return done;
-  };
+  const inTurn = turns();
   const shelf = sqlShelf({ ...reader.connection, ...turnsOf(reader.connection, inTurn) });
   return groupCommit({
     runBatch: (calls, hands) => inTurn(() => runSqlBatch(writer, source, calls, hands)),
