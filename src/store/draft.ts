@@ -30,17 +30,14 @@ import { KeyMap } from "./keyMap.ts";
 import { nothingExpired } from "./loader.ts";
 import type { Due, Expired, Loader } from "./loader.ts";
 import { RunIndex } from "./runIndex.ts";
-import { tableNames } from "./store.ts";
+import { tablesOf } from "./store.ts";
+import type { Change } from "./changes.ts";
+import { Changes } from "./changes.ts";
 import { Tally } from "./tally.ts";
 import { TakenHands } from "./takenHands.ts";
 import { ToSend } from "./toSend.ts";
 
-/** `before`: what the storage holds; undefined when it holds nothing, or was not asked (`loaded` is false). */
-export type Change<Row> = { key: Key; loaded: boolean; before: Row | undefined; now: Row | undefined };
-
 const none: readonly Key[] = [];
-
-type Tables = { [T in TableName]: KeyMap<Change<Rows[T]>> };
 
 type Outlines = { [T in OutlineName]: KeyMap<Outline<Rows[T]> | undefined> };
 
@@ -48,7 +45,7 @@ type Outlines = { [T in OutlineName]: KeyMap<Outline<Rows[T]> | undefined> };
 export class WorkingSet implements Draft {
   readonly deliveries: Delivery[] = [];
   readonly calledOff: Held[] = [];
-  readonly #tables = Object.fromEntries(tableNames.map((name) => [name, new KeyMap()])) as unknown as Tables;
+  readonly #rows = new Changes();
   readonly tally = new Tally();
   readonly count: Draft["count"] = (account, counts) => this.tally.count(account, counts);
   readonly #runs = new RunIndex();
@@ -78,8 +75,8 @@ export class WorkingSet implements Draft {
   /** Loads what is not here yet. True when there was anything to load. */
   async load(loader: Loader, needs: Needs, now: Millis): Promise<boolean> {
     const loads: Promise<void>[] = [];
-    for (const table of tableNames) {
-      const missing = this.#missing(table, needs[table] ?? none);
+    for (const table of tablesOf(needs)) {
+      const missing = this.#rows.missing(table, needs[table] ?? none);
       if (missing.length > 0) loads.push(this.#loadRows(loader, table, missing));
     }
     if (needs.due) loads.push(this.#loadDue(loader, now, needs.due));
@@ -91,22 +88,23 @@ export class WorkingSet implements Draft {
     const histories = this.#runs.askHistories(needs.stepsOf);
     if (histories.length > 0) loads.push(this.#loadSteps(loader, histories));
     for (const need of this.#unasked(needs.expired ?? [])) loads.push(this.#loadExpired(loader, need));
-    for (const table of ["envelopes", "deadLetters", "steps"] as const) {
-      const missing = this.#missing(table, needs.outlines?.[table] ?? []).filter((key) => !this.#outlines[table].has(key));
+    for (const table of needs.outlines ? (["envelopes", "deadLetters", "steps"] as const) : []) {
+      const missing = this.#rows.missing(table, needs.outlines?.[table] ?? []).filter((key) => !this.#outlines[table].has(key));
       if (missing.length > 0) loads.push(this.#loadOutlines(loader, table, missing));
     }
-    const toSend = loads.length === 0 ? this.#toSend.within(this.#allToSend(needs), (key) => this.#tables.envelopes.has(key)) : [];
+    const toSend =
+      loads.length === 0 ? this.#toSend.within(this.#allToSend(needs), (key) => this.#rows.get("envelopes", key) !== undefined) : [];
     if (toSend.length > 0) loads.push(this.#loadRows(loader, "envelopes", toSend));
     await Promise.all(loads);
     return loads.length > 0;
   }
 
   get<T extends TableName>(table: T, ...key: Key): Rows[T] | undefined {
-    return this.#tables[table].get(key)?.now;
+    return this.#rows.get(table, key)?.now;
   }
 
   outline<T extends OutlineName>(table: T, ...key: Key): Outline<Rows[T]> | undefined {
-    const entry = this.#tables[table].get(key);
+    const entry = this.#rows.get(table, key);
     const outlines: KeyMap<Outline<Rows[T]> | undefined> = this.#outlines[table];
     return entry ? entry.now : outlines.get(key);
   }
@@ -197,10 +195,10 @@ export class WorkingSet implements Draft {
     if (isKnownWhole !== undefined) return isKnownWhole;
     // Nobody stands where there was no line.
     if (isFlowLine(line)) {
-      const flow = this.#tables.flows.get([account, line]);
+      const flow = this.#rows.get("flows", [account, line]);
       return flow !== undefined && flow.loaded && (flow.before === undefined || flow.before.waiting === 0);
     }
-    const hosts = this.#tables.lines.get([account, line.slice(hostLine("").length)]);
+    const hosts = this.#rows.get("lines", [account, line.slice(hostLine("").length)]);
     return hosts !== undefined && hosts.loaded && hosts.before === undefined;
   }
 
@@ -232,7 +230,7 @@ export class WorkingSet implements Draft {
   }
 
   isAtHand({ account, id }: Pick<MessageState, "account" | "id">): boolean {
-    return this.#tables.envelopes.has([account, id]);
+    return this.#rows.get("envelopes", [account, id]) !== undefined;
   }
 
   isNewcomer(account: AccountId, host: string): boolean {
@@ -276,24 +274,21 @@ export class WorkingSet implements Draft {
 
   /** The tables of which rows were loaded or made. */
   touched(): readonly TableName[] {
-    return tableNames.filter((name) => !this.#tables[name].isEmpty);
+    return this.#rows.touched();
   }
 
   /** The net changes of a table: what was loaded or made, and is not what the storage holds. */
-  *changes<T extends TableName>(table: T): Generator<Change<Rows[T]>> {
-    for (const entry of this.#tables[table].values()) {
-      if (entry.now !== entry.before || (!entry.loaded && entry.now === undefined)) yield entry;
-    }
+  changes<T extends TableName>(table: T): readonly Change<Rows[T]>[] {
+    return this.#rows.of(table);
   }
 
   /** Answers what was there. */
   #set<T extends TableName>(table: T, key: Key, row: Rows[T] | undefined): Rows[T] | undefined {
-    const rows: KeyMap<Change<Rows[T]>> = this.#tables[table];
-    const entry = rows.get(key);
+    const entry = this.#rows.get(table, key);
     if (row !== undefined && "run" in row) this.#runs.note(table, row);
     if (!entry) {
-      rows.set(key, { key, loaded: false, before: undefined, now: row });
-      this.#undo.push(() => rows.delete(key));
+      this.#rows.set(table, { key, loaded: false, before: undefined, now: row });
+      this.#undo.push(() => this.#rows.delete(table, key));
       return undefined;
     }
     const { now } = entry;
@@ -304,29 +299,20 @@ export class WorkingSet implements Draft {
   }
 
   #isUntouched<T extends TableName>(table: T, row: Rows[T]): boolean {
-    const entry = this.#tables[table].get(keyOf[table](row));
+    const entry = this.#rows.get(table, keyOf[table](row));
     return entry?.now !== undefined && entry.now === entry.before;
   }
 
-  #missing(table: TableName, keys: readonly Key[]): readonly Key[] {
-    const rows = this.#tables[table];
-    if (keys.length === 0) return none;
-    const missing = new KeyMap<Key>();
-    for (const key of keys) if (!rows.has(key)) missing.set(key, key);
-    return [...missing.values()];
-  }
-
   #learn<T extends TableName>(table: T, row: Rows[T]): void {
-    const rows: KeyMap<Change<Rows[T]>> = this.#tables[table];
     const key = keyOf[table](row);
     if ("run" in row) this.#runs.note(table, row);
-    if (!rows.has(key)) rows.set(key, { key, loaded: true, before: row, now: row });
+    if (!this.#rows.get(table, key)) this.#rows.set(table, { key, loaded: true, before: row, now: row });
   }
 
   async #loadRows<T extends TableName>(loader: Loader, table: T, keys: readonly Key[]): Promise<void> {
     for (const row of await loader.rows(table, keys)) this.#learn(table, row);
-    const rows: KeyMap<Change<Rows[T]>> = this.#tables[table];
-    for (const key of keys) if (!rows.has(key)) rows.set(key, { key, loaded: true, before: undefined, now: undefined });
+    for (const key of keys)
+      if (!this.#rows.get(table, key)) this.#rows.set(table, { key, loaded: true, before: undefined, now: undefined });
   }
 
   async #loadOutlines<T extends "envelopes" | "deadLetters" | "steps">(loader: Loader, table: T, keys: readonly Key[]): Promise<void> {

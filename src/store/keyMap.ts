@@ -12,20 +12,16 @@ export class KeyMap<Row> {
   #account: AccountId = "";
   #rows: Map<string, Row> | undefined;
 
-  /** True until a row comes; what is deleted afterwards does not count. */
-  get isEmpty(): boolean {
-    return this.#accounts === undefined;
+  get(key: Key): Row | undefined {
+    return this.#of(key[0])?.get(key[1] ?? "");
   }
 
-  get([account, id = ""]: Key): Row | undefined {
-    return this.#of(account)?.get(id);
+  has(key: Key): boolean {
+    return this.#of(key[0])?.has(key[1] ?? "") === true;
   }
 
-  has([account, id = ""]: Key): boolean {
-    return this.#of(account)?.has(id) === true;
-  }
-
-  set([account, id = ""]: Key, row: Row): void {
+  set(key: Key, row: Row): void {
+    const account = key[0];
     let rows = this.#of(account);
     if (!rows) {
       rows = new Map();
@@ -34,17 +30,16 @@ export class KeyMap<Row> {
       this.#account = account;
       this.#rows = rows;
     }
-    rows.set(id, row);
+    rows.set(key[1] ?? "", row);
   }
 
-  delete([account, id = ""]: Key): void {
-    this.#of(account)?.delete(id);
+  delete(key: Key): void {
+    this.#of(key[0])?.delete(key[1] ?? "");
   }
 
   /** By account, and then in the order in which they came. */
-  *values(): Generator<Row> {
-    if (this.#accounts === undefined) return;
-    for (const rows of this.#accounts.values()) yield* rows.values();
+  each(see: (row: Row) => void): void {
+    this.#accounts?.forEach((rows) => rows.forEach((row) => see(row)));
   }
 
   #of(account: AccountId): Map<string, Row> | undefined {

@@ -82,3 +82,12 @@ export const tableNames: readonly TableName[] = [
   ...(["deduplications", "messages", "deadLetters", "rejections", "log", "marks", "usage", "dayCounts"] as const),
   ...(["secondCounts", "audit"] as const),
 ];
+
+const order = new Map<string, number>(tableNames.map((name, index) => [name, index]));
+
+/** The tables that something has members for, in that order. */
+export function tablesOf(something: { readonly [T in TableName]?: unknown }): TableName[] {
+  const found: TableName[] = [];
+  for (const name in something) if (order.has(name)) found.push(name as TableName);
+  return found.length > 1 ? found.sort((a, b) => (order.get(a) ?? 0) - (order.get(b) ?? 0)) : found;
+}

@@ -23,19 +23,21 @@ export class ToSend {
 
   /** Keys of the envelopes that are not here yet, until the bytes of the batch are used up. */
   within(states: Iterable<MessageState>, isHere: (key: Key) => boolean): Key[] {
-    const keys = new KeyMap<Key>();
+    const taken = new KeyMap<true>();
+    const keys: Key[] = [];
     for (const state of states) {
       const key = [state.account, state.id] as const;
-      if (this.#bytes === "full" || isHere(key) || keys.has(key) || !this.#hasShare(state)) continue;
+      if (this.#bytes === "full" || isHere(key) || taken.has(key) || !this.#hasShare(state)) continue;
       const isFirst = this.#bytes === 0;
       if (!isFirst && this.#bytes + state.size > this.#perBatch) this.#bytes = "full";
       else {
         // The first one counts even if it is empty.
         this.#bytes += Math.max(1, state.size);
-        keys.set(key, key);
+        taken.set(key, true);
+        keys.push(key);
       }
     }
-    return [...keys.values()];
+    return keys;
   }
 
   /** Whether a message is left because its destination has had its share. */
