@@ -12,10 +12,12 @@ export function allowancesOf(draft: Draft, moment: Pick<Moment, "now">, owner: A
   const flows: Flow[] = [];
   if (!owner) return flows;
   const [toHost, inAll] = [mostToHost(owner), mostUnderWay(owner)];
-  if (toHost !== null) flows.push({ ...flowOf(draft, moment, owner.id, hostFlow(host)), parallelism: toHost });
-  if (inAll !== null) flows.push({ ...flowOf(draft, moment, owner.id, accountFlow), parallelism: inAll });
+  if (toHost !== null) flows.push(limitedTo(toHost, flowOf(draft, moment, owner.id, hostFlow(host))));
+  if (inAll !== null) flows.push(limitedTo(inAll, flowOf(draft, moment, owner.id, accountFlow)));
   return flows;
 }
+
+const limitedTo = (parallelism: number, flow: Flow): Flow => (flow.parallelism === parallelism ? flow : { ...flow, parallelism });
 
 /** Lets a flow that is there follow the limit of its account, which may have been changed, or taken away. */
 export function refreshAllowance(draft: Draft, moment: Moment, account: AccountId, id: string): void {

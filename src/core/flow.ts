@@ -39,16 +39,17 @@ export const flowOf = (draft: Draft, moment: Pick<Moment, "now">, account: Accou
   draft.get("flows", account, id) ?? newFlow(account, id, moment.now);
 
 /** The flows that these messages pass, or have passed. */
-export const flowKeysOf = (states: Iterable<Pick<MessageState, "account" | "queue" | "flowKey"> & Partial<MessageState>>): Key[] =>
-  [...states].flatMap(({ account, queue, flowKey, host = "", line = null, counted, countedToHost }) => {
-    const keys: Key[] = [];
+export function flowKeysOf(states: Iterable<Pick<MessageState, "account" | "queue" | "flowKey"> & Partial<MessageState>>): Key[] {
+  const keys: Key[] = [];
+  for (const { account, queue, flowKey, host = "", line = null, counted, countedToHost } of states) {
     if (queue !== null) keys.push([account, queueFlow(queue)]);
     if (flowKey !== null) keys.push([account, keyFlow(flowKey)]);
     if (counted || line === accountFlow) keys.push([account, accountFlow]);
     if (countedToHost) keys.push([account, hostFlow(host)]);
     else if (line !== null && isHostFlow(line)) keys.push([account, line]);
-    return keys;
-  });
+  }
+  return keys;
+}
 
 /** The window of a key at `now`. It begins anew when its period has passed; a clock that was put back does not prolong it. */
 export function windowOf({ windowStart, windowUsed, period }: Flow, now: Millis): Pick<Flow, "windowStart" | "windowUsed"> {

@@ -106,7 +106,7 @@ export function countStart(draft: Draft, moment: Moment, state: MessageState): M
 function countedBy(counters: readonly Flow[], state: MessageState): MessageState {
   const isCounted = counters.some(({ id }) => id === accountFlow);
   const isCountedToHost = counters.some(({ id }) => isHostFlow(id));
-  if (!isCounted && !isCountedToHost && !state.counted && !state.countedToHost) return state;
+  if (isCounted === (state.counted ?? false) && isCountedToHost === (state.countedToHost ?? false)) return state;
   const { counted: _account, countedToHost: _host, ...uncounted } = state;
   return { ...uncounted, ...(isCounted ? { counted: true } : {}), ...(isCountedToHost ? { countedToHost: true } : {}) };
 }

@@ -62,10 +62,19 @@ export const planNames = ["free", "paid", "fixed_1m", "fixed_10m", "fixed_100m",
 export const planOf = ({ plan = "selfHosted" }: Terms): PlanName => plan;
 
 /** The limits that hold for an account: its own, or those of its plan, and never more than the server can bear. */
-export function limitsOf(account: Terms): AccountLimits {
+export function limitsOf(account: Terms): Readonly<AccountLimits> {
   const ofPlan = plans[planOf(account)];
   if (account.limits === undefined) return ofPlan;
-  const held: AccountLimits = { ...ofPlan, ...account.limits };
+  let held = known.get(account);
+  if (!held) known.set(account, (held = heldBy(ofPlan, account.limits)));
+  return held;
+}
+
+/** Each message asks a dozen times, of the same account. Whoever changes an account makes another one. */
+const known = new WeakMap<Terms, Readonly<AccountLimits>>();
+
+function heldBy(ofPlan: AccountLimits, own: Partial<AccountLimits>): AccountLimits {
+  const held: AccountLimits = { ...ofPlan, ...own };
   for (const name of limitNames) held[name] = Math.min(held[name], selfHosted[name]);
   return held;
 }

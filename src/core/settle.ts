@@ -77,15 +77,17 @@ export const settle: Decision<Outcome, Settled> = {
 /** The queue, the key, the host and the account that get back a place when a delivery ends, as far as others stand in line before them. */
 function waitedFor(draft: Draft, state: MessageState | null | undefined): Flow[] {
   if (!state) return [];
+  const flows: Flow[] = [];
+  const look = (id: string): void => {
+    const flow = draft.get("flows", state.account, id);
+    if (flow && flow.waiting > 0) flows.push(flow);
+  };
   const slot = state.slot === null ? undefined : draft.get("slots", state.account, state.slot);
-  const ids = [
-    state.flowKey === null ? null : keyFlow(state.flowKey),
-    slot ? queueFlow(slot.queue) : null,
-    state.countedToHost ? hostFlow(state.host) : null,
-    state.counted ? accountFlow : null,
-  ];
-  const flows = ids.flatMap((id) => (id === null ? [] : (draft.get("flows", state.account, id) ?? [])));
-  return flows.filter(({ waiting }) => waiting > 0);
+  if (state.flowKey !== null) look(keyFlow(state.flowKey));
+  if (slot) look(queueFlow(slot.queue));
+  if (state.countedToHost) look(hostFlow(state.host));
+  if (state.counted) look(accountFlow);
+  return flows;
 }
 
 /** Rows that change with messages when they end badly, or when they tell of others; and the lines of their callbacks. */
