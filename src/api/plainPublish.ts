@@ -66,9 +66,8 @@ function take(request: IncomingMessage, response: ServerResponse, { way, proof }
   const send = (answer: Sent): void => sendAnswer(response, { ...answer, target, since, way, proof });
   try {
     const bytes = bytesAtOnce(request.headers) ?? 0;
-    way.intake.take(bytes);
     // However it ends: answered, or broken off.
-    response.once("close", () => way.intake.give(bytes));
+    response.once("close", way.intake.take(proof.account.id, bytes));
   } catch (error) {
     return send(refused(target, error));
   }

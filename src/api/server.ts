@@ -27,6 +27,7 @@ import { headersOf } from "./bursts.ts";
 import type { Counted } from "./counted.ts";
 import { countedFrom } from "./counted.ts";
 import type { TriedFrom } from "./lockout.ts";
+import type { Sender } from "./intake.ts";
 import { Intake, bytesAtOnce } from "./intake.ts";
 import { Outflow } from "./outflow.ts";
 import { sourceWith } from "./intakeUrl.ts";
@@ -245,13 +246,19 @@ function takeBurst(burst: Burst | null, { account }: Proof, reply: FastifyReply)
   if (!burst.taken) throw tooManyRequests(account, burst);
 }
 
-function takeRoom(intake: Intake, { headers }: FastifyRequest, { raw }: FastifyReply): void {
-  const bytes = bytesAtOnce(headers);
+function takeRoom(intake: Intake, request: FastifyRequest, { raw }: FastifyReply): void {
+  const bytes = bytesAtOnce(request.headers);
   // Whoever has gone while its token was looked up would never give it back.
   if (bytes === null || bytes === 0 || raw.destroyed) return;
-  intake.take(bytes);
   // However it ends: answered, or broken off.
-  raw.once("close", () => intake.give(bytes));
+  raw.once("close", intake.take(senderOf(request), bytes));
+}
+
+/** Whoever calls a webhook of a run has shown nothing but its URL, in which the account is. */
+function senderOf(request: FastifyRequest): Sender {
+  const { proof, source, routeOptions } = request;
+  if (routeOptions.config.access === "hook") return hookParams(paramsOf(request)).userId;
+  return proof?.account.id ?? source?.account ?? "";
 }
 
 /** Once it is known who asks: bids those who wait send their body, and has large ones counted. */
@@ -261,12 +268,9 @@ function receive(api: FastifyInstance, intake: Intake): void {
     if (headers.expect !== undefined && isAwaited(request)) reply.raw.writeContinue();
     // The body of a GET is never read.
     if (method === "GET" || bytesAtOnce(headers) !== null) return proceed(null, payload);
-    let taken = 0;
-    reply.raw.once("close", () => intake.give(taken));
-    proceed(
-      null,
-      intake.counted(payload, (bytes) => (taken += bytes)),
-    );
+    const { body, give } = intake.counted(senderOf(request), payload);
+    reply.raw.once("close", give);
+    proceed(null, body);
   });
 }
 

@@ -3,7 +3,7 @@ import { connect } from "node:net";
 import type { Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import type { Store } from "../../src/store/store.ts";
-import { house, token } from "./house.ts";
+import { house, otherToken, token } from "./house.ts";
 import { listen, replyIn, send } from "./wire.ts";
 
 /** A publish whose body is announced, and begun, but never ends. */
@@ -35,10 +35,28 @@ test("bodies that find no room are refused with 503 and Retry-After, and there i
   expect(await publish(200)).toMatchObject({ ...refused, headers: { "retry-after": "1" } });
   // Whoever sends nothing, or little, still gets in.
   expect((await ask("GET", "/v2/dlq")).status).toBe(200);
-  expect((await publish(90)).status).toBe(200);
+  expect((await publish(0)).status).toBe(200);
 
   slow.destroy();
   while ((await publish(900)).status !== 200) await turn();
+});
+
+test("an account with bodies under way takes no more room for others than it leaves, and others get in", async () => {
+  const home = await house({ intakeBytes: 1000 });
+  const port = await listen(home);
+  const publish = (bytes: number, who = token) =>
+    home.ask("POST", "/v2/publish/https://example.com", { token: who, body: Buffer.alloc(bytes) });
+  const slow = await unfinished(port, 500);
+  while ((await publish(1)).status === 200) await turn();
+  expect(await publish(1)).toMatchObject({
+    status: 503,
+    body: { error: expect.stringContaining("the account has as many request bodies") },
+  });
+  expect((await publish(500, otherToken)).status).toBe(200);
+  expect((await publish(501, otherToken)).status).toBe(503);
+
+  slow.destroy();
+  while ((await publish(500)).status !== 200) await turn();
 });
 
 test("large bodies that are announced take no room before they arrive", async () => {
