@@ -21,12 +21,12 @@ export function accept(draft: Draft, moment: Moment, account: Account, letter: O
   const { delay, ...kept } = letter;
   const most = limitsOf(account);
   const dueAt = Math.max(moment.now, letter.notBefore ?? moment.now + (delay ?? 0));
-  announce(draft, moment, account.id, { ...letter, dueAt });
+  announce(draft, moment, account.id, letter, dueAt);
   const born = newState(draft, letter, { account: account.id, id: moment.newId("msg"), dueAt, slot });
   const { state, stoppedAt } = dueAt <= moment.now ? advance(draft, moment, born) : { state: born, stoppedAt: "" };
   const startedAtOnce = stoppedAt === null && isNext(draft, state) && draft.takeHand(account.id, state.host, state.size);
-  const envelope: Envelope = {
-    ...kept,
+  // The copy of the letter becomes the envelope: another one of its thirty settings would take a microsecond.
+  const envelope: Envelope = Object.assign(kept, {
     account: account.id,
     id: state.id,
     createdAt: moment.now,
@@ -34,7 +34,7 @@ export function accept(draft: Draft, moment: Moment, account: Account, letter: O
     retries: letter.retries ?? Math.min(defaults.retries, most.retries),
     timeout: letter.timeout ?? Math.min(defaults.timeout, most.timeout),
     startedAtOnce,
-  };
+  });
   draft.put("envelopes", envelope);
   countMessage(draft, state);
   if (startedAtOnce) lease(draft, moment, { account, envelope, state });
@@ -68,8 +68,10 @@ function announce(
   draft: Draft,
   moment: Moment,
   account: AccountId,
-  { queue, flowControl, dueAt }: Pick<Letter, "queue" | "flowControl"> & { dueAt: Millis },
+  { queue, flowControl }: Pick<Letter, "queue" | "flowControl">,
+  dueAt: Millis,
 ): void {
+  if (queue === null && !flowControl) return;
   const expect = (flow: Flow): void => putFlow(draft, moment, { ...flow, lastDueAt: Math.max(flow.lastDueAt, dueAt) });
   if (queue !== null) expect(flowOf(draft, moment, account, queueFlow(queue)));
   if (flowControl) expect(withLimits(flowOf(draft, moment, account, keyFlow(flowControl.key)), flowControl, moment.now));
@@ -82,8 +84,10 @@ function announce(
 const isNext = (draft: Draft, { account, host }: MessageState): boolean => !draft.behind() || draft.isNewcomer(account, host);
 
 /** The lines that messages to these URLs may have to stand in. */
-export const linesTo = (account: AccountId, urls: readonly string[]): Key[] =>
-  [...new Set(urls.map(hostOf))].map((host) => [account, host] as const);
+export function linesTo(account: AccountId, urls: readonly string[]): Key[] {
+  const hosts = urls.map(hostOf);
+  return (hosts.length > 1 ? [...new Set(hosts)] : hosts).map((host) => [account, host] as const);
+}
 
 /** Leases a message to this node and hands it to the dispatcher. The caller has taken a hand for it. */
 export function lease(draft: Draft, moment: Moment, of: { account: Account; envelope: Envelope; state: MessageState }): void {

@@ -1,4 +1,4 @@
-import type { Decision, Draft, Moment, Needs } from "./command.ts";
+import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
 import type { Allowance, ErrorCode } from "./errors.ts";
 import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
@@ -49,17 +49,18 @@ type PublishedToEach = { each: readonly (Published & { url: string })[] };
  * refused. `scope`: of a token with rights of its own.
  */
 export const publish: Decision<{ account: AccountId; letters: readonly Letter[]; scope?: Scope }, PublishResult[]> = {
-  needs: ({ account, letters }) => ({
-    accounts: [[account]],
-    flows: flowsOfLetters(account, letters),
-    groups: letters.flatMap(({ group }) => (group === null ? [] : [[account, group] as const])),
-    activeRuns: letters.flatMap(({ post }) => (post ? runsNamedBy(account, post) : [])),
-    ...needsOfTaking(
-      account,
-      letters.filter(({ group }) => group === null),
-    ),
-  }),
+  needs: ({ account, letters }) => {
+    const groups: Key[] = [];
+    const activeRuns: Key[] = [];
+    for (const { group, post } of letters) {
+      if (group !== null) groups.push([account, group]);
+      if (post) activeRuns.push(...runsNamedBy(account, post));
+    }
+    const single = groups.length === 0 ? letters : letters.filter(({ group }) => group === null);
+    return { accounts: [[account]], flows: flowsOfLetters(account, letters), groups, activeRuns, ...needsOfTaking(account, single) };
+  },
   further: ({ account, letters }, draft) => {
+    if (letters.every(isPlain)) return { dayCounts: needsOfDayLimit(draft.get("accounts", account)) };
     const ofGroups = letters.filter(({ group }) => group !== null);
     const ofRuns = letters.filter(isOfRun);
     const dayCounts = needsOfDayLimit(draft.get("accounts", account));
@@ -148,18 +149,21 @@ function takeOne(draft: Draft, moment: Moment, account: Account, letter: Letter)
 }
 
 const isStart = (letter: StartLetter | StepLetter): letter is StartLetter => letter.post.kind === "start";
+const isPlain = ({ group, post }: Letter): boolean => group === null && post === undefined;
 const isOfRun = (letter: Letter): letter is StartLetter | StepLetter => letter.post !== undefined;
 
 const needsOfPost = (draft: Draft, account: AccountId, letter: StartLetter | StepLetter): Needs =>
   isStart(letter) ? needsOfStart(draft, account, letter) : needsOfStep(draft, account, letter);
 
-const needsOfTaking = (account: AccountId, letters: readonly Letter[]) => ({
-  lines: linesTo(
+function needsOfTaking(account: AccountId, letters: readonly Letter[]): { lines: Key[]; deduplications: Key[] } {
+  const deduplications: Key[] = [];
+  for (const { deduplication } of letters) if (deduplication !== null) deduplications.push([account, deduplication]);
+  const lines = linesTo(
     account,
     letters.map(({ url }) => url),
-  ),
-  deduplications: letters.flatMap(({ deduplication }) => (deduplication === null ? [] : [[account, deduplication] as const])),
-});
+  );
+  return { lines, deduplications };
+}
 
 function take(draft: Draft, moment: Moment, account: Account, letter: Letter): Published {
   const key = letter.deduplication;

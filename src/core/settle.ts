@@ -40,6 +40,7 @@ export const settle: Decision<Outcome, Settled> = {
     const { account, messageId, host } = outcome;
     const state = draft.get("messages", account, messageId);
     const line = draft.behind() ? undefined : draft.get("lines", account, host);
+    if (state && !line && isSuccess(outcome) && isFree(state)) return nothing;
     const flows = draft.behind() ? [] : waitedFor(draft, state);
     const heads = [
       ...(line ? [{ account, line: hostLine(host), limit: headLimit }] : []),
@@ -73,6 +74,12 @@ export const settle: Decision<Outcome, Settled> = {
     return settled;
   },
 };
+
+const nothing: Needs = {};
+
+/** Nobody is told of its success, and there is no gate at which others could wait for its place: so it is with most. */
+const isFree = ({ tells, slot, queue, flowKey, line, run, counted, countedToHost }: MessageState): boolean =>
+  !tells && slot === null && queue === null && flowKey === null && line === null && run === null && !counted && !countedToHost;
 
 /** The queue, the key, the host and the account that get back a place when a delivery ends, as far as others stand in line before them. */
 function waitedFor(draft: Draft, state: MessageState | null | undefined): Flow[] {
