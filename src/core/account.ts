@@ -66,15 +66,22 @@ export const changeAccount: Decision<{ account: AccountId; change: AccountChange
   },
 };
 
-/** Gives an account a new password and a new token. The old ones end with this. Throws `Refusal` when there is no such account. */
-export const rotateToken: Decision<{ account: AccountId } & Pick<Account, "password" | "token" | "tokenHash">, Account> = {
-  needs: ({ account }) => ({ accounts: [[account]] }),
-  decide: ({ account: id, ...secrets }, draft) => {
-    const changed = { ...acting(draft.get("accounts", id)), ...secrets };
-    draft.put("accounts", changed);
-    return changed;
-  },
-};
+/**
+ * Gives an account a new password and a new token. The old ones end with this, so they cannot be what somebody rotates by who proved them
+ * a moment before: `replaces` is the hash of the token that went with what was proved. Throws `Refusal`, also when there is no such account.
+ */
+export const rotateToken: Decision<{ account: AccountId; replaces?: string } & Pick<Account, "password" | "token" | "tokenHash">, Account> =
+  {
+    needs: ({ account }) => ({ accounts: [[account]] }),
+    decide: ({ account: id, replaces, ...secrets }, draft) => {
+      const account = acting(draft.get("accounts", id));
+      if (replaces !== undefined && replaces !== account.tokenHash)
+        throw new Refusal("unauthorized", "account: the password was replaced by a new one a moment ago");
+      const changed = { ...account, ...secrets };
+      draft.put("accounts", changed);
+      return changed;
+    },
+  };
 
 /**
  * Leaves of a passive account what its log needs until it has gone (see `removeAccount`): the row, with nothing that anybody could prove it by, nor

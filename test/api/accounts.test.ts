@@ -69,6 +69,18 @@ describe.each(brands)("/v2/%s", (brand) => {
     expect((await home.ask("GET", "/v2/keys", { token: otherToken })).status).toBe(200);
   });
 
+  test("of those who rotate at once with the old password, one gets new ones, and the rest get nothing", async () => {
+    const home = await house();
+    const asked = await Promise.all(Array.from({ length: 6 }, () => as(home, "POST", `/v2/${brand}/rotate-token/acc_1`)));
+    const rotated = asked.filter(({ status }) => status === 200);
+    const refused = asked.filter(({ status }) => status === 401);
+    expect([rotated.length, refused.map(({ body }) => body.code)]).toEqual([1, Array.from({ length: 5 }, () => "unauthorized")]);
+    for (const { body } of rotated) {
+      expect((await as(home, "GET", `/v2/${brand}/users`, { authorization: basic("acc_1", body.password) })).body).toEqual([body]);
+      expect((await home.ask("GET", "/v2/keys", { token: body.token })).status).toBe(200);
+    }
+  });
+
   test("sets plan, budget, production pack and team", async () => {
     const home = await house();
     const record = async () => (await as(home, "GET", `/v2/${brand}/user/acc_1`)).body;

@@ -36,6 +36,17 @@ test("what is asked for an account names what was given alone, and the word plan
   expect(asked({ plan: "paid" })).toEqual({ plan: "paid", isPlanHeld: true });
 });
 
+test("credentials are replaced only for whoever proved the ones that still hold", async () => {
+  const broker = await Broker.open();
+  const rotate = (tokenHash: string, replaces?: string) =>
+    broker.run("rotateToken", { ...{ account: "acme", password: tokenHash, token: tokenHash, tokenHash }, ...(replaces && { replaces }) });
+  await rotate("first");
+  await rotate("second", "first");
+  await expect(rotate("third", "first")).rejects.toThrow("account: the password was replaced by a new one a moment ago");
+  expect(broker.memory.tables.accounts.get("acme")).toMatchObject({ password: "second", token: "second", tokenHash: "second" });
+  expect(broker.memory.tables.accounts.get("acme")).not.toHaveProperty("replaces");
+});
+
 describe("an account that is deleted", () => {
   const day = 86_400_000;
   const row = (broker: Broker) => broker.memory.tables.accounts.get("acme");

@@ -63,10 +63,11 @@ const rotate = (brand: AccountBrand): Route =>
     answers: { 200: { about: "The account, with its new password and tokens.", schema: accountRecord } },
     refusals: ["not-found", "forbidden"],
     handle: async ({ account, params, parts }) => {
-      const { id } = own(account, params.id);
+      const { id, tokenHash: replaces } = own(account, params.id);
       const password = newPassword();
       const token = tokenOf(id, password);
-      const rotated = await parts.store.execute("rotateToken", { account: id, password, token, tokenHash: hashOfToken(token) });
+      const secrets = { password, token, tokenHash: hashOfToken(token) };
+      const rotated = await parts.store.execute("rotateToken", { account: id, replaces, ...secrets });
       return { ...secret, body: accountJson(rotated, parts, brand) };
     },
   });
