@@ -74,6 +74,10 @@ withSettings(
 /** The settings that say where the store is. */
 const ofStore = ["data", "databaseUrl", "keys", "keysFile", "host", "port"] as const satisfies SettingName[];
 
+/** Those alone: other flags of a command are its own, also where a setting has the same name, such as `--log-retention` of an account. */
+const readStoreSettings = (flags: Flags): Settings =>
+  readSettings(Object.fromEntries(ofStore.map((name) => [name, flags[name]] as const)), process.env);
+
 withSettings(
   program.command("credentials").description("print the credentials of every account again, as environment lines"),
   ofStore,
@@ -115,7 +119,7 @@ program
 accountCommands<Flags>(program, {
   withStore: (command) => withSettings(command, ofStore),
   atDesk: (flags, run) => {
-    const settings = readSettings(flags, process.env);
+    const settings = readStoreSettings(flags);
     return withDesk(settings, (desk) => run(desk, `http://${settings.host}:${settings.port}`));
   },
   print,
@@ -123,16 +127,16 @@ accountCommands<Flags>(program, {
 
 tokenCommands<Flags>(program, {
   withStore: (command) => withSettings(command, ofStore),
-  atDesk: (flags, run) => withDesk(readSettings(flags, process.env), run),
+  atDesk: (flags, run) => withDesk(readStoreSettings(flags), run),
   now: () => systemClock.now(),
   print,
 });
 
 keyCommands<Flags>(program, {
   withStore: (command) => withSettings(command, ofStore),
-  atDesk: (flags, run) => withDesk(readSettings(flags, process.env), run),
+  atDesk: (flags, run) => withDesk(readStoreSettings(flags), run),
   keysAt: (flags) => {
-    const settings = readSettings(flags, process.env);
+    const settings = readStoreSettings(flags);
     return { source: keySourceOf(settings), isShared: settings.databaseUrl !== "" };
   },
   print,

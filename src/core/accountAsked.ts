@@ -1,7 +1,7 @@
 import type { AccountChange } from "./account.ts";
 import { parseDuration } from "./duration.ts";
 import { Refusal } from "./errors.ts";
-import type { Account } from "./message.ts";
+import type { Account, Millis } from "./message.ts";
 import { limitNames, planNames } from "./plans.ts";
 import type { LimitName, PlanName } from "./terms.ts";
 
@@ -28,9 +28,15 @@ function planNamed(written: string, field: string): PlanName {
   throw new Refusal("invalid", `${field}: ${written.slice(0, 100)} is none of ${planNames.join(", ")}`);
 }
 
+/** With less, no attempt could come to anything, and what is kept would be gone before anybody could look. As of a message, and of the server. */
+const leastOf = (name: LimitName): Millis => (name === "timeout" ? second : name.endsWith("Retention") ? 60 * second : 0);
+const second: Millis = 1000;
+
 function valueOf(name: LimitName, written: string, field: string): number {
   const value = isTime(name) ? parseDuration(written) : /^\d{1,15}$/.test(written) ? Number(written) : null;
-  if (value !== null) return value;
+  const least = leastOf(name);
+  if (value !== null && value >= least) return value;
+  if (value !== null) throw new Refusal("invalid", `${field}: ${written.slice(0, 100)} is too short; give ${least / second}s or more`);
   const kind = isTime(name) ? "duration such as 30s or 7d" : "whole number";
   throw new Refusal("invalid", `${field}: ${written.slice(0, 100)} is no ${kind}, nor the word plan`);
 }

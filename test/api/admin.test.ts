@@ -195,6 +195,8 @@ test.each([
   [{ name: "n", limits: { delay: "soon" } }, 400, /^limits\.delay: soon is no duration/],
   [{ name: "n", limits: { retries: true } }, 400, /^limits\.retries: is neither a number, nor null/],
   [{ name: "n", limits: { logRows: 1 } }, 400, /logRows: there is no such field/],
+  [{ name: "n", limits: null }, 400, /^limits: is not an object$/],
+  [{ name: "n", limits: { logRetention: 0 } }, 400, /^limits\.logRetention: 0 is too short; give 60s or more$/],
   [{ name: "n", state: "passive" }, 400, /^state: there is no such field/],
 ])("%o is refused", async (body, status, message) => {
   const home = await house();

@@ -36,6 +36,18 @@ test("what is asked for an account names what was given alone, and the word plan
   expect(asked({ plan: "paid" })).toEqual({ plan: "paid", isPlanHeld: true });
 });
 
+test.each([
+  ["timeout", "0s", "1s"],
+  ["deadLetterRetention", "59s", "60s"],
+  ["logRetention", "0s", "60s"],
+  ["auditRetention", "5s", "60s"],
+] as const)("a limit that leaves no time is none: %s of %s", (name, written, least) => {
+  const asked = (text: string) => accountChangeOf({ [name]: text }, (field) => field);
+  expect(() => asked(written)).toThrow(`${name}: ${written} is too short; give ${least} or more`);
+  expect(asked(least).limits?.[name]).toBe(Number.parseInt(least, 10) * 1000);
+  expect(accountChangeOf({ delay: "0s", retries: "0" }, (field) => field)).toEqual({ limits: { delay: 0, retries: 0 } });
+});
+
 test("credentials are replaced only for whoever proved the ones that still hold", async () => {
   const broker = await Broker.open();
   const rotate = (tokenHash: string, replaces?: string) =>

@@ -41,6 +41,8 @@ async function expectToWork(ask: ReturnType<typeof asking>, url: string | null):
   const limited = await ask("limits", id, "--delay", "1h", "--retries", "plan");
   expect(limited.out).toMatch(/^retries: 999\ndelay: 3600s {2}\(its own\)$/m);
   if (url !== null) expect(await statusOf(url, token, "POST")).toBe(412);
+  const kept = await ask("limits", id, "--log-retention", "plan", "--audit-retention", "1d");
+  expect(kept.out, kept.err).toMatch(/^log-retention: 259200s\naudit-retention: 86400s {2}\(its own\)$/m);
   return token;
 }
 
@@ -150,6 +152,7 @@ describe("waypost account", () => {
       [["create", "a", "--plan", "huge"], "--plan: huge is none of free, paid"],
       [["limits", "testUser1", "--retries", "many"], "--retries: many is no whole number"],
       [["limits", "testUser1", "--delay", "soon"], "--delay: soon is no duration"],
+      [["limits", "testUser1", "--log-retention", "59s"], "--log-retention: 59s is too short; give 60s or more"],
       [["limits", "testUser1", "--speed", "1"], "--speed"],
     ] as const) {
       expect(await ask(...args), args.join(" ")).toMatchObject({ code: 2, err: expect.stringContaining(said) });

@@ -63,6 +63,7 @@ const limitsAsked = z
           .describe(`${isTime(name) ? "A duration such as 7d, or a number of seconds." : "A number."} Null: that of the plan.`),
       ]),
     ),
+    { error: (issue) => (issue.code === "invalid_type" ? "is not an object" : undefined) },
   )
   .optional();
 
