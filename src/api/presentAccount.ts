@@ -29,7 +29,9 @@ export const accountRecord = z.object({
   max_retries: whole,
   max_topics: whole,
   max_schedules: whole,
-  max_events_size: whole.describe("Lines of the log; the oldest leave first."),
+  max_events_size: whole.describe(
+    "Lines of the log; the oldest leave first. A line can tell several states: a message delivered at the first attempt has one.",
+  ),
   max_dlq_retention_time_milis: whole.describe("In milliseconds."),
   max_delay: whole.describe("In seconds."),
   max_parallelism: whole.describe("Of a queue, and of deliveries to one host."),
