@@ -67,8 +67,8 @@ export const changeAccount: Decision<{ account: AccountId; change: AccountChange
 };
 
 /**
- * Gives an account a new password and a new token. The old ones end with this, so they cannot be what somebody rotates by who proved them
- * a moment before: `replaces` is the hash of the token that went with what was proved. Throws `Refusal`, also when there is no such account.
+ * Gives an account a new password and a new token; the old ones end with this. `replaces`: the hash of the token that went with the password
+ * by which it is asked, so that of several who ask at once with an old one, one alone gets new ones. Throws `Refusal`, also when there is no such account.
  */
 export const rotateToken: Decision<{ account: AccountId; replaces?: string } & Pick<Account, "password" | "token" | "tokenHash">, Account> =
   {
