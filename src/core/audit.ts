@@ -71,7 +71,8 @@ export const noteOfAccountChange = (change: AccountChange): Note => {
   const [only, ...others] = Object.keys(change);
   if (only === "state" && others.length === 0)
     return { what: change.state === "passive" ? "account.disable" : "account.enable", object: null };
-  return { what: "account.change", object: null, fields: fieldsOf(change) };
+  const limits = Object.keys(change.limits ?? {}).map((name) => `limits.${name}`);
+  return { what: "account.change", object: null, fields: fieldsOf(change).flatMap((name) => (name === "limits" ? limits : name)) };
 };
 
 /** What was given, by the words of the rows: a secret is named, and never shown. */

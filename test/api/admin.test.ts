@@ -134,7 +134,7 @@ test("the audit log names what was changed of an account, and nothing else", asy
     expect((await as(home, "PATCH", `${all}/acc_1`, change)).status).toBe(200);
     return (await home.ask("GET", "/v2/audit?count=1")).body.entries[0].fields;
   };
-  expect(await fieldsAfter({ limits: { retries: 5 } })).toEqual(["limits"]);
+  expect(await fieldsAfter({ limits: { retries: 5, queues: null } })).toEqual(["limits.retries", "limits.queues"]);
   expect(await fieldsAfter({ standardWebhooks: true })).toEqual(["signsStandard"]);
   expect(await fieldsAfter({ plan: "paid" })).toEqual(["plan", "isPlanHeld"]);
   expect((await as(home, "GET", `${all}/acc_1`)).body).toMatchObject({ ownLimits: ["retries"], limits: { retries: 5 } });

@@ -12,7 +12,7 @@ const entry = z.object({
   action: z.string().describe("What was done, in a word such as queue.delete."),
   object: z.string().nullable().describe("The name or id of what it was done to; of many the first one. Null: the account itself."),
   count: z.int().optional().describe("How many there were, where a request can mean many."),
-  fields: z.array(z.string()).optional().describe("What was changed of it."),
+  fields: z.array(z.string()).optional().describe("What was changed of it; of limits, which."),
   by: z.object({
     kind: z
       .enum(actorKinds)
