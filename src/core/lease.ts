@@ -71,7 +71,6 @@ function announce(
   { queue, flowControl }: Pick<Letter, "queue" | "flowControl">,
   dueAt: Millis,
 ): void {
-  if (queue === null && !flowControl) return;
   const expect = (flow: Flow): void => putFlow(draft, moment, { ...flow, lastDueAt: Math.max(flow.lastDueAt, dueAt) });
   if (queue !== null) expect(flowOf(draft, moment, account, queueFlow(queue)));
   if (flowControl) expect(withLimits(flowOf(draft, moment, account, keyFlow(flowControl.key)), flowControl, moment.now));

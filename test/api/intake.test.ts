@@ -7,13 +7,11 @@ import { house, otherToken, token } from "./house.ts";
 import { listen, replyIn, send } from "./wire.ts";
 
 /** A publish whose body is announced, and begun, but never ends. */
-async function unfinished(port: number, length: number): Promise<Socket> {
+async function unfinished(port: number, length: number, path = "/v2/publish/https://example.com"): Promise<Socket> {
   const socket = connect(port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
   await once(socket, "connect");
-  socket.write(
-    `POST /v2/publish/https://example.com HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nContent-Length: ${length}\r\n\r\nbegun`,
-  );
+  socket.write(`POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nContent-Length: ${length}\r\n\r\nbegun`);
   return socket;
 }
 
@@ -57,6 +55,16 @@ test("an account with bodies under way takes no more room for others than it lea
 
   slow.destroy();
   while ((await publish(500)).status !== 200) await turn();
+});
+
+test("what comes in through a source takes the room of its account", async () => {
+  const home = await house({ intakeBytes: 1000 });
+  const { body: source } = await home.ask("POST", "/v2/sources", { body: '{"destination":"https://e.example"}' });
+  const publish = async (bytes: number, who: string): Promise<number> =>
+    (await home.ask("POST", "/v2/publish/https://example.com", { token: who, body: Buffer.alloc(bytes) })).status;
+  await unfinished(await listen(home), 500, new URL(source.url).pathname);
+  while ((await publish(1, token)) === 200) await turn();
+  expect([await publish(1, token), await publish(500, otherToken)]).toEqual([503, 200]);
 });
 
 test("large bodies that are announced take no room before they arrive", async () => {
