@@ -1,3 +1,4 @@
+import { setFlagsFromString } from "node:v8";
 import { isIPv6 } from "node:net";
 import type { FastifyInstance } from "fastify";
 import type { Logger } from "pino";
@@ -46,6 +47,7 @@ export type Serving = {
 
 /** Puts the parts together. `firstAccounts` are made when the store has none; `created` tells which were. */
 export async function serve(settings: Settings, { log, firstAccounts, onBroken = () => undefined }: Serving): Promise<Served> {
+  letMessagesDieYoung();
   const newId = idMaker(systemRandom);
   const node = newId("nod", systemClock.now());
   const health = { outdated: false };
@@ -263,3 +265,11 @@ function requestLog(log: Logger): (status: number, line: () => RequestLine) => v
 
 /** Paths and queries of destinations can hold secrets. */
 const hostAlone = (url: string): string => URL.parse(url)?.host ?? "";
+
+/**
+ * V8 puts all objects of a kind among the old ones once it has seen many of them live for a while. Messages are gone after some
+ * milliseconds, and what was put there is found by a full garbage collection only (docs/decisions/0034).
+ */
+function letMessagesDieYoung(): void {
+  setFlagsFromString("--no-allocation-site-pretenuring");
+}

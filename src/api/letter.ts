@@ -29,12 +29,22 @@ export function letterOf({ brand, destination, queue, body, content, senders, ca
   const alongside = values["header-forward"] ? joinHeaders(content, named(senders(), content)) : content;
   const sending = sendSettings(settings, joinHeaders(alongside, settings.headers));
   checkHeaderBytes(sending);
+  const toUrl = isUrl(destination);
   return {
-    ...sending,
+    method: sending.method,
+    headers: sending.headers,
+    retries: sending.retries,
+    retryDelay: sending.retryDelay,
+    timeout: sending.timeout,
+    flowControl: sending.flowControl,
+    callback: sending.callback,
+    failureCallback: sending.failureCallback,
     brand,
-    url: isUrl(destination) ? destination : "",
-    group: isUrl(destination) ? null : destination,
-    ...{ endpoint: null, queue: queue ?? null, scheduleId: null },
+    url: toUrl ? destination : "",
+    group: toUrl ? null : destination,
+    endpoint: null,
+    queue: queue ?? null,
+    scheduleId: null,
     body,
     delay: values.delay ?? null,
     notBefore: values["not-before"] ?? null,

@@ -18,28 +18,54 @@ export type OneLetter = Omit<Letter, "post"> & { run?: RunPart };
  * claim. The caller has asked for the line of its host (`linesTo`), for its flows, and for the slot that a callback shares.
  */
 export function accept(draft: Draft, moment: Moment, account: Account, letter: OneLetter, slot: MessageId | null = null): Envelope {
-  const { delay, ...kept } = letter;
-  const most = limitsOf(account);
-  const dueAt = Math.max(moment.now, letter.notBefore ?? moment.now + (delay ?? 0));
+  const dueAt = Math.max(moment.now, letter.notBefore ?? moment.now + (letter.delay ?? 0));
   announce(draft, moment, account.id, letter, dueAt);
   const born = newState(draft, letter, { account: account.id, id: moment.newId("msg"), dueAt, slot });
   const { state, stoppedAt } = dueAt <= moment.now ? advance(draft, moment, born) : { state: born, stoppedAt: "" };
   const startedAtOnce = stoppedAt === null && isNext(draft, state) && draft.takeHand(account.id, state.host, state.size);
-  // The copy of the letter becomes the envelope: another one of its thirty settings would take a microsecond.
-  const envelope: Envelope = Object.assign(kept, {
-    account: account.id,
-    id: state.id,
-    createdAt: moment.now,
-    notBefore: dueAt,
-    retries: letter.retries ?? Math.min(defaults.retries, most.retries),
-    timeout: letter.timeout ?? Math.min(defaults.timeout, most.timeout),
-    startedAtOnce,
-  });
+  const envelope = envelopeOf(letter, { account, id: state.id, createdAt: moment.now, notBefore: dueAt, startedAtOnce });
   draft.put("envelopes", envelope);
   countMessage(draft, state);
   if (startedAtOnce) lease(draft, moment, { account, envelope, state });
   else if (stoppedAt !== null && isFlowLine(stoppedAt)) standInLine(draft, moment, state, stoppedAt);
   else draft.put("messages", state);
+  return envelope;
+}
+
+/** Every setting by its name: an object that is copied and added to becomes a hash table, and all that look at it pay for it. */
+function envelopeOf(
+  letter: OneLetter,
+  { account, ...of }: { account: Account } & Pick<Envelope, "id" | "createdAt" | "notBefore" | "startedAtOnce">,
+): Envelope {
+  const most = limitsOf(account);
+  const envelope: Envelope = {
+    account: account.id,
+    id: of.id,
+    brand: letter.brand,
+    url: letter.url,
+    method: letter.method,
+    headers: letter.headers,
+    body: letter.body,
+    retries: letter.retries ?? Math.min(defaults.retries, most.retries),
+    retryDelay: letter.retryDelay,
+    timeout: letter.timeout ?? Math.min(defaults.timeout, most.timeout),
+    flowControl: letter.flowControl,
+    callback: letter.callback,
+    failureCallback: letter.failureCallback,
+    group: letter.group,
+    endpoint: letter.endpoint,
+    queue: letter.queue,
+    scheduleId: letter.scheduleId,
+    deduplication: letter.deduplication,
+    labels: letter.labels,
+    redaction: letter.redaction,
+    callerIp: letter.callerIp,
+    tells: letter.tells,
+    createdAt: of.createdAt,
+    notBefore: of.notBefore,
+    startedAtOnce: of.startedAtOnce,
+  };
+  if (letter.run !== undefined) envelope.run = letter.run;
   return envelope;
 }
 
