@@ -1,49 +1,159 @@
-import { errors, Pool } from "undici";
+import type { Socket } from "node:net";
+import type { buildConnector } from "undici";
+import { alarm } from "./clock.ts";
+import { Connection, type Caller } from "./connection.ts";
 
-/** The connections of this node, a pool for each origin (`https://shop.example:8443`). */
-export type Connections = {
-  /** Throws once they are closed. */
-  to(origin: string): Pool;
-  /** Cuts all of them; what runs on them ends with an error. */
-  close(): Promise<void>;
-  /** How many origins are remembered. */
-  count(): number;
+export type ConnectionsOptions = {
+  connector: buildConnector.connector;
+  /** How many there may be to one origin. */
+  perOrigin: number;
 };
 
+/** Why a request was not sent: the connections are closed. */
+export class Closed extends Error {}
+
 /**
- * Pools are made when they are needed and forgotten when they are empty, however many origins there are in a lifetime.
- * undici's own `Agent` does not: it keeps a pool for ever if the last connection breaks off while a request runs (8.12).
+ * The connections of this node: to each origin (`https://shop.example:8443`) as many as are needed, up to a limit. An origin is forgotten
+ * with its last connection, however many there are in a lifetime.
  */
-export function createConnections(options: Pool.Options): Connections {
-  const pools = new Map<string, Pool>();
-  let closed = false;
-  const make = (origin: string): Pool => {
-    if (closed) throw new errors.ClientClosedError();
-    forgetEmpty(pools);
-    const pool = new Pool(origin, options);
-    pools.set(origin, pool);
-    return pool;
-  };
-  return {
-    to: (origin) => pools.get(origin) ?? make(origin),
-    close: async () => {
-      closed = true;
-      await Promise.all([...pools.values()].map((pool) => pool.destroy()));
-      pools.clear();
-    },
-    count: () => pools.size,
-  };
+export class Connections {
+  readonly #options: ConnectionsOptions;
+  readonly #origins = new Map<string, Origin>();
+  #silence: (() => void) | null = null;
+  #isClosed = false;
+
+  constructor(options: ConnectionsOptions) {
+    this.#options = options;
+  }
+
+  /** How many origins are remembered: those with a connection, or with a request that waits for one. */
+  get count(): number {
+    return this.#origins.size;
+  }
+
+  /** Sends the request as soon as there is a connection for it. What is returned takes it back while it waits for one. Throws `Closed`. */
+  send(url: URL, caller: Caller): () => void {
+    if (this.#isClosed) throw new Closed();
+    const { origin: name } = url;
+    let origin = this.#origins.get(name);
+    if (origin === undefined) {
+      origin = new Origin(url, this.#options, { idle: () => this.#watch(), empty: () => void this.#origins.delete(name) });
+      this.#origins.set(name, origin);
+    }
+    return origin.send(caller);
+  }
+
+  /** Cuts all of them; what runs on them, or waits for them, ends with an error. */
+  close(): void {
+    this.#isClosed = true;
+    this.#silence?.();
+    for (const origin of [...this.#origins.values()]) origin.close();
+    this.#origins.clear();
+  }
+
+  /** While any is idle, the time goes by for them. */
+  #watch(): void {
+    if (this.#silence !== null || this.#isClosed) return;
+    this.#silence = alarm(1_000, () => {
+      this.#silence = null;
+      let left = 0;
+      for (const origin of [...this.#origins.values()]) left += origin.tick();
+      if (left > 0) this.#watch();
+    });
+  }
 }
 
-/** For each new pool this looks at the few that were not looked at for longest, so pools go faster than they come. */
-function forgetEmpty(pools: Map<string, Pool>): void {
-  for (let look = Math.min(4, pools.size); look > 0; look--) {
-    const [oldest] = pools;
-    if (oldest === undefined) return;
-    const [origin, pool] = oldest;
-    pools.delete(origin);
-    const { connected, size } = pool.stats;
-    if (connected > 0 || size > 0) pools.set(origin, pool);
-    else void pool.destroy();
+type Watcher = { idle(): void; empty(): void };
+
+/** Connections to one origin, and what waits for one. */
+class Origin {
+  readonly #target: buildConnector.Options;
+  readonly #options: ConnectionsOptions;
+  readonly #watcher: Watcher;
+  readonly #open = new Set<Connection>();
+  /** The one that was used last goes first, so that those which are not needed grow old. */
+  #idle: Connection[] = [];
+  readonly #waiting = new Set<Caller>();
+  #opening = 0;
+  #isClosed = false;
+
+  constructor({ hostname, host, protocol, port }: URL, options: ConnectionsOptions, watcher: Watcher) {
+    this.#target = { hostname: hostname.replace(/^\[|\]$/g, ""), host, protocol, port };
+    this.#options = options;
+    this.#watcher = watcher;
+  }
+
+  send(caller: Caller): () => void {
+    const connection = this.#idle.pop();
+    if (connection) connection.send(caller);
+    else {
+      this.#waiting.add(caller);
+      this.#openMore();
+    }
+    return () => void this.#waiting.delete(caller);
+  }
+
+  /** A second went by. Answers how many are idle still. */
+  tick(): number {
+    const old = this.#idle.filter((connection) => --connection.seconds <= 0);
+    if (old.length > 0) this.#idle = this.#idle.filter((connection) => connection.seconds > 0);
+    for (const connection of old) connection.close(null);
+    return this.#idle.length;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    const waiting = [...this.#waiting];
+    this.#waiting.clear();
+    this.#idle = [];
+    for (const caller of waiting) caller.fails(new Closed());
+    for (const connection of [...this.#open]) connection.close(new Closed());
+  }
+
+  free(connection: Connection): void {
+    const [next] = this.#waiting;
+    if (next) {
+      this.#waiting.delete(next);
+      connection.send(next);
+    } else {
+      this.#idle.push(connection);
+      this.#watcher.idle();
+    }
+  }
+
+  gone(connection: Connection): void {
+    this.#open.delete(connection);
+    const at = this.#idle.indexOf(connection);
+    if (at >= 0) this.#idle.splice(at, 1);
+    this.#openMore();
+  }
+
+  #openMore(): void {
+    while (this.#opening < this.#waiting.size && this.#opening + this.#open.size < this.#options.perOrigin) {
+      this.#opening++;
+      this.#options.connector(this.#target, (error, socket) => {
+        this.#opening--;
+        if (socket) this.#opened(socket);
+        else this.#failed(error);
+      });
+    }
+    if (this.#opening + this.#open.size === 0) this.#watcher.empty();
+  }
+
+  #opened(socket: Socket): void {
+    if (this.#isClosed) return void socket.destroy();
+    const connection = new Connection(socket, this.#target.host ?? "", this);
+    this.#open.add(connection);
+    this.free(connection);
+  }
+
+  /** Told to the one that waits for longest. For each of the others another one is tried. */
+  #failed(error: unknown): void {
+    const [first] = this.#waiting;
+    if (first) {
+      this.#waiting.delete(first);
+      first.fails(error);
+    }
+    this.#openMore();
   }
 }

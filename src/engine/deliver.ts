@@ -1,11 +1,12 @@
-import { errors, type Dispatcher } from "undici";
 import { brandNames } from "../core/brand.ts";
 import { limits as bounds } from "../core/limits.ts";
 import { canonicalName, headerValue, inLatin } from "../core/headers.ts";
 import { noBytes } from "../core/message.ts";
 import type { Brand, Bytes, Delivery, HeaderList, IdKind, Millis, Outcome } from "../core/message.ts";
+import { BadAnswer } from "./answer.ts";
 import { alarm, type Clock } from "./clock.ts";
-import { createConnections, type Connections } from "./connections.ts";
+import { Lost, type Caller, type Connection, type Request } from "./connection.ts";
+import { Closed, Connections } from "./connections.ts";
 import { EgressRefusal, type Egress } from "./egress.ts";
 import { sign, signStandard } from "./signature.ts";
 
@@ -31,57 +32,40 @@ export type DeliverOptions = {
 
 /** A `deliver` with its own connections. `close` ends whatever is still running. */
 export function createDeliver(options: DeliverOptions): { deliver: Deliver; close(): Promise<void> } {
-  const connections = connectionsBy(options);
+  const { egress, limits } = options;
+  const connections = new Connections({ connector: egress.connector(limits.connectTimeout), perOrigin: limits.connectionsPerOrigin });
   const deliver: Deliver = (delivery) => {
     const { promise: outcome, resolve } = Promise.withResolvers<Outcome>();
     const url = URL.parse(delivery.message.url);
     const call = new Call({ delivery, host: url?.host ?? "", options, resolve });
     try {
-      const request = compose(delivery, url, options);
-      call.begin();
-      connections.to(request.origin).dispatch(request, call);
+      call.begin(connections, url);
     } catch (error) {
       call.end(sentenceOf(error));
     }
     return { outcome, abort: () => call.end(aborted) };
   };
-  return { deliver, close: () => connections.close() };
+  return { deliver, close: async () => connections.close() };
 }
 
-function connectionsBy({ egress, limits }: DeliverOptions): Connections {
-  return createConnections({
-    connect: egress.connector(limits.connectTimeout),
-    connections: limits.connectionsPerOrigin,
-    // One request at a time on a connection, and no HTTP/2: an attempt that is cut off takes nobody else's with it.
-    pipelining: 1,
-    allowH2: false,
-    // Every call has one deadline of its own.
-    headersTimeout: 0,
-    bodyTimeout: 0,
-    // Idle connections go soon, before most servers close them: a request that meets a closing connection is a failed attempt.
-    keepAliveTimeout: 4_000,
-    keepAliveMaxTimeout: 30_000,
-    maxHeaderSize: mostHeaderBytes,
-  });
-}
-
-const mostHeaderBytes = 32 * 1024;
 const mostHeaders = 100;
 const aborted = "aborted";
 
-/** One delivery under way: takes what undici reports, and makes one outcome of it. */
-class Call implements Dispatcher.DispatchHandler {
+/** One delivery under way: takes what is heard of it, and makes one outcome of it. */
+class Call implements Caller {
+  request: Request = noRequest;
   readonly #delivery: Delivery;
   readonly #options: DeliverOptions;
   readonly #resolve: (outcome: Outcome) => void;
   readonly #host: string;
   #startedAt: Millis;
   #silence: (() => void) | null = null;
-  #controller: Dispatcher.DispatchController | null = null;
+  #takeBack: (() => void) | null = null;
+  #connection: Connection | null = null;
   #ended = false;
   #status: number | null = null;
   #headers: HeaderList = [];
-  #chunks: Bytes[] | null = null;
+  #body: Uint8Array | null = null;
   #size = 0;
 
   constructor({ delivery, host, options, resolve }: CallOptions) {
@@ -93,34 +77,34 @@ class Call implements Dispatcher.DispatchHandler {
   }
 
   /** From here the deadline runs: it covers the name, the connection, the request and the whole answer. */
-  begin(): void {
+  begin(connections: Connections, url: URL | null): void {
+    const { request, to } = compose(this.#delivery, url, this.#options);
+    this.request = request;
     const { timeout } = this.#delivery.message;
     this.#silence = alarm(timeout, () => this.end(`timed out after ${inWords(timeout)}`));
+    this.#takeBack = connections.send(to, this);
   }
 
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    // It may have ended while it waited for its connection. Then it is never sent.
-    if (this.#ended) return controller.abort(over);
-    this.#controller = controller;
+  sent(connection: Connection): void {
+    this.#connection = connection;
     this.#startedAt = this.#options.clock.now();
   }
 
-  onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
-    if (status < 200) return;
+  begins(status: number, fields: () => HeaderList): void {
     this.#status = status;
     if (!isWanted(this.#delivery, status)) return;
-    this.#headers = headerList(controller.rawHeaders);
-    this.#chunks = [];
+    this.#headers = headerList(fields());
+    this.#body = noBytes;
   }
 
-  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  continues(bytes: Buffer): void {
     if (this.#ended) return;
     const room = this.#mostBytes - this.#size;
-    // Copied, because a chunk is a window on a much larger buffer, which it would keep alive.
-    this.#chunks?.push(new Uint8Array(chunk.length > room ? chunk.subarray(0, room) : chunk));
-    this.#size += Math.min(chunk.length, room);
+    const some = bytes.length > room ? bytes.subarray(0, room) : bytes;
+    if (this.#body) this.#body = appended(this.#body, this.#size, some);
+    this.#size += some.length;
     // A step would go on with half an answer, and not know.
-    if (chunk.length > room) this.end(this.#isCall ? `the answer is larger than ${inMebibytes(this.#mostBytes)}` : null);
+    if (bytes.length > room) this.end(this.#isCall ? `the answer is larger than ${inMebibytes(this.#mostBytes)}` : null);
   }
 
   get #isCall(): boolean {
@@ -133,13 +117,13 @@ class Call implements Dispatcher.DispatchHandler {
     return this.#isCall ? Math.max(responseBytes, bounds.messageBytes) : responseBytes;
   }
 
-  onResponseEnd(): void {
-    this.#controller = null;
+  ends(): void {
+    this.#connection = null;
     this.end(null);
   }
 
-  onResponseError(_controller: Dispatcher.DispatchController | null, error: Error): void {
-    this.#controller = null;
+  fails(error: unknown): void {
+    this.#connection = null;
     this.end(sentenceOf(error));
   }
 
@@ -149,63 +133,54 @@ class Call implements Dispatcher.DispatchHandler {
     this.#ended = true;
     this.#silence?.();
     this.#resolve(this.#outcome(error));
-    this.#controller?.abort(over);
-    this.#controller = null;
-    this.#chunks = null;
+    this.#takeBack?.();
+    this.#connection?.close(null);
+    this.#connection = null;
+    this.#body = null;
   }
 
   #outcome(error: string | null): Outcome {
     const { message, attempt } = this.#delivery;
-    const answer = error === null ? { status: this.#status, headers: this.#headers, body: joined(this.#chunks, this.#size) } : noAnswer;
+    const answer = error === null ? { status: this.#status, headers: this.#headers, body: bodyOf(this.#body, this.#size) } : noAnswer;
     const took = Math.max(0, this.#options.clock.now() - this.#startedAt);
     return { account: message.account, messageId: message.id, host: this.#host, attempt, ...answer, error, took };
   }
 }
 
+const noRequest: Request = { method: "", path: "", headers: [], body: noBytes };
+
 type CallOptions = { delivery: Delivery; host: string; options: DeliverOptions; resolve: (outcome: Outcome) => void };
 
 const noAnswer = { status: null, headers: [], body: noBytes };
-
-/** The reason undici is given for a connection that must be closed. Nobody sees it, so one is enough. */
-const over = new Error("the call is over");
 
 /** An answer that says no more than "delivered" is needed only if someone is to be told of it. */
 const isWanted = ({ message }: Delivery, status: number): boolean =>
   status < 200 || status > 299 || message.callback !== null || message.tells !== null || message.run?.first !== undefined;
 
-function joined(chunks: readonly Bytes[] | null, size: number): Bytes {
-  if (chunks === null || size === 0) return noBytes;
-  if (chunks.length === 1 && chunks[0]) return chunks[0];
-  const whole = new Uint8Array(size);
-  let at = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, at);
-    at += chunk.length;
-  }
-  return whole;
+/** Grows by doubling: the bytes may come one by one. */
+function appended(all: Uint8Array, size: number, some: Uint8Array): Uint8Array {
+  const room =
+    all.length - size >= some.length ? all : new Uint8Array(size === 0 ? some.length : Math.max(2 * all.length, size + some.length));
+  if (room !== all) room.set(all);
+  room.set(some, size);
+  return room;
 }
 
-function headerList(raw: Dispatcher.DispatchController["rawHeaders"]): HeaderList {
-  if (!Array.isArray(raw)) return [];
-  const list: [string, string][] = [];
-  for (let at = 0; at + 1 < raw.length && list.length < mostHeaders; at += 2) {
-    list.push([canonicalName(textOf(raw[at])), textOf(raw[at + 1])]);
-  }
-  return list;
-}
+/** Exactly as large as its bytes. */
+const bodyOf = (bytes: Uint8Array | null, size: number): Bytes =>
+  bytes === null || size === 0 ? noBytes : bytes.length === size ? bytes : bytes.slice(0, size);
 
-const textOf = (bytes: Buffer | string | undefined): string => bytes?.toString("latin1") ?? "";
-
-type Request = { origin: string; path: string; method: string; headers: string[]; body: Bytes | null };
+const headerList = (fields: HeaderList): HeaderList =>
+  fields.slice(0, mostHeaders).map(([name, value]): [string, string] => [canonicalName(name), value]);
 
 /** The request as it is sent. Throws an `Unsendable` for what HTTP cannot carry. */
-function compose(delivery: Delivery, url: URL | null, options: DeliverOptions): Request {
+function compose(delivery: Delivery, url: URL | null, options: DeliverOptions): { request: Request; to: URL } {
   const { method, url: text, body } = delivery.message;
   if (url === null) throw new Unsendable("the URL is not valid");
   if (url.protocol !== "http:" && url.protocol !== "https:") throw new Unsendable("the URL is neither http nor https");
   const headers = headersOf(delivery, url, options);
-  // A body is sent with every method that has one.
-  return { origin: url.origin, path: pathOf(text, url), method, headers, body: body.length === 0 ? null : body };
+  if (!tokens.test(method)) throw new Unsendable("the method cannot be sent over HTTP");
+  return { request: { method, path: pathOf(text, url), headers, body }, to: url };
 }
 
 class Unsendable extends Error {}
@@ -221,7 +196,7 @@ function pathOf(text: string, url: URL): string {
   return path.replace(/[^\x21-\x7e]+/g, (odd) => encodeURIComponent(odd.toWellFormed()));
 }
 
-/** Names and values in turn, as undici takes them. The message's own come first; those that belong to the service are left out. */
+/** Names and values in turn. The message's own come first; those that belong to the service are left out. */
 function headersOf(delivery: Delivery, url: URL, options: DeliverOptions): string[] {
   const { message, standardKeys } = delivery;
   const headers: string[] = [];
@@ -230,8 +205,7 @@ function headersOf(delivery: Delivery, url: URL, options: DeliverOptions): strin
   for (const [name, value] of message.headers) {
     const lower = name.toLowerCase();
     if (reserved.has(lower) || (standardKeys && ofStandard.has(lower))) continue;
-    if (!tokens.test(name) || unsendable.test(value))
-      throw new Unsendable(`the header ${JSON.stringify(name.slice(0, 100))} cannot be sent over HTTP`);
+    if (!tokens.test(name)) throw unsendableHeader(name);
     if (lower === "user-agent") agent = null;
     if (lower === "authorization") credentials = null;
     headers.push(name, value);
@@ -242,8 +216,12 @@ function headersOf(delivery: Delivery, url: URL, options: DeliverOptions): strin
   if (credentials !== null) headers.push("Authorization", credentials);
   for (const brand of brandsOf(message)) headers.push(...ownHeaders(delivery, brand, options));
   if (standardKeys) headers.push(...signStandard({ id: message.id, body: message.body, keys: standardKeys, now: options.clock.now() }));
+  for (let at = 0; at + 1 < headers.length; at += 2) if (unsendable.test(headers[at + 1] ?? "")) throw unsendableHeader(headers[at] ?? "");
   return headers;
 }
+
+const unsendableHeader = (name: string): Unsendable =>
+  new Unsendable(`the header ${JSON.stringify(name.slice(0, 100))} cannot be sent over HTTP`);
 
 /** A workflow that was started under the neutral names may be served by a client that knows the others only, so it gets both. */
 const brandsOf = (message: Delivery["message"]): readonly Brand[] => (hasTwins(message) ? ["svc", "upstash"] : [message.brand]);
@@ -325,12 +303,12 @@ const inWords = (time: Millis): string => (time < 1000 ? `${time} ms` : `${time 
 /** Why there is no answer: a short sentence that tells nothing of what was read on the way. */
 function sentenceOf(error: unknown): string {
   if (error instanceof EgressRefusal || error instanceof Unsendable) return error.message;
+  if (error instanceof BadAnswer) return error.message;
+  if (error instanceof Lost) return lost;
+  if (error instanceof Closed) return aborted;
   const code = codeOf(error);
-  const unasked = error instanceof errors.SocketError ? unaskedAnswers[error.message] : undefined;
-  if (unasked !== undefined) return `the answer ${unasked}, which the request did not ask for`;
   const known = sentences[code];
   if (known !== undefined) return known;
-  if (error instanceof errors.HTTPParserError) return "the answer is not valid HTTP";
   if (/^(ERR_TLS|ERR_SSL|EPROTO)|CERT|_SIGNATURE|HOSTNAME_MISMATCH/.test(code)) return `TLS problem: ${code}`;
   return code === "" ? "the request failed" : `the request failed: ${code}`;
 }
@@ -338,19 +316,12 @@ function sentenceOf(error: unknown): string {
 const codeOf = (error: unknown): string =>
   typeof error === "object" && error !== null && "code" in error && typeof error.code === "string" ? error.code : "";
 
-/** Answers that undici closes the connection for, by its words: there is no way to read on (8.12). */
-const unaskedAnswers: Readonly<Record<string, string>> = {
-  "bad response": "begins with 100 Continue",
-  "bad upgrade": "is 101 Switching Protocols",
-};
+const lost = "connection lost before the answer was complete";
 
 const sentences: Readonly<Record<string, string>> = {
   ECONNREFUSED: "connection refused",
-  ECONNRESET: "connection lost before the answer was complete",
-  EPIPE: "connection lost before the answer was complete",
-  UND_ERR_SOCKET: "connection lost before the answer was complete",
-  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: "connection lost before the answer was complete",
-  HPE_INVALID_EOF_STATE: "connection lost before the answer was complete",
+  ECONNRESET: lost,
+  EPIPE: lost,
   ETIMEDOUT: "connecting timed out",
   UND_ERR_CONNECT_TIMEOUT: "connecting timed out",
   ENOTFOUND: "name not found",
@@ -358,7 +329,4 @@ const sentences: Readonly<Record<string, string>> = {
   EHOSTUNREACH: "address unreachable",
   ENETUNREACH: "address unreachable",
   EADDRNOTAVAIL: "address unreachable",
-  UND_ERR_HEADERS_OVERFLOW: `response headers larger than ${mostHeaderBytes / 1024} KiB`,
-  UND_ERR_DESTROYED: aborted,
-  UND_ERR_CLOSED: aborted,
 };

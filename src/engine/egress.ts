@@ -4,6 +4,7 @@ import { createSecureContext } from "node:tls";
 import { callbackify } from "node:util";
 import { buildConnector } from "undici";
 import type { Millis } from "../core/message.ts";
+import { reading } from "./connection.ts";
 
 /** All addresses of a name, as text. Rejects, as Node's own does, when the name is not known. */
 export type Resolve = (hostname: string) => Promise<readonly string[]>;
@@ -13,7 +14,7 @@ export type Egress = {
   /** May this IP address be called? False as well for what is not an IP address. */
   mayCall(address: string): boolean;
   /**
-   * Opens connections for undici. A name is resolved once for each connection; if any of its addresses may not be called
+   * Opens sockets for `Connection`. A name is resolved once for each connection; if any of its addresses may not be called
    * nothing is, else one of exactly these is called, so a name that changes its mind in between gains nothing.
    * No proxy is ever used, whatever the environment says: it would resolve the name again.
    */
@@ -58,7 +59,7 @@ const mostAddresses = 8;
 function guardedConnector(mayCall: Egress["mayCall"], lookup: LookupFunction, timeout: Millis): buildConnector.connector {
   // An address that does not answer gets half a second before the next one is tried; Node's 250 ms would cut off far continents.
   // HTTP/2 is off on purpose: one attempt is one request on one connection, and ends without touching any other.
-  const settings = { lookup, timeout, allowH2: false, autoSelectFamily: true, autoSelectFamilyAttemptTimeout: 500 };
+  const settings = { lookup, timeout, ...reading, allowH2: false, autoSelectFamily: true, autoSelectFamilyAttemptTimeout: 500 };
   const connectPlain = buildConnector(settings);
   let connectSecure: buildConnector.connector | null = null;
   return (options, callback) => {

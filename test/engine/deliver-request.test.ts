@@ -41,8 +41,8 @@ describe("the request", () => {
     expect(line).toBe("POST /hook");
     expect(body).toBe("hello");
     expect(headers.map(([name, value]) => (name === "Svc-Signature" ? name : `${name}: ${value.replace(/:\d+$/, "")}`))).toEqual([
-      "host: 127.0.0.1",
-      "connection: keep-alive",
+      "Host: 127.0.0.1",
+      "Connection: keep-alive",
       "Content-Type: text/plain",
       "X-A: 1",
       "X-A: 2",
@@ -52,7 +52,7 @@ describe("the request", () => {
       "Svc-Retried: 2",
       "Svc-Caller-Ip: 9.9.9.9",
       "Svc-Region: EU-CENTRAL-1",
-      "content-length: 5",
+      "Content-Length: 5",
     ]);
   });
 
@@ -164,7 +164,7 @@ describe("the request", () => {
   test("turns the name and password of a URL into an Authorization header, unless there is one", async () => {
     const { headers } = await seen((port) => deliveryTo(`http://me:p%40ss@127.0.0.1:${port}/a@b`));
     expect(new Map(headers).get("Authorization")).toBe(`Basic ${Buffer.from("me:p@ss").toString("base64")}`);
-    expect(new Map(headers).get("host")).toMatch(/^127\.0\.0\.1:\d+$/);
+    expect(new Map(headers).get("Host")).toMatch(/^127\.0\.0\.1:\d+$/);
     const own = await seen((port) => deliveryTo(`http://me:pass@127.0.0.1:${port}/`, { headers: [["Authorization", "Bearer own"]] }));
     expect(own.headers.filter(([name]) => name === "Authorization")).toEqual([["Authorization", "Bearer own"]]);
   });

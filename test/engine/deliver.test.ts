@@ -1,22 +1,11 @@
 import { createServer as createPlainServer, type AddressInfo, type Socket } from "node:net";
-import { createServer as createTlsServer, getCACertificates, setDefaultCACertificates } from "node:tls";
 import { brotliCompressSync, gzipSync } from "node:zlib";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { Outcome } from "../../src/core/message.ts";
 import { systemClock } from "../../src/engine/clock.ts";
 import { createDeliver } from "../../src/engine/deliver.ts";
 import { createEgress, type Resolve } from "../../src/engine/egress.ts";
-import {
-  call,
-  certificate,
-  closedPort,
-  deliveryTo,
-  httpDestination,
-  opened,
-  rawDestination,
-  sayingDestination,
-  start,
-} from "./destination.ts";
+import { call, closedPort, deliveryTo, httpDestination, opened, rawDestination, sayingDestination, start } from "./destination.ts";
 
 const text = ({ body }: Outcome): string => Buffer.from(body).toString("latin1");
 
@@ -203,20 +192,16 @@ describe("no answer", () => {
   });
 
   test.each([
-    ["SSH-2.0-OpenSSH\r\n", "the answer is not valid HTTP"],
-    ["HTTP/1.1 200 OK\r\nContent Length: 1\r\n\r\n", "the answer is not valid HTTP"],
+    ["SSH-2.0-OpenSSH\r\n", "the answer is not valid HTTP: it does not begin with a status line"],
+    ["HTTP/1.1 200 OK\r\nContent Length: 1\r\n\r\n", "the answer is not valid HTTP: a header is malformed"],
     [
       "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-      "connection lost before the answer was complete",
+      "the answer is not valid HTTP: it has two lengths",
     ],
-    ["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "the answer is not valid HTTP"],
+    ["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "the answer is not valid HTTP: the size of a chunk is malformed"],
     [
       "HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
       "the answer is 101 Switching Protocols, which the request did not ask for",
-    ],
-    [
-      "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
-      "the answer begins with 100 Continue, which the request did not ask for",
     ],
   ])("from one that says %j", async (said, error) => {
     const port = await sayingDestination(said);
@@ -271,41 +256,6 @@ describe("no answer", () => {
   ])("when HTTP has no room for the header %j: %j", async (name, value) => {
     const outcome = await call("http://127.0.0.1:1/", { headers: [[name, value]] });
     expect(outcome).toMatchObject({ ...none, host: "127.0.0.1:1", error: `the header ${JSON.stringify(name)} cannot be sent over HTTP` });
-  });
-});
-
-describe("over TLS", () => {
-  async function secureDestination(): Promise<{ port: number; names: string[] }> {
-    const names: string[] = [];
-    const server = createTlsServer({ ...certificate, SNICallback: (name, answer) => (names.push(name), answer(null)) }, (socket) =>
-      socket.end("HTTP/1.1 200 OK\r\n\r\n"),
-    );
-    server.on("tlsClientError", () => {});
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    onTestFinished(() => void server.close());
-    return { port: (server.address() as AddressInfo).port, names };
-  }
-
-  test("a certificate that nobody vouches for is refused, and the destination was asked for by its name", async () => {
-    const { port, names } = await secureDestination();
-    const outcome = await call(`https://shop.test:${port}/`, {}, { resolve: async () => ["127.0.0.1"] });
-    expect(outcome).toMatchObject({ status: null, error: "TLS problem: DEPTH_ZERO_SELF_SIGNED_CERT" });
-    expect(names).toEqual(["shop.test"]);
-  });
-
-  test("a certificate is checked against the name, not against the address", async () => {
-    const trusted = getCACertificates("default");
-    onTestFinished(() => setDefaultCACertificates(trusted));
-    setDefaultCACertificates([certificate.cert]);
-    const { port } = await secureDestination();
-    const resolve: Resolve = async () => ["127.0.0.1"];
-    expect(await call(`https://shop.test:${port}/`, {}, { resolve })).toMatchObject({ status: 200, error: null });
-    expect((await call(`https://other.test:${port}/`, {}, { resolve })).error).toBe("TLS problem: ERR_TLS_CERT_ALTNAME_INVALID");
-  });
-
-  test("a destination that does not speak TLS is a TLS problem", async () => {
-    const port = await rawDestination((socket) => socket.once("data", () => socket.end("HTTP/1.1 400 Bad Request\r\n\r\n")));
-    expect((await call(`https://127.0.0.1:${port}/`)).error).toMatch(/^TLS problem: /);
   });
 });
 

@@ -1,8 +1,10 @@
 import { createServer as createHttpServer, type IncomingMessage, type RequestListener } from "node:http";
 import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
-import { noBytes, type Delivery, type Envelope, type Outcome } from "../../src/core/message.ts";
+import { noBytes, type Delivery, type Envelope, type HeaderList, type Outcome } from "../../src/core/message.ts";
 import { systemClock } from "../../src/engine/clock.ts";
+import type { Request } from "../../src/engine/connection.ts";
+import { Connections, type ConnectionsOptions } from "../../src/engine/connections.ts";
 import { createDeliver, type Deliver, type DeliverOptions } from "../../src/engine/deliver.ts";
 import { createEgress, type Resolve } from "../../src/engine/egress.ts";
 
@@ -44,6 +46,30 @@ export async function closedPort(): Promise<number> {
   const { port } = server.address() as AddressInfo;
   await new Promise((resolve) => server.close(resolve));
   return port;
+}
+
+/** Connections that are cut when the test is over. */
+export function connecting(options: ConnectionsOptions): Connections {
+  const connections = new Connections(options);
+  onTestFinished(() => connections.close());
+  return connections;
+}
+
+export type Heard = { status: number; headers: HeaderList; body: string };
+
+/** Sends a request, and answers with what is heard of it. Rejects with what it failed for. */
+export function ask(connections: Connections, url: string, request: Partial<Request> = {}): Promise<Heard> {
+  return new Promise((resolve, reject) => {
+    const heard: Heard = { status: 0, headers: [], body: "" };
+    connections.send(new URL(url), {
+      request: { method: "POST", path: "/", headers: [], body: noBytes, ...request },
+      sent: () => undefined,
+      begins: (status, fields) => Object.assign(heard, { status, headers: fields() }),
+      continues: (bytes) => void (heard.body += bytes.toString("latin1")),
+      ends: () => resolve(heard),
+      fails: reject,
+    });
+  });
 }
 
 export const signingKey = "sig_test";

@@ -1,8 +1,7 @@
 import fc from "fast-check";
-import { Agent, request } from "undici";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { createEgress, type Resolve } from "../../src/engine/egress.ts";
-import { httpDestination } from "./destination.ts";
+import { ask, connecting, httpDestination } from "./destination.ts";
 
 const strict = createEgress({ allow: [] });
 
@@ -172,18 +171,14 @@ describe("a connection", () => {
   /** Asks for a page through the guard. */
   async function call(url: string, allow: string[], resolve?: Resolve): Promise<number> {
     const egress = createEgress({ allow, ...(resolve ? { resolve } : {}) });
-    const agent = new Agent({ connect: egress.connector(2_000) });
-    onTestFinished(() => agent.destroy());
-    const answer = await request(url, { dispatcher: agent });
-    await answer.body.dump();
-    return answer.statusCode;
+    return (await ask(connecting({ connector: egress.connector(2_000), perOrigin: 1 }), url)).status;
   }
 
   async function counted(): Promise<{ port: number; calls(): number; hosts: string[] }> {
     const hosts: string[] = [];
     const port = await httpDestination((incoming, response) => {
       hosts.push(incoming.headers.host ?? "");
-      response.end();
+      response.setHeader("Connection", "close").end();
     });
     return { port, hosts, calls: () => hosts.length };
   }
@@ -245,12 +240,9 @@ describe("a connection", () => {
     const { port, calls } = await counted();
     const answers = [["127.0.0.1"], ["10.0.0.1"]];
     const egress = createEgress({ allow: ["127.0.0.1"], resolve: async () => answers.shift() ?? [] });
-    const agent = new Agent({ connect: egress.connector(2_000), pipelining: 0 });
-    onTestFinished(() => agent.destroy());
-    await (await request(`http://shop.test:${port}/`, { dispatcher: agent })).body.dump();
-    await expect(request(`http://shop.test:${port}/`, { dispatcher: agent })).rejects.toThrow(
-      "address 10.0.0.1 of shop.test is not public",
-    );
+    const connections = connecting({ connector: egress.connector(2_000), perOrigin: 1 });
+    await ask(connections, `http://shop.test:${port}/`);
+    await expect(ask(connections, `http://shop.test:${port}/`)).rejects.toThrow("address 10.0.0.1 of shop.test is not public");
     expect(calls()).toBe(1);
   });
 
@@ -266,12 +258,11 @@ describe("a connection", () => {
     let answer: (addresses: string[]) => void = () => {};
     const resolve: Resolve = () => new Promise((resolveWith) => ((answer = resolveWith), asked++));
     const egress = createEgress({ allow: ["127.0.0.1"], resolve });
-    const agent = new Agent({ connect: egress.connector(2_000), connections: 3 });
-    onTestFinished(() => agent.destroy());
-    const calls = [1, 2, 3].map(() => request(`http://shop.test:${port}/`, { dispatcher: agent }));
+    const connections = connecting({ connector: egress.connector(2_000), perOrigin: 3 });
+    const calls = [1, 2, 3].map(() => ask(connections, `http://shop.test:${port}/`));
     await new Promise((resolveSoon) => setImmediate(resolveSoon));
     answer(["127.0.0.1"]);
-    expect((await Promise.all(calls)).map(({ statusCode }) => statusCode)).toEqual([200, 200, 200]);
+    expect((await Promise.all(calls)).map(({ status }) => status)).toEqual([200, 200, 200]);
     expect(asked).toBe(1);
   });
 });

@@ -1,0 +1,131 @@
+import type { Socket } from "node:net";
+import type { HeaderList, Bytes } from "../core/message.ts";
+import { AnswerReader, type Reuse } from "./answer.ts";
+
+/** A request as it is sent: names and values of `headers` in turn. All texts hold what HTTP allows there (RFC 9110, 5), in latin1. */
+export type Request = { method: string; path: string; headers: readonly string[]; body: Bytes };
+
+/** Whoever waits for the answer to a request. After `ends` or `fails` it hears nothing more. */
+export type Caller = {
+  readonly request: Request;
+  /** The request is sent now. Closing the connection ends it. */
+  sent(connection: Connection): void;
+  begins(status: number, fields: () => HeaderList): void;
+  /** The bytes are overwritten when this returns. */
+  continues(bytes: Buffer): void;
+  ends(): void;
+  fails(error: unknown): void;
+};
+
+/** The connection ended before the answer did. */
+export class Lost extends Error {}
+
+/** Told when a connection may take another request, and when it is gone. */
+export type Owner = { free(connection: Connection): void; gone(connection: Connection): void };
+
+/** All sockets read into one place, as what was read is looked at before anything else is read. */
+const place = Buffer.allocUnsafeSlow(64 * 1024);
+
+/** What a socket for a `Connection` is opened with. It says what it reads by an event of its own, and makes nothing to carry it. */
+export const reading = {
+  onread: {
+    buffer: place,
+    callback(this: Socket, count: number): boolean {
+      this.emit(read, place.subarray(0, count));
+      return true;
+    },
+  },
+};
+const read = "waypost read";
+
+/**
+ * One connection to a destination, with one request at a time: an attempt that is cut off takes nobody else's with it. HTTP/1.1, by
+ * hand, since a request and its answer cost a quarter of what they do in a library that can do more (docs/decisions/0035).
+ */
+export class Connection {
+  /** So many ticks of its owner it may still wait for another request. */
+  seconds = 0;
+  readonly #socket: Socket;
+  readonly #host: string;
+  readonly #owner: Owner;
+  #caller: Caller | null = null;
+  #reader: AnswerReader | null = null;
+  #isGone = false;
+
+  constructor(socket: Socket, host: string, owner: Owner) {
+    this.#socket = socket;
+    this.#host = host;
+    this.#owner = owner;
+    socket.on(read, (bytes: Buffer) => this.#take(bytes));
+    socket.on("error", (error) => this.close(error));
+    socket.on("end", () => this.#ended());
+    socket.on("close", () => this.#ended());
+  }
+
+  send(caller: Caller): void {
+    this.#caller = caller;
+    this.#reader = new AnswerReader(caller.request.method, caller);
+    caller.sent(this);
+    if (this.#caller !== null) this.#write(caller.request);
+  }
+
+  /** Closes it at once. What runs on it fails with this error. */
+  close(error: unknown): void {
+    if (this.#isGone) return;
+    this.#isGone = true;
+    const caller = this.#caller;
+    this.#caller = null;
+    this.#reader = null;
+    this.#socket.destroy();
+    caller?.fails(error);
+    this.#owner.gone(this);
+  }
+
+  #write({ method, path, headers, body }: Request): void {
+    let head = `${method} ${path} HTTP/1.1\r\nHost: ${this.#host}\r\nConnection: keep-alive\r\n`;
+    for (let at = 0; at + 1 < headers.length; at += 2) head += `${headers[at]}: ${headers[at + 1]}\r\n`;
+    head += body.length > 0 || !bodiless.has(method) ? `Content-Length: ${body.length}\r\n\r\n` : "\r\n";
+    // As one text: it is copied once, on its way into the system, and leaves nothing behind for the garbage collector.
+    if (body.length <= mostAsText) return void this.#socket.write(head + latin1Of(body), "latin1");
+    this.#socket.cork();
+    this.#socket.write(head, "latin1");
+    this.#socket.write(body);
+    this.#socket.uncork();
+  }
+
+  #take(bytes: Buffer): void {
+    const reader = this.#reader;
+    // What nobody asked for.
+    if (reader === null) return this.close(null);
+    try {
+      reader.take(bytes);
+    } catch (error) {
+      return this.close(error);
+    }
+    if (reader.isWhole && !this.#isGone) this.#end(reader.reuse);
+  }
+
+  #ended(): void {
+    if (this.#reader?.closed()) this.#end(null);
+    else this.close(new Lost());
+  }
+
+  #end(reuse: Reuse): void {
+    const caller = this.#caller;
+    this.#caller = null;
+    this.#reader = null;
+    // When an answer comes before its request was taken, nobody will read the rest.
+    if (reuse === null || this.#socket.writableLength > 0) this.close(null);
+    caller?.ends();
+    if (this.#isGone || reuse === null) return;
+    this.seconds = reuse.seconds;
+    this.#owner.free(this);
+  }
+}
+
+/** They say nothing of a body that they do not have (RFC 9110, 8.6). */
+const bodiless: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "TRACE", "CONNECT"]);
+
+const mostAsText = 8 * 1024;
+
+const latin1Of = (bytes: Bytes): string => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1");
