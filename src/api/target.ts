@@ -1,6 +1,7 @@
 import { Refusal } from "../core/errors.ts";
 import { limits } from "../core/limits.ts";
 import { isName } from "../core/name.ts";
+import { parsedUrl } from "../core/parsedUrl.ts";
 import { brandedName, brandOfToken } from "./brand.ts";
 
 /** A request target cut at its first `?`, not decoded: what is left as it came cannot be changed by accident. */
@@ -122,7 +123,7 @@ export function checkUrl(field: string, url: string): void {
   if (!/^https?:\/\//i.test(url)) refuse("is not a URL with http:// or https://");
   // oxlint-disable-next-line no-control-regex -- URL parsers drop these silently, so the URL would not be the one that was given
   if (/[\0-\x1f\x7f]|^https?:\/\/[/\\]| $/i.test(url)) refuse("is not a valid URL");
-  const { hostname } = URL.parse(url) ?? refuse("is not a valid URL");
+  const { hostname } = parsedUrl(url) ?? refuse("is not a valid URL");
   if (hostname.length > limits.hostLength) refuse(`has a host of ${hostname.length} characters, the limit is ${limits.hostLength}`);
 }
 

@@ -3,10 +3,14 @@ import type { IdKind, Millis } from "./message.ts";
 /** Base 58 in the order of ASCII, so that texts of equal length sort like the numbers they stand for. */
 const alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 
+/** The letters that a number below 58² is written with. */
+const pairs = Array.from({ length: 58 ** 2 }, (_none, value) => `${alphabet[Math.floor(value / 58)]}${alphabet[value % 58]}`);
+
+/** Two letters at a time, as each division takes longer than looking up what it gives. */
 function base58(value: number, width: number): string {
-  let text = "";
-  for (let rest = value; text.length < width; rest = Math.floor(rest / 58)) text = alphabet[rest % 58] + text;
-  return text;
+  if (width === 1) return alphabet[value % 58] ?? "";
+  const rest = width === 2 ? "" : base58(Math.floor(value / 58 ** 2), width - 2);
+  return rest + pairs[value % 58 ** 2];
 }
 
 /** The first text of this kind of id that can be born at or after `time`. Scans by time begin there. */
@@ -22,7 +26,11 @@ export function birthOf(id: string): Millis {
   return [...time].reduce((value, letter) => value * 58 + alphabet.indexOf(letter), 0);
 }
 
-const padded = (value: number, width: number): string => String(Math.max(0, Math.floor(value))).padStart(width, "0");
+function padded(value: number, width: number): string {
+  const whole = Math.max(0, Math.floor(value));
+  const above = 10 ** width;
+  return whole < above ? String(above + whole).slice(1) : String(whole);
+}
 
 /** Within one millisecond a maker hands out this many ids; then it lends from the next one. */
 const perMilli = 10_000;

@@ -4,7 +4,8 @@ import { advance, countStart, isFlowLine, shareSlot, standInLine } from "./gate.
 import { defaults, spans } from "./limits.ts";
 import { marksOf } from "./mark.ts";
 import type { Account, AccountId, Envelope, Flow, Held, Letter, LogRow, MessageId, MessageState, Millis, RunPart } from "./message.ts";
-import { hostOf, noBytes } from "./message.ts";
+import { noBytes } from "./message.ts";
+import { hostOf } from "./parsedUrl.ts";
 import { limitsOf } from "./plans.ts";
 import { countBytes, countMessage, countStates } from "./usage.ts";
 import { standardKeysOf } from "./standardWebhooks.ts";

@@ -382,19 +382,4 @@ export type Outcome = {
 /** The last answer of a destination, or why there was none. */
 export type Answer = Pick<Outcome, "status" | "headers" | "body" | "error" | "final">;
 
-/** Host and port of a destination, in lower case: what hands are shared out by. */
-export function hostOf(url: string): string {
-  const known = hosts.get(url);
-  if (known !== undefined) return known;
-  const { host } = new URL(url);
-  if (hosts.size >= mostHosts) hosts.clear();
-  if (url.length <= longestKnown) hosts.set(url, host);
-  return host;
-}
-
-/** Most messages go where others went, and each is asked for its host half a dozen times: parsing takes a microsecond. */
-const hosts = new Map<string, string>();
-const mostHosts = 1000;
-const longestKnown = 256;
-
 export const noBytes: Bytes = new Uint8Array(0);

@@ -1,5 +1,6 @@
 import type { Socket } from "node:net";
 import type { buildConnector } from "undici";
+import type { ParsedUrl } from "../core/parsedUrl.ts";
 import { alarm } from "./clock.ts";
 import { Connection, type Caller } from "./connection.ts";
 
@@ -32,7 +33,7 @@ export class Connections {
   }
 
   /** Sends the request as soon as there is a connection for it. What is returned takes it back while it waits for one. Throws `Closed`. */
-  send(url: URL, caller: Caller): () => void {
+  send(url: ParsedUrl, caller: Caller): () => void {
     if (this.#isClosed) throw new Closed();
     const { origin: name } = url;
     let origin = this.#origins.get(name);
@@ -77,7 +78,7 @@ class Origin {
   #opening = 0;
   #isClosed = false;
 
-  constructor({ hostname, host, protocol, port }: URL, options: ConnectionsOptions, watcher: Watcher) {
+  constructor({ hostname, host, protocol, port }: ParsedUrl, options: ConnectionsOptions, watcher: Watcher) {
     this.#target = { hostname: hostname.replace(/^\[|\]$/g, ""), host, protocol, port };
     this.#options = options;
     this.#watcher = watcher;

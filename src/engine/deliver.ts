@@ -2,6 +2,7 @@ import { brandNames } from "../core/brand.ts";
 import { limits as bounds } from "../core/limits.ts";
 import { canonicalName, headerValue, inLatin } from "../core/headers.ts";
 import { noBytes } from "../core/message.ts";
+import { parsedUrl, type ParsedUrl } from "../core/parsedUrl.ts";
 import type { Brand, Bytes, Delivery, HeaderList, IdKind, Millis, Outcome } from "../core/message.ts";
 import { BadAnswer } from "./answer.ts";
 import { alarm, type Clock } from "./clock.ts";
@@ -36,7 +37,7 @@ export function createDeliver(options: DeliverOptions): { deliver: Deliver; clos
   const connections = new Connections({ connector: egress.connector(limits.connectTimeout), perOrigin: limits.connectionsPerOrigin });
   const deliver: Deliver = (delivery) => {
     const { promise: outcome, resolve } = Promise.withResolvers<Outcome>();
-    const url = URL.parse(delivery.message.url);
+    const url = parsedUrl(delivery.message.url);
     const call = new Call({ delivery, host: url?.host ?? "", options, resolve });
     try {
       call.begin(connections, url);
@@ -77,7 +78,7 @@ class Call implements Caller {
   }
 
   /** From here the deadline runs: it covers the name, the connection, the request and the whole answer. */
-  begin(connections: Connections, url: URL | null): void {
+  begin(connections: Connections, url: ParsedUrl | null): void {
     const { request, to } = compose(this.#delivery, url, this.#options);
     this.request = request;
     const { timeout } = this.#delivery.message;
@@ -174,7 +175,7 @@ const headerList = (fields: HeaderList): HeaderList =>
   fields.slice(0, mostHeaders).map(([name, value]): [string, string] => [canonicalName(name), value]);
 
 /** The request as it is sent. Throws an `Unsendable` for what HTTP cannot carry. */
-function compose(delivery: Delivery, url: URL | null, options: DeliverOptions): { request: Request; to: URL } {
+function compose(delivery: Delivery, url: ParsedUrl | null, options: DeliverOptions): { request: Request; to: ParsedUrl } {
   const { method, url: text, body } = delivery.message;
   if (url === null) throw new Unsendable("the URL is not valid");
   if (url.protocol !== "http:" && url.protocol !== "https:") throw new Unsendable("the URL is neither http nor https");
@@ -189,7 +190,7 @@ class Unsendable extends Error {}
  * Path and query as they were given, byte for byte: a signed or oddly encoded path must arrive as it is.
  * Only text that no request line can hold is encoded, and only a URL that is written in an unusual way is normalised.
  */
-function pathOf(text: string, url: URL): string {
+function pathOf(text: string, url: ParsedUrl): string {
   const rest = /^https?:\/\/[^/?#\\\0-\x20]+((?:[/?][^#\0-\x20]*)?)(?:#.*)?$/is.exec(text)?.[1];
   if (rest === undefined) return url.pathname + url.search;
   const path = rest.startsWith("/") ? rest : `/${rest}`;
@@ -197,7 +198,7 @@ function pathOf(text: string, url: URL): string {
 }
 
 /** Names and values in turn. The message's own come first; those that belong to the service are left out. */
-function headersOf(delivery: Delivery, url: URL, options: DeliverOptions): string[] {
+function headersOf(delivery: Delivery, url: ParsedUrl, options: DeliverOptions): string[] {
   const { message, standardKeys } = delivery;
   const headers: string[] = [];
   let agent: string | null = brandNames[message.brand].userAgent;
@@ -249,7 +250,7 @@ function ownHeaders({ message, attempt, signingKey }: Delivery, brand: Brand, { 
   return headers;
 }
 
-function basic({ username, password }: URL): string {
+function basic({ username, password }: ParsedUrl): string {
   return `Basic ${Buffer.from(`${decoded(username)}:${decoded(password)}`).toString("base64")}`;
 }
 

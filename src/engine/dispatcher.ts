@@ -3,7 +3,7 @@ import type { Hands } from "../core/hands.ts";
 import { laneOf } from "../core/hands.ts";
 import { memory, spans } from "../core/limits.ts";
 import type { Delivery, Held, Millis, Outcome } from "../core/message.ts";
-import { hostOf } from "../core/message.ts";
+import { hostOf } from "../core/parsedUrl.ts";
 import { noAnswer } from "../core/outcome.ts";
 import type { Settled } from "../core/settle.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";

@@ -50,19 +50,27 @@ const rare = {
   ...{ labels: [], headers: [], flowControl: null, group: null, endpoint: null, queue: null, scheduleId: null },
 } as const;
 
-/** The JSON of what a row has besides its columns. In one pass, because it stands on the way of every message. */
-function presentJson(row: Readonly<Record<string, unknown>>, columns: ReadonlySet<string>): string {
-  const kept: Record<string, unknown> = {};
-  for (const name in row) {
-    const value = row[name];
-    if (value !== null && !columns.has(name) && !(Array.isArray(value) && value.length === 0)) kept[name] = value;
-  }
+const rareNames = Object.keys(rare) as (keyof typeof rare)[];
+
+const isEmpty = (value: unknown): boolean => value === null || (Array.isArray(value) && value.length === 0);
+
+/** What an envelope has besides its columns. It stands on the way of every message. */
+function envelopeJson({ brand, url, method, retries, timeout, createdAt, notBefore, startedAtOnce, run, ...others }: Envelope): string {
+  const kept: Record<string, unknown> = { brand, url, method, retries, timeout, createdAt, notBefore, startedAtOnce };
+  if (run !== undefined) kept.run = run;
+  for (const name of rareNames) if (!isEmpty(others[name])) kept[name] = others[name];
   return JSON.stringify(kept);
 }
 
-/** What has a column of its own. */
-const ofEnvelope: ReadonlySet<string> = new Set(["account", "id", "body"]);
-const ofLog: ReadonlySet<string> = new Set(["account", "id", "messageId", "time", "states", "status", "body"]);
+function logJson({ error, nextDueAt, headers, dlqId, marks }: LogDetail): string {
+  const kept: Partial<Record<keyof LogDetail, unknown>> = {};
+  if (error !== null) kept.error = error;
+  if (nextDueAt !== null) kept.nextDueAt = nextDueAt;
+  if (headers.length > 0) kept.headers = headers;
+  if (dlqId !== null) kept.dlqId = dlqId;
+  if (marks.length > 0) kept.marks = marks;
+  return JSON.stringify(kept);
+}
 
 type LogDetail = Pick<LogRow, "error" | "nextDueAt" | "headers" | "dlqId" | "marks">;
 const hasDetail = ({ error, nextDueAt, headers, dlqId, marks }: LogDetail): boolean =>
@@ -88,7 +96,7 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     columns: { account: "text", id: "text", detail: "text", body: "bytea" },
     key: ["account", "id"],
     unlocked: true,
-    write: (row) => ({ account: row.account, id: row.id, detail: presentJson(row, ofEnvelope), body: bodyOf(row.body) }),
+    write: (row) => ({ account: row.account, id: row.id, detail: envelopeJson(row), body: bodyOf(row.body) }),
     read: (row) => ({ ...rare, ...detailOf<Envelope>(row), account: text(row.account), id: text(row.id), body: bytes(row.body) }),
   },
   messages: {
@@ -100,29 +108,26 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       counted_to_host: "integer",
     },
     key: ["account", "id"],
-    write: ({
-      account,
-      id,
-      state,
-      dueAt,
-      attempts,
-      lost,
-      leasedBy,
-      host,
-      size,
-      tells,
-      queue,
-      flowKey,
-      slot,
-      line,
-      marks,
-      run,
-      counted,
-      countedToHost,
-    }) => ({
-      ...{ account, id, state, due_at: dueAt, attempts, lost, leased_by: leasedBy, host, size, tells: tells ? 1 : 0 },
-      ...{ queue, flow_key: flowKey, slot, line, marks: marks.length > 0 ? marks.join(" ") : null, run, counted: counted ? 1 : null },
-      counted_to_host: countedToHost ? 1 : null,
+    // Not put together of parts, as others are: it is written for every message, and that would take half a microsecond.
+    write: (row) => ({
+      account: row.account,
+      id: row.id,
+      state: row.state,
+      due_at: row.dueAt,
+      attempts: row.attempts,
+      lost: row.lost,
+      leased_by: row.leasedBy,
+      host: row.host,
+      size: row.size,
+      tells: row.tells ? 1 : 0,
+      queue: row.queue,
+      flow_key: row.flowKey,
+      slot: row.slot,
+      line: row.line,
+      marks: row.marks.length > 0 ? row.marks.join(" ") : null,
+      run: row.run,
+      counted: row.counted ? 1 : null,
+      counted_to_host: row.countedToHost ? 1 : null,
     }),
     read: (row) => ({
       ...{ account: text(row.account), id: text(row.id), state: text(row.state) as MessageState["state"], host: text(row.host) },
@@ -244,9 +249,14 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     },
     key: ["account", "id"],
     write: (row) => ({
-      ...{ account: row.account, id: row.id, message_id: row.messageId, time: row.time, states: row.states.join(" "), status: row.status },
+      account: row.account,
+      id: row.id,
+      message_id: row.messageId,
+      time: row.time,
+      states: row.states.join(" "),
+      status: row.status,
       // A plain success has nothing to add, and is by far the most frequent row.
-      detail: hasDetail(row) ? presentJson(row, ofLog) : null,
+      detail: hasDetail(row) ? logJson(row) : null,
       body: bodyOf(row.body),
     }),
     read: (row) => ({

@@ -4,8 +4,8 @@ import { hasHand, isNewcomer } from "../core/hands.ts";
 /** The hands of a node that a batch has promised to deliveries so far. */
 export class TakenHands {
   readonly #hands: Hands;
-  readonly #byLane = new Map<string, { all: number; bytes: number }>();
-  #inAll = { all: 0, bytes: 0 };
+  readonly #byLane = new Map<string, Counted>();
+  readonly #inAll: Counted = { all: 0, bytes: 0 };
 
   constructor(hands: Hands) {
     this.#hands = hands;
@@ -23,13 +23,23 @@ export class TakenHands {
 
   /** Promises one. Answers how to take it back. */
   take(lane: string, size: number): () => void {
-    this.#count(lane, { all: 1, bytes: size });
-    return () => this.#count(lane, { all: -1, bytes: -size });
+    const ofLane = this.#ofLane(lane);
+    count([this.#inAll, ofLane], 1, size);
+    return () => count([this.#inAll, ofLane], -1, -size);
   }
 
-  #count(lane: string, by: { all: number; bytes: number }): void {
-    const { all, bytes } = this.#byLane.get(lane) ?? { all: 0, bytes: 0 };
-    this.#byLane.set(lane, { all: all + by.all, bytes: bytes + by.bytes });
-    this.#inAll = { all: this.#inAll.all + by.all, bytes: this.#inAll.bytes + by.bytes };
+  #ofLane(lane: string): Counted {
+    let found = this.#byLane.get(lane);
+    if (found === undefined) this.#byLane.set(lane, (found = { all: 0, bytes: 0 }));
+    return found;
+  }
+}
+
+type Counted = { all: number; bytes: number };
+
+function count(counts: readonly Counted[], all: number, bytes: number): void {
+  for (const one of counts) {
+    one.all += all;
+    one.bytes += bytes;
   }
 }

@@ -1,7 +1,7 @@
 import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands.ts";
 import type { Hands } from "../../src/core/hands.ts";
 import { idMaker } from "../../src/core/ids.ts";
-import { hostOf } from "../../src/core/message.ts";
+import { hostOf } from "../../src/core/parsedUrl.ts";
 import type { Account, Delivery, Held, Letter, LogRow, MessageState, Outcome } from "../../src/core/message.ts";
 import type { Parts } from "../../src/store/group.ts";
 import { Memory, memoryParts } from "../../src/store/memory.ts";

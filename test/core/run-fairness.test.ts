@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { memory } from "../../src/core/limits.ts";
 import type { Delivery, Letter, RunFeatures } from "../../src/core/message.ts";
-import { hostOf } from "../../src/core/message.ts";
+import { hostOf } from "../../src/core/parsedUrl.ts";
 import { laneOf } from "../../src/core/hands.ts";
 import { Broker, letterOf, none, noon, plenty } from "./broker.ts";
 

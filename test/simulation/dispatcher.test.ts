@@ -3,7 +3,7 @@ import type { DueRow } from "../../src/core/aside.ts";
 import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands.ts";
 import { Refusal } from "../../src/core/errors.ts";
 import { idMaker } from "../../src/core/ids.ts";
-import { hostOf } from "../../src/core/message.ts";
+import { hostOf } from "../../src/core/parsedUrl.ts";
 import type { Delivery, Letter, Outcome } from "../../src/core/message.ts";
 import { Dispatcher } from "../../src/engine/dispatcher.ts";
 import { groupCommit } from "../../src/store/group.ts";

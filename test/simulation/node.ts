@@ -1,7 +1,7 @@
 import type { CommandName, InputOf } from "../../src/core/commands.ts";
 import { idMaker } from "../../src/core/ids.ts";
 import type { Delivery, Outcome } from "../../src/core/message.ts";
-import { hostOf } from "../../src/core/message.ts";
+import { hostOf } from "../../src/core/parsedUrl.ts";
 import type { Retention } from "../../src/core/retention.ts";
 import type { Settled } from "../../src/core/settle.ts";
 import { Dispatcher } from "../../src/engine/dispatcher.ts";

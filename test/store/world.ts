@@ -6,7 +6,7 @@ import type { Hands } from "../../src/core/hands.ts";
 import { laneOf } from "../../src/core/hands.ts";
 import { idMaker } from "../../src/core/ids.ts";
 import type { Account, AccountId, Delivery, Held, Letter, Millis, NodeId, Outcome } from "../../src/core/message.ts";
-import { hostOf } from "../../src/core/message.ts";
+import { hostOf } from "../../src/core/parsedUrl.ts";
 import type { PublishResult } from "../../src/core/publish.ts";
 import type { Source, Store } from "../../src/store/store.ts";
 import { randomFrom } from "./chance.ts";
