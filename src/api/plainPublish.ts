@@ -11,7 +11,8 @@ import type { Outflow } from "./outflow.ts";
 import { problemBody, problemOf } from "./refusals.ts";
 import type { RequestLine } from "./requestLog.ts";
 import { shownPath } from "./requestLog.ts";
-import type { Answer, Parts } from "./route.ts";
+import type { Answer, Parts, Route } from "./route.ts";
+import { batch } from "./routes/batch.ts";
 import { publish } from "./routes/publish.ts";
 import type { Target } from "./target.ts";
 import { splitQuery, splitTarget } from "./target.ts";
@@ -26,7 +27,11 @@ export type Way = {
   isClosing(): boolean;
 };
 
-const path = "/v2/publish/";
+/** What is published by: one message, or a list, as by the steps of workflow runs. For both rows the same is to be looked at beforehand. */
+function rowOf(url: string): Route | null {
+  if (url.startsWith("/v2/publish/")) return publish;
+  return url === batch.path ? batch : null;
+}
 
 /**
  * Has a server answer plain publishes by itself: those with a small body whose length is said, and the token of an account that was used
@@ -38,15 +43,14 @@ export function servePlainPublishes(server: Server, way: Way): void {
   const usual = server.listeners("request") as RequestListener[];
   server.removeAllListeners("request");
   server.on("request", (request, response) => {
-    const proof = isPlain(request) && !way.isClosing() ? proofOf(request, way) : null;
-    if (proof?.right === "all") return take(request, response, { way, proof });
+    const row = request.method === "POST" ? rowOf(request.url ?? "") : null;
+    const proof = row !== null && isPlain(request) && !way.isClosing() ? proofOf(request, way) : null;
+    if (row !== null && proof?.right === "all") return take(request, response, { way, row, proof });
     for (const listener of usual) listener.call(server, request, response);
   });
 }
 
-function isPlain({ method, url = "", headers }: IncomingMessage): boolean {
-  return method === "POST" && url.startsWith(path) && headers.expect === undefined && bytesAtOnce(headers) !== null;
-}
+const isPlain = ({ headers }: IncomingMessage): boolean => headers.expect === undefined && bytesAtOnce(headers) !== null;
 
 /** What is wrong with a token is told on the usual way. */
 function proofOf({ headers }: IncomingMessage, { known }: Way): Proof | null {
@@ -58,12 +62,13 @@ function proofOf({ headers }: IncomingMessage, { known }: Way): Proof | null {
 }
 
 /** A request that is on its way. */
-type Taken = { way: Way; proof: Proof };
+type Taken = { way: Way; row: Route; proof: Proof };
 
-function take(request: IncomingMessage, response: ServerResponse, { way, proof }: Taken): void {
+function take(request: IncomingMessage, response: ServerResponse, taken: Taken): void {
+  const { way, proof } = taken;
   const since = way.parts.now();
-  const target = splitTarget(request.url ?? path);
-  const send = (answer: Sent): void => sendAnswer(response, { ...answer, target, since, way, proof });
+  const target = splitTarget(request.url ?? "");
+  const send = (answer: Sent): void => sendAnswer(response, { ...answer, ...taken, target, since });
   try {
     const bytes = bytesAtOnce(request.headers) ?? 0;
     // However it ends: answered, or broken off.
@@ -75,7 +80,7 @@ function take(request: IncomingMessage, response: ServerResponse, { way, proof }
   request.on("data", (chunk: Buffer) => chunks.push(chunk));
   request.on("end", () => {
     const body = chunks.length === 1 ? (chunks[0] ?? noBytes) : Buffer.concat(chunks);
-    answerTo(request, { target, body }, { way, proof })
+    answerTo(request, { target, body }, taken)
       .then(accepted, (error: unknown) => refused(target, error))
       .then(send)
       .catch(() => response.destroy());
@@ -85,10 +90,10 @@ function take(request: IncomingMessage, response: ServerResponse, { way, proof }
 async function answerTo(
   { rawHeaders, socket }: IncomingMessage,
   { target, body }: { target: Target; body: Uint8Array },
-  { way, proof }: Taken,
+  { way, row, proof }: Taken,
 ): Promise<Answer> {
   const incoming = { target, query: splitQuery(target.query), proof, source: null, rawHeaders, origin: "", params: {}, body };
-  return publish.answer({ ...incoming, callerIp: addressIn(socket.remoteAddress) }, way.parts);
+  return row.answer({ ...incoming, callerIp: addressIn(socket.remoteAddress) }, way.parts);
 }
 
 type Sent = { status: number; headers: Readonly<Record<string, string>>; body: unknown; fault: string | null };

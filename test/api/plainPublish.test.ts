@@ -62,8 +62,41 @@ const questions: [name: string, target: string, headers: readonly string[], body
   ["more retries than there may be", "https://e.example/", ["Svc-Retries: 100000"], body],
 ];
 
-test.each(questions)("%s is answered as the framework answers it", async (_name, target, headers, text) => {
-  const line = `POST /v2/publish/${target} HTTP/1.1`;
+const e = "https://e.example/";
+const steps = { "Upstash-Workflow-RunId": "wfr_1", "Upstash-Workflow-Init": "true", "Upstash-Workflow-Url": e };
+const lists: [name: string, headers: readonly string[], list: unknown][] = [
+  ["a list of one", [], [{ destination: e, body: "x", headers: { "Svc-Delay": "10s" } }]],
+  [
+    "a list of several, some refused",
+    ["Upstash-Odd: 1"],
+    [{ destination: e }, { destination: "nobody" }, { destination: "team" }, { odd: 1 }],
+  ],
+  ["a list of refused ones", [], [{ destination: "ftp://e" }, {}]],
+  ["a list that starts a run", [], [{ destination: e, headers: steps, body: "x" }]],
+  [
+    "a list with a step of a run that is not there",
+    [],
+    [{ destination: e, headers: { "Upstash-Workflow-RunId": "wfr_none", "Upstash-Workflow-CallType": "step" } }],
+  ],
+  [
+    "a list for a queue",
+    [],
+    [
+      { destination: e, queue: "q" },
+      { destination: e, queue: "not a name" },
+    ],
+  ],
+  ["an empty list", [], []],
+  ["no list", [], { destination: e }],
+];
+
+test.each([
+  ...questions.map(([name, target, headers, text]) => [name, `/v2/publish/${target}`, headers, text] as const),
+  ...lists.map(([name, headers, list]) => [name, "/v2/batch", headers, JSON.stringify(list)] as const),
+  ["a list that is no JSON", "/v2/batch", [], "[{"] as const,
+  ["a list without a body", "/v2/batch", [], ""] as const,
+])("%s is answered as the framework answers it", async (_name, target, headers, text) => {
+  const line = `POST ${target} HTTP/1.1`;
   const answers = [];
   for (const write of [request, chunked]) {
     const { ask, port, usual, lines } = await open();
@@ -96,6 +129,8 @@ test.each([
   ["a sender that waits to be told to go on", "POST /v2/publish/https://e.example/ HTTP/1.1", [bearer(), "Expect: 100-continue"], 200],
   ["another method", "PUT /v2/publish/https://e.example/ HTTP/1.1", [bearer()], 405],
   ["another path", "POST /v2/publisher/https://e.example/ HTTP/1.1", [bearer()], 404],
+  ["a list to a path that is another", "POST /v2/batch/x HTTP/1.1", [bearer()], 404],
+  ["a list with a query", "POST /v2/batch?x=1 HTTP/1.1", [bearer()], 400],
 ] as const)("%s goes the usual way", async (_name, line, headers, status) => {
   const { ask, port, usual } = await open();
   await ask("GET", "/v2/queues");
