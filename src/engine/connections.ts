@@ -74,8 +74,11 @@ class Origin {
   readonly #open = new Set<Connection>();
   /** The one that was used last goes first, so that those which are not needed grow old. */
   #idle: Connection[] = [];
+  /** An answer has just ended on them. They become idle when it is known that nothing came after it. */
+  #used: Connection[] = [];
   readonly #waiting = new Set<Caller>();
   #opening = 0;
+  #willLook = false;
   #isClosed = false;
 
   constructor({ hostname, host, protocol, port }: ParsedUrl, options: ConnectionsOptions, watcher: Watcher) {
@@ -85,21 +88,18 @@ class Origin {
   }
 
   send(caller: Caller): () => void {
-    const connection = this.#idle.pop();
-    if (connection) connection.send(caller);
-    else {
-      this.#waiting.add(caller);
-      this.#openMore();
-    }
+    this.#waiting.add(caller);
+    if (this.#idle.length > 0) this.#lookSoon();
+    this.#openMore();
     return () => void this.#waiting.delete(caller);
   }
 
-  /** A second went by. Answers how many are idle still. */
+  /** A second went by. Answers how many are not in use still. */
   tick(): number {
     const old = this.#idle.filter((connection) => --connection.seconds <= 0);
     if (old.length > 0) this.#idle = this.#idle.filter((connection) => connection.seconds > 0);
     for (const connection of old) connection.close(null);
-    return this.#idle.length;
+    return this.#idle.length + this.#used.length;
   }
 
   close(): void {
@@ -107,30 +107,54 @@ class Origin {
     const waiting = [...this.#waiting];
     this.#waiting.clear();
     this.#idle = [];
+    this.#used = [];
     for (const caller of waiting) caller.fails(new Closed());
     for (const connection of [...this.#open]) connection.close(new Closed());
   }
 
   free(connection: Connection): void {
-    const [next] = this.#waiting;
-    if (next) {
-      this.#waiting.delete(next);
-      connection.send(next);
-    } else {
-      this.#idle.push(connection);
-      this.#watcher.idle();
-    }
+    this.#used.push(connection);
+    this.#watcher.idle();
+    this.#lookSoon();
   }
 
   gone(connection: Connection): void {
     this.#open.delete(connection);
-    const at = this.#idle.indexOf(connection);
-    if (at >= 0) this.#idle.splice(at, 1);
+    remove(connection, this.#idle);
+    remove(connection, this.#used);
     this.#openMore();
   }
 
+  /**
+   * No connection is used twice before Node has looked at what came in on it meanwhile: a destination that closes it without a word
+   * would cost the next request its attempt, and bytes that nobody asked for would be taken for its answer.
+   */
+  #lookSoon(): void {
+    if (this.#willLook) return;
+    this.#willLook = true;
+    setImmediate(() => {
+      this.#willLook = false;
+      while (this.#waiting.size > 0 && this.#idle.length > 0) this.#serve(this.#idle.pop());
+      // Those of this very round have not been looked at again.
+      this.#idle.push(...this.#used.splice(0));
+      if (this.#waiting.size > 0 && this.#idle.length > 0) this.#lookSoon();
+    });
+  }
+
+  #serve(connection: Connection | undefined): void {
+    const [next] = this.#waiting;
+    if (next === undefined) return;
+    this.#waiting.delete(next);
+    connection?.send(next);
+  }
+
+  /** As many of those that wait as there are idle connections have one. */
+  get #unserved(): number {
+    return this.#waiting.size - this.#idle.length - this.#used.length;
+  }
+
   #openMore(): void {
-    while (this.#opening < this.#waiting.size && this.#opening + this.#open.size < this.#options.perOrigin) {
+    while (this.#opening < this.#unserved && this.#opening + this.#open.size < this.#options.perOrigin) {
       this.#opening++;
       this.#options.connector(this.#target, (error, socket) => {
         this.#opening--;
@@ -145,16 +169,22 @@ class Origin {
     if (this.#isClosed) return void socket.destroy();
     const connection = new Connection(socket, this.#target.host ?? "", this);
     this.#open.add(connection);
-    this.free(connection);
+    if (this.#waiting.size > 0) this.#serve(connection);
+    else this.free(connection);
   }
 
-  /** Told to the one that waits for longest. For each of the others another one is tried. */
+  /** Told to the one that waits for longest, unless there is one for each. For each of the others another one is tried. */
   #failed(error: unknown): void {
     const [first] = this.#waiting;
-    if (first) {
+    if (first && this.#unserved > 0) {
       this.#waiting.delete(first);
       first.fails(error);
     }
     this.#openMore();
   }
+}
+
+function remove(connection: Connection, list: Connection[]): void {
+  const at = list.indexOf(connection);
+  if (at >= 0) list.splice(at, 1);
 }

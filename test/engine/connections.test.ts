@@ -54,6 +54,31 @@ test("an answer that nobody asked for costs an idle connection, and is the answe
   expect((await ask(connections, `http://a.test:${port}/`)).status).toBe(200);
 });
 
+test("a destination that closes without a word after each answer costs no request its attempt", async () => {
+  const port = await rawDestination((socket) => socket.once("data", () => socket.end(empty)));
+  const connections = start();
+  for (let round = 0; round < 6; round++) expect((await ask(connections, `http://a.test:${port}/`)).status).toBe(200);
+  const waiting = Array.from({ length: 20 }, () => ask(connections, `http://a.test:${port}/`));
+  expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual(waiting.map(() => 200));
+});
+
+test("bytes that came unasked before a request was sent are not its answer", async () => {
+  let speak = (): void => undefined;
+  const port = await rawDestination((socket) => {
+    speak = () => void socket.write("HTTP/1.1 299 Forged\r\nContent-Length: 0\r\n\r\n");
+    socket.on("data", () => socket.write(empty));
+  });
+  const connections = start();
+  const first = await ask(connections, `http://a.test:${port}/`);
+  speak();
+  const second = await ask(connections, `http://a.test:${port}/`);
+  // Now that it has been idle for a while.
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  speak();
+  const third = await ask(connections, `http://a.test:${port}/`);
+  expect([first, second, third].map(({ status }) => status)).toEqual([200, 200, 200]);
+});
+
 test("an answer before the whole of its request is taken, and costs the connection", async () => {
   let opened = 0;
   const port = await rawDestination((socket) => {
