@@ -124,7 +124,7 @@ export class Connection {
 }
 
 /** They say nothing of a body that they do not have (RFC 9110, 8.6). */
-const bodiless: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS", "TRACE", "CONNECT"]);
+const bodiless: ReadonlySet<string> = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
 
 const mostAsText = 8 * 1024;
 

@@ -141,6 +141,8 @@ describe("the request", () => {
     expect([full.line, full.body]).toEqual([`${method} /`, "hello"]);
     const empty = await seen((port) => deliveryTo(`http://127.0.0.1:${port}/`, { method }));
     expect([empty.line, empty.body]).toEqual([`${method} /`, ""]);
+    const length = empty.headers.filter(([name]) => name === "Content-Length").map(([, value]) => value);
+    expect(length).toEqual(method === "GET" || method === "DELETE" ? [] : ["0"]);
   });
 
   test.each([
