@@ -156,13 +156,26 @@ class Origin {
   #openMore(): void {
     while (this.#opening < this.#unserved && this.#opening + this.#open.size < this.#options.perOrigin) {
       this.#opening++;
-      this.#options.connector(this.#target, (error, socket) => {
-        this.#opening--;
-        if (socket) this.#opened(socket);
-        else this.#failed(error);
-      });
+      this.#connect();
     }
     if (this.#opening + this.#open.size === 0) this.#watcher.empty();
+  }
+
+  #connect(): void {
+    let isAnswered = false;
+    const answered = (error: unknown, socket: Socket | null): void => {
+      if (isAnswered) return void socket?.destroy();
+      isAnswered = true;
+      this.#opening--;
+      if (socket) this.#opened(socket);
+      else this.#failed(error);
+    };
+    try {
+      this.#options.connector(this.#target, answered);
+    } catch (error) {
+      // What cannot even be begun has failed like any other. Thrown on, it would keep its place for ever, or end the process.
+      answered(error, null);
+    }
   }
 
   #opened(socket: Socket): void {

@@ -155,6 +155,26 @@ test("each of those that wait for a connection gets one, or the reason why there
   expect(failed.length).toBeLessThan(20);
 });
 
+test("a connector that throws, or answers twice, costs nobody else a place", async () => {
+  const port = await rawDestination((socket) => socket.on("data", () => socket.write(empty)));
+  let tries = 0;
+  const connections = connecting({
+    perOrigin: 1,
+    connector: (_to, answer) => {
+      if (++tries === 1) throw new Error("thrown");
+      const socket = connect({ port, host: "127.0.0.1", ...reading }, () => {
+        answer(null, socket);
+        answer(new Error("late"), null);
+      });
+    },
+  });
+  await expect(ask(connections, `http://a.test:${port}/`)).rejects.toThrow("thrown");
+  expect(connections.count).toBe(0);
+  const answers = await Promise.all([1, 2].map(() => ask(connections, `http://a.test:${port}/`)));
+  expect(answers.map(({ status }) => status)).toEqual([200, 200]);
+  expect(tries).toBe(2);
+});
+
 test("what is taken back is never sent, and the others are", async () => {
   const asked: string[] = [];
   const port = await httpDestination((incoming, response) => {
