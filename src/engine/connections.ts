@@ -74,8 +74,9 @@ class Origin {
   readonly #open = new Set<Connection>();
   /** The one that was used last goes first, so that those which are not needed grow old. */
   #idle: Connection[] = [];
-  /** An answer has just ended on them. They become idle when it is known that nothing came after it. */
+  /** An answer has ended on them in this turn of the event loop, or in the one before it. */
   #used: Connection[] = [];
+  #resting: Connection[] = [];
   readonly #waiting = new Set<Caller>();
   #opening = 0;
   #willLook = false;
@@ -88,9 +89,12 @@ class Origin {
   }
 
   send(caller: Caller): () => void {
-    this.#waiting.add(caller);
-    if (this.#idle.length > 0) this.#lookSoon();
-    this.#openMore();
+    const connection = this.#idle.pop();
+    if (connection) connection.send(caller);
+    else {
+      this.#waiting.add(caller);
+      this.#openMore();
+    }
     return () => void this.#waiting.delete(caller);
   }
 
@@ -99,7 +103,7 @@ class Origin {
     const old = this.#idle.filter((connection) => --connection.seconds <= 0);
     if (old.length > 0) this.#idle = this.#idle.filter((connection) => connection.seconds > 0);
     for (const connection of old) connection.close(null);
-    return this.#idle.length + this.#used.length;
+    return this.#idle.length + this.#used.length + this.#resting.length;
   }
 
   close(): void {
@@ -108,6 +112,7 @@ class Origin {
     this.#waiting.clear();
     this.#idle = [];
     this.#used = [];
+    this.#resting = [];
     for (const caller of waiting) caller.fails(new Closed());
     for (const connection of [...this.#open]) connection.close(new Closed());
   }
@@ -122,22 +127,26 @@ class Origin {
     this.#open.delete(connection);
     remove(connection, this.#idle);
     remove(connection, this.#used);
+    remove(connection, this.#resting);
     this.#openMore();
   }
 
   /**
-   * No connection is used twice before Node has looked at what came in on it meanwhile: a destination that closes it without a word
-   * would cost the next request its attempt, and bytes that nobody asked for would be taken for its answer.
+   * No connection is used again before Node has looked once more at what came in on it: a destination that closes it without a word
+   * would cost the next request its attempt, and bytes that nobody asked for would be taken for its answer. An immediate comes after
+   * the look in which the answer ended, and a second one after the next.
    */
   #lookSoon(): void {
     if (this.#willLook) return;
     this.#willLook = true;
     setImmediate(() => {
       this.#willLook = false;
+      const looked = this.#resting;
+      this.#resting = this.#used;
+      this.#used = [];
+      this.#idle.push(...looked);
       while (this.#waiting.size > 0 && this.#idle.length > 0) this.#serve(this.#idle.pop());
-      // Those of this very round have not been looked at again.
-      this.#idle.push(...this.#used.splice(0));
-      if (this.#waiting.size > 0 && this.#idle.length > 0) this.#lookSoon();
+      if (this.#resting.length + this.#used.length > 0) this.#lookSoon();
     });
   }
 
@@ -150,7 +159,7 @@ class Origin {
 
   /** As many of those that wait as there are idle connections have one. */
   get #unserved(): number {
-    return this.#waiting.size - this.#idle.length - this.#used.length;
+    return this.#waiting.size - this.#idle.length - this.#used.length - this.#resting.length;
   }
 
   #openMore(): void {

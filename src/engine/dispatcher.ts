@@ -28,8 +28,8 @@ export type DispatcherParts = {
 /** Bytes of bodies: of all that are running, and of what one batch loads to be sent. */
 type DispatcherBytes = { total: number; perBatch: number };
 
-/** `leasedAt`: when its lease was taken or renewed last, by the clock of this node. */
-type Running = { delivery: Delivery; lane: string; call: DeliveryCall; leasedAt: Millis };
+/** `leasedAt`: when its lease was taken or renewed last, by the clock of this node. `place`: among those that run; `over` after that. */
+type Running = { delivery: Delivery; lane: string; call: DeliveryCall; leasedAt: Millis; place: number };
 
 /** One claim looks at so many messages at most, and, however few hands are free, at so many at least: the others go in line. */
 const claimLimit = 256;
@@ -37,6 +37,8 @@ const fewestClaimed = 64;
 /** With fewer deliveries running, no destination can have a line of waiting messages, and outcomes need no haste. */
 const quietBelow = 32;
 const atOnce: Millis = 0;
+/** The place of what does not run any more. */
+const over = -1;
 /** After a fault of the storage: how long until the next try. */
 const patience = 1000;
 
@@ -47,7 +49,8 @@ const patience = 1000;
 export class Dispatcher {
   readonly #parts: DispatcherParts;
   readonly #claims: Claims;
-  readonly #running = new Map<Delivery, Running>();
+  /** A plain list, whose places are handed on: see docs/decisions/0034. */
+  #running: Running[] = [];
   readonly #busy = new Map<string, number>();
   readonly #busyBytes = new Map<string, number>();
   #bytes = 0;
@@ -102,10 +105,11 @@ export class Dispatcher {
     await this.#loop;
     const empty = new Promise<void>((resolve) => (this.#emptied = resolve));
     const patienceEnds = new AbortController();
-    if (this.#running.size + this.#reports > 0) await Promise.race([empty, clock.sleep(clock.now() + grace, patienceEnds.signal)]);
+    if (this.#running.length + this.#reports > 0) await Promise.race([empty, clock.sleep(clock.now() + grace, patienceEnds.signal)]);
     patienceEnds.abort();
-    const left = [...this.#running.values()];
-    this.#running.clear();
+    const left = this.#running;
+    this.#running = [];
+    for (const running of left) running.place = over;
     this.#isCut = true;
     for (const { call } of left) call.abort();
     if (left.length === 0) return;
@@ -120,7 +124,7 @@ export class Dispatcher {
   /** The hands of this node, as they are now. */
   hands(): Hands {
     const { total, perHost, bytes = { total: memory.sending, perBatch: memory.batch } } = this.#parts.hands;
-    const free = this.#stopping ? 0 : total - this.#running.size;
+    const free = this.#stopping ? 0 : total - this.#running.length;
     return {
       ...{ free, perHost, behind: this.#behind, busy: new Map(this.#busy) },
       bytes: { free: bytes.total - this.#bytes, perBatch: bytes.perBatch, busy: Object.fromEntries(this.#busyBytes) },
@@ -129,12 +133,12 @@ export class Dispatcher {
 
   /** How many deliveries are running. */
   get running(): number {
-    return this.#running.size;
+    return this.#running.length;
   }
 
   /** How many deliveries are running, or have ended and are not settled yet. */
   get unsettled(): number {
-    return this.#running.size + this.#reports;
+    return this.#running.length + this.#reports;
   }
 
   /** One turn: claims what is due, as far as hands are free, and notes when to look again. */
@@ -197,9 +201,9 @@ export class Dispatcher {
     const host = hostOf(delivery.message.url);
     const lane = laneOf(delivery.message.account, host);
     const call = delivery.unsendable === undefined ? this.#parts.deliver(delivery) : unsent(delivery);
-    const running: Running = { delivery, lane, call, leasedAt: this.#parts.clock.now() };
+    const running: Running = { delivery, lane, call, leasedAt: this.#parts.clock.now(), place: this.#running.length };
     if (this.#isCut) running.call.abort();
-    this.#running.set(delivery, running);
+    this.#running.push(running);
     this.#count(running, 1);
     if (!this.#renewing) void this.#renew();
     void this.#sendAndSettle(running);
@@ -207,10 +211,20 @@ export class Dispatcher {
 
   /** Of a cancelled message. Its places are free when its outcome has been settled, as those of any other. */
   #callOff({ account, messageId, attempt }: Held): void {
-    for (const { delivery, call } of this.#running.values()) {
+    for (const { delivery, call } of this.#running) {
       const { message } = delivery;
       if (message.id === messageId && message.account === account && delivery.attempt === attempt) call.abort();
     }
+  }
+
+  /** The last one takes its place. */
+  #remove(running: Running): void {
+    const last = this.#running.pop();
+    if (last !== undefined && last !== running) {
+      this.#running[running.place] = last;
+      last.place = running.place;
+    }
+    running.place = over;
   }
 
   #count({ delivery, lane }: Running, by: 1 | -1): void {
@@ -230,7 +244,8 @@ export class Dispatcher {
     const outcome = await call.outcome;
     this.#count(running, -1);
     // Not running any more: given back while the server stops.
-    if (!this.#running.delete(delivery)) return;
+    if (running.place === over) return;
+    this.#remove(running);
     this.#reports++;
     if (this.#starved) {
       this.#starved = false;
@@ -239,7 +254,7 @@ export class Dispatcher {
     const settled = await this.#settle(delivery, outcome);
     if (settled) log.attempt(delivery, outcome, settled.became);
     this.#reports--;
-    if (this.#running.size + this.#reports === 0) this.#emptied();
+    if (this.#running.length + this.#reports === 0) this.#emptied();
   }
 
   /**
@@ -268,7 +283,7 @@ export class Dispatcher {
 
   /** Nothing waits for the outcomes of this node: no hand, no backlog. */
   #isQuiet(): boolean {
-    return !this.#behind && !this.#starved && !this.#stopping && this.#running.size < quietBelow;
+    return !this.#behind && !this.#starved && !this.#stopping && this.#running.length < quietBelow;
   }
 
   /** Keeps the leases of deliveries that take long. Sleeps only while there are any. */
@@ -277,10 +292,10 @@ export class Dispatcher {
     // Two rounds may fail before a lease runs out.
     const period = spans.lease / 4;
     this.#renewing = true;
-    while (this.#running.size > 0) {
-      const begun = [...this.#running.values()];
+    while (this.#running.length > 0) {
+      const begun = [...this.#running];
       await clock.sleep(clock.now() + period, new AbortController().signal);
-      const old = begun.filter(({ delivery }) => this.#running.has(delivery));
+      const old = begun.filter(({ place }) => place !== over);
       if (old.length > 0) await this.#renewAll(old);
     }
     this.#renewing = false;
@@ -289,7 +304,7 @@ export class Dispatcher {
   /** The clock was put forward, or this process stood still: the leases go on before a claim takes them for lost. */
   async #renewLate(): Promise<void> {
     const before = this.#parts.clock.now() - (3 * spans.lease) / 4;
-    const late = [...this.#running.values()].filter(({ leasedAt }) => leasedAt < before);
+    const late = this.#running.filter(({ leasedAt }) => leasedAt < before);
     if (late.length > 0) await this.#renewAll(late);
   }
 

@@ -3,8 +3,8 @@ import type { Account, AccountId, MessageId, MessageState } from "../core/messag
 import type { WorkingSet } from "./draft.ts";
 import type { Loader } from "./loader.ts";
 
-/** Some 400 bytes each: more messages than this node can have under way. */
-const mostMessages = 10_000;
+/** Messages of a generation, some 400 bytes each: more than this node can have under way. */
+const mostMessages = 5_000;
 const mostAccounts = 1_000;
 
 /**
@@ -12,25 +12,42 @@ const mostAccounts = 1_000;
  * comes, some milliseconds after they were written. For a storage with one writer, which forgets it all when something changed behind its back.
  */
 export class RecentRows {
-  readonly #messages = new Map<MessageId, MessageState>();
+  /** Two generations, each in a `Map` of its own: see docs/decisions/0034. */
+  #messages = new Map<MessageId, MessageState>();
+  #older = new Map<MessageId, MessageState>();
+  #learned = 0;
   readonly #accounts = new Map<AccountId, Account>();
 
   /** Learns what a batch has written. To be told when it is stored, and not before. */
   learn(set: WorkingSet): void {
     // An account is changed only where it still is what was read, so it must have been read.
     for (const { key } of set.changes("accounts")) this.#accounts.delete(key[0]);
-    for (const { key, now } of set.changes("messages")) keep(this.#messages, key[1] ?? "", now, mostMessages);
+    for (const { key, now } of set.changes("messages")) this.#keep(key[1] ?? "", now);
+  }
+
+  #keep(id: MessageId, row: MessageState | undefined): void {
+    if (row === undefined) {
+      this.#messages.delete(id);
+      this.#older.delete(id);
+      return;
+    }
+    this.#messages.set(id, row);
+    if (++this.#learned < mostMessages) return;
+    this.#learned = 0;
+    this.#older = this.#messages;
+    this.#messages = new Map();
   }
 
   forget(): void {
     this.#messages.clear();
+    this.#older.clear();
     this.#accounts.clear();
   }
 
   /** The same rows as `loader`, which is asked only for those that are not known. */
   before(loader: Loader): Loader {
     const messageOf = ([account, id = ""]: Key): MessageState | undefined => {
-      const row = this.#messages.get(id);
+      const row = this.#messages.get(id) ?? this.#older.get(id);
       return row?.account === account ? row : undefined;
     };
     const rows = async <T extends TableName>(table: T, keys: readonly Key[], how?: { bodies?: false }): Promise<readonly Rows[T][]> => {
@@ -48,11 +65,7 @@ export class RecentRows {
   }
 }
 
-function keep<Row>(rows: Map<string, Row>, id: string, row: Row | undefined, most: number): void {
-  if (row === undefined) {
-    rows.delete(id);
-    return;
-  }
+function keep<Row>(rows: Map<string, Row>, id: string, row: Row, most: number): void {
   rows.set(id, row);
   const [oldest] = rows.size > most ? rows.keys() : [];
   if (oldest !== undefined) rows.delete(oldest);
