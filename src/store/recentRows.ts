@@ -19,7 +19,7 @@ export class RecentRows {
   readonly #accounts = new Map<AccountId, Account>();
 
   /** Learns what a batch has written. To be told when it is stored, and not before. */
-  learn(set: WorkingSet): void {
+  learn(set: Pick<WorkingSet, "changes">): void {
     // An account is changed only where it still is what was read, so it must have been read.
     for (const { key } of set.changes("accounts")) this.#accounts.delete(key[0]);
     for (const { key, now } of set.changes("messages")) this.#keep(key[1] ?? "", now);
