@@ -17,7 +17,7 @@ import type { Account, Delivery, Millis, NodeId, Outcome } from "./core/message.
 import { idMaker } from "./core/ids.ts";
 import { checkKeys, readyKeys } from "./keys.ts";
 import type { Settled } from "./core/settle.ts";
-import { systemClock, systemRandom } from "./engine/clock.ts";
+import { elapsed, systemClock, systemRandom } from "./engine/clock.ts";
 import { createDeliver } from "./engine/deliver.ts";
 import type { DispatcherLog } from "./engine/dispatcher.ts";
 import { Dispatcher } from "./engine/dispatcher.ts";
@@ -108,7 +108,7 @@ async function openFolder(settings: Settings, { node, log, reclaims = true, onBr
   try {
     const keys = await readyKeys(settings);
     const source = { node, now: () => systemClock.now(), random: systemRandom, newId: idMaker(systemRandom) };
-    const store = await embeddedStore({ path: storePath(data), source, keys, pause, onBroken });
+    const store = await embeddedStore({ path: storePath(data), source, keys, pause, elapsed, onBroken });
     const close = async (): Promise<void> => {
       await store.close();
       release();

@@ -38,6 +38,9 @@ function sleep(until: Millis, wake: AbortSignal): Promise<void> {
 /** Timers of Node stand still while the machine is asleep, and do not know that its clock was set: so often it is looked at. */
 const longestNap: Millis = 10_000;
 
+/** A stopwatch that nobody sets: milliseconds since some moment, with fractions. */
+export const elapsed = (): Millis => performance.now();
+
 /** What a timer of Node can count to; a longer one would ring at once. */
 const longestTimer: Millis = 2 ** 31 - 1;
 

@@ -1,6 +1,7 @@
-import { closeSync, fdatasync, fsyncSync, openSync } from "node:fs";
+import { closeSync, fdatasync, fdatasyncSync, fsyncSync, openSync } from "node:fs";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
+import type { Millis } from "../core/message.ts";
 
 /** Brings to the disk what was written to a file, while its thread goes on. */
 export type Disk = {
@@ -11,12 +12,42 @@ export type Disk = {
 
 const dataSync = promisify(fdatasync);
 
-/** That of a file which is there: also its name in the folder is on the disk afterwards. */
-export function diskOf(path: string): Disk {
+/** That of a file which is there: also its name in the folder is on the disk afterwards. `elapsed`: a stopwatch that nobody sets. */
+export function diskOf(path: string, elapsed: () => Millis): Disk {
   syncFolder(dirname(path));
   const file = openSync(path, "r+");
-  return { sync: () => dataSync(file), close: () => closeSync(file) };
+  const sync = patient({ here: () => fdatasyncSync(file), elsewhere: () => dataSync(file), elapsed });
+  return { sync, close: () => closeSync(file) };
 }
+
+type Ways = { here(): void; elsewhere(): Promise<void>; elapsed(): Millis };
+
+/**
+ * Waits here for a disk that is quick, as handing the wait to another thread and hearing of its end takes longer than that. After a
+ * wait that was long, others are waited for elsewhere: the more of them, the more often it happens (docs/decisions/0036).
+ */
+export function patient({ here, elsewhere, elapsed }: Ways): () => Promise<void> {
+  let left = 0;
+  let most = fewestElsewhere;
+  return async () => {
+    if (left > 0) {
+      left--;
+      return elsewhere();
+    }
+    const since = elapsed();
+    here();
+    if (elapsed() - since <= quick) {
+      most = Math.max(fewestElsewhere, most / 2);
+      return;
+    }
+    left = most;
+    most = Math.min(mostElsewhere, most * 2);
+  };
+}
+
+/** Under load a batch takes several times as long. */
+const quick: Millis = 0.5;
+const [fewestElsewhere, mostElsewhere] = [64, 4096];
 
 /** Windows knows no folder that could be brought to the disk, and needs none. */
 function syncFolder(path: string): void {

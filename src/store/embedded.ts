@@ -17,6 +17,8 @@ export type Embedded = {
   source: Source;
   keys?: KeySource;
   pause(time: Millis): Promise<void>;
+  /** A stopwatch that nobody sets. */
+  elapsed(): Millis;
   /** Is told once that the disk failed, after which nothing is stored any more: what is on it is known when it is read anew. */
   onBroken?(error: Error): void;
   /** Instead of that of the write-ahead log. */
@@ -32,11 +34,12 @@ const whileLocked = { time: 50, tries: 100 } as const;
 
 /**
  * SQLite in a file, for a server. Batches are decided and committed here, among requests and deliveries. What takes long is done
- * elsewhere: the system brings commits to the disk, before anybody is answered; lists are read, and the write-ahead log is folded back,
+ * elsewhere: a disk that is not quick is waited for, before anybody is answered; lists are read, and the write-ahead log is folded back,
  * on threads of their own. See docs/decisions/0029.
  */
 export async function embeddedStore(embedded: Embedded): Promise<Store> {
-  const { path, source, keys = null, pause, onBroken, openDisk = diskOf, openFolding = foldingThread } = embedded;
+  const { path, source, keys = null, pause, elapsed, onBroken, openFolding = foldingThread } = embedded;
+  const { openDisk = (file: string) => diskOf(file, elapsed) } = embedded;
   const database = openSqlite(path, { keys, apart: { pause: () => pause(whileLocked.time), tries: whileLocked.tries } });
   await database.migrate();
   const commits = new Commits(openDisk(`${path}-wal`), onBroken);

@@ -4,6 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import type { Disk } from "../../src/store/disk.ts";
 import { diskOf } from "../../src/store/disk.ts";
+import { elapsed } from "../../src/engine/clock.ts";
 import type { Embedded } from "../../src/store/embedded.ts";
 import { embeddedStore } from "../../src/store/embedded.ts";
 import { openSqlite } from "../../src/store/sqlite.ts";
@@ -12,7 +13,7 @@ import { closedAfterwards, freshFolder, letterTo, pauseOf, sourceOf, TestClock, 
 /** A store in a file, as a server has it, with whatever the test puts in its place. */
 async function openWorld(path: string, over: Partial<Embedded> = {}): Promise<World> {
   const clock = new TestClock();
-  const store = await embeddedStore({ path, source: sourceOf(clock, "nod_a"), pause: pauseOf, ...over });
+  const store = await embeddedStore({ path, source: sourceOf(clock, "nod_a"), pause: pauseOf, elapsed, ...over });
   return new World(closedAfterwards(store), clock, "nod_a");
 }
 
@@ -23,7 +24,7 @@ function slowDisk() {
   const waiting: { end(): void; fail(error: Error): void }[] = [];
   let isSlow = false;
   const openDisk = (path: string): Disk => {
-    const disk = diskOf(path);
+    const disk = diskOf(path, elapsed);
     const held = (): Promise<void> => new Promise((resolve, reject) => waiting.push({ end: resolve, fail: reject }));
     return { sync: async () => (isSlow ? held() : disk.sync()), close: () => disk.close() };
   };

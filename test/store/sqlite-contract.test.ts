@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { afterAll } from "vitest";
+import { elapsed } from "../../src/engine/clock.ts";
 import { embeddedStore } from "../../src/store/embedded.ts";
 import { openSqlite, sqliteStore } from "../../src/store/sqlite.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -22,7 +23,7 @@ const path = join(folder, "store.db");
 let threads: Store | null = null;
 
 describeStore("SQLite of a server", async (clock, node) => {
-  threads ??= await embeddedStore({ path, source: sourceOf(clock, node), pause: pauseOf });
+  threads ??= await embeddedStore({ path, source: sourceOf(clock, node), pause: pauseOf, elapsed });
   await empty();
   const { close } = threads;
   return {

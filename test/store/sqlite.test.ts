@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import type { Connection } from "../../src/store/database.ts";
+import { elapsed } from "../../src/engine/clock.ts";
 import { embeddedStore } from "../../src/store/embedded.ts";
 import { openSqlite, sqliteStore } from "../../src/store/sqlite.ts";
 import { makeTablesOf } from "./olderTables.ts";
@@ -21,7 +22,9 @@ test("tables of a newer version are refused, and left as they are", async () => 
   database.exec("insert into schema_version (version) values (9999)");
   const before = database.prepare("select sql from sqlite_schema order by name").all();
   await expect(sqliteStore(path, sourceOf(new TestClock(), "nod_a"))).rejects.toBeInstanceOf(StorageRefused);
-  await expect(embeddedStore({ path, source: sourceOf(new TestClock(), "nod_a"), pause: pauseOf })).rejects.toBeInstanceOf(StorageRefused);
+  await expect(embeddedStore({ path, source: sourceOf(new TestClock(), "nod_a"), pause: pauseOf, elapsed })).rejects.toBeInstanceOf(
+    StorageRefused,
+  );
   expect(database.prepare("select sql from sqlite_schema order by name").all()).toEqual(before);
   database.close();
 });
@@ -169,7 +172,7 @@ test("two at one file do not lose each other's updates", async () => {
   const clock = new TestClock();
   const worlds = [];
   for (const node of ["nod_a", "nod_b"]) {
-    const store = closedAfterwards(await embeddedStore({ path, source: sourceOf(clock, node), pause: pauseOf }));
+    const store = closedAfterwards(await embeddedStore({ path, source: sourceOf(clock, node), pause: pauseOf, elapsed }));
     worlds.push(new World(store, clock, node));
   }
   await worlds[0]?.account();
