@@ -15,6 +15,7 @@ import { isDeleted } from "./core/account.ts";
 import { Refusal } from "./core/errors.ts";
 import type { Account, Delivery, Millis, NodeId, Outcome } from "./core/message.ts";
 import { idMaker } from "./core/ids.ts";
+import { parsedUrl } from "./core/parsedUrl.ts";
 import { checkKeys, readyKeys } from "./keys.ts";
 import type { Settled } from "./core/settle.ts";
 import { elapsed, systemClock, systemRandom } from "./engine/clock.ts";
@@ -264,7 +265,7 @@ function requestLog(log: Logger): (status: number, line: () => RequestLine) => v
 }
 
 /** Paths and queries of destinations can hold secrets. */
-const hostAlone = (url: string): string => URL.parse(url)?.host ?? "";
+const hostAlone = (url: string): string => parsedUrl(url)?.host ?? "";
 
 /**
  * V8 puts all objects of a kind among the old ones once it has seen many of them live for a while. Messages are gone after some

@@ -1,4 +1,5 @@
 import type { MessageId, Millis } from "./message.ts";
+import { parsedUrl } from "./parsedUrl.ts";
 import type { Run, Step, Waiter } from "./run.ts";
 import { initialSlot, slotIn } from "./run.ts";
 import { failedStepOf, reasonIn } from "./runFailure.ts";
@@ -125,7 +126,7 @@ function named(head: Pick<NonNullable<Step["head"]>, "stepId" | "stepName" | "ta
   return head ? `step ${head.stepId || (head.targetStep ?? 0)} ${JSON.stringify(head.stepName)}` : "a step";
 }
 
-const hostIn = (url: string): string => URL.parse(url)?.host ?? "?";
+const hostIn = (url: string): string => parsedUrl(url)?.host ?? "?";
 const iso = (time: Millis): string => new Date(time).toISOString();
 
 /** The whole of it in one sentence. */

@@ -26,6 +26,8 @@ export type Owner = { free(connection: Connection): void; gone(connection: Conne
 /** All sockets read into one place, as what was read is looked at before anything else is read. */
 const place = Buffer.allocUnsafeSlow(64 * 1024);
 
+const read = "waypost read";
+
 /** What a socket for a `Connection` is opened with. It says what it reads by an event of its own, and makes nothing to carry it. */
 export const reading = {
   onread: {
@@ -36,11 +38,10 @@ export const reading = {
     },
   },
 };
-const read = "waypost read";
 
 /**
  * One connection to a destination, with one request at a time: an attempt that is cut off takes nobody else's with it. HTTP/1.1, by
- * hand, since a request and its answer cost a quarter of what they do in a library that can do more (docs/decisions/0035).
+ * hand, since a request and its answer cost a third of what they do in a library that can do more (docs/decisions/0035).
  */
 export class Connection {
   /** So many ticks of its owner it may still wait for another request. */

@@ -145,16 +145,20 @@ class Origin {
       this.#resting = this.#used;
       this.#used = [];
       this.#idle.push(...looked);
-      while (this.#waiting.size > 0 && this.#idle.length > 0) this.#serve(this.#idle.pop());
+      while (this.#idle.length > 0) {
+        const next = this.#takeNext();
+        if (!next) break;
+        this.#idle.pop()?.send(next);
+      }
       if (this.#resting.length + this.#used.length > 0) this.#lookSoon();
     });
   }
 
-  #serve(connection: Connection | undefined): void {
+  /** The one that waits for longest, which waits no more. */
+  #takeNext(): Caller | undefined {
     const [next] = this.#waiting;
-    if (next === undefined) return;
-    this.#waiting.delete(next);
-    connection?.send(next);
+    if (next) this.#waiting.delete(next);
+    return next;
   }
 
   /** As many of those that wait as there are idle connections have one. */
@@ -191,17 +195,14 @@ class Origin {
     if (this.#isClosed) return void socket.destroy();
     const connection = new Connection(socket, this.#target.host ?? "", this);
     this.#open.add(connection);
-    if (this.#waiting.size > 0) this.#serve(connection);
+    const next = this.#takeNext();
+    if (next) connection.send(next);
     else this.free(connection);
   }
 
   /** Told to the one that waits for longest, unless there is one for each. For each of the others another one is tried. */
   #failed(error: unknown): void {
-    const [first] = this.#waiting;
-    if (first && this.#unserved > 0) {
-      this.#waiting.delete(first);
-      first.fails(error);
-    }
+    if (this.#unserved > 0) this.#takeNext()?.fails(error);
     this.#openMore();
   }
 }

@@ -3,7 +3,7 @@ import { dirname } from "node:path";
 import { promisify } from "node:util";
 import type { Millis } from "../core/message.ts";
 
-/** Brings to the disk what was written to a file, while its thread goes on. */
+/** Brings to the disk what was written to a file. */
 export type Disk = {
   /** Resolves when all that was written before is on the disk. Rejects when it is not known whether it is, and then never is again. */
   sync(): Promise<void>;

@@ -48,17 +48,21 @@ const runOf = (id: Value | undefined): string => text(id).slice(0, text(id).inde
 const rare = {
   ...{ retryDelay: null, callback: null, failureCallback: null, deduplication: null, redaction: null, callerIp: null, tells: null },
   ...{ labels: [], headers: [], flowControl: null, group: null, endpoint: null, queue: null, scheduleId: null },
-} as const;
+} as const satisfies Record<Exclude<keyof Envelope, "account" | "id" | "body" | Common>, null | readonly []>;
+
+/** What all envelopes have, and messages of runs. */
+type Common = "brand" | "url" | "method" | "retries" | "timeout" | "createdAt" | "notBefore" | "startedAtOnce" | "run";
 
 const rareNames = Object.keys(rare) as (keyof typeof rare)[];
 
 const isEmpty = (value: unknown): boolean => value === null || (Array.isArray(value) && value.length === 0);
 
 /** What an envelope has besides its columns. It stands on the way of every message. */
-function envelopeJson({ brand, url, method, retries, timeout, createdAt, notBefore, startedAtOnce, run, ...others }: Envelope): string {
-  const kept: Record<string, unknown> = { brand, url, method, retries, timeout, createdAt, notBefore, startedAtOnce };
-  if (run !== undefined) kept.run = run;
-  for (const name of rareNames) if (!isEmpty(others[name])) kept[name] = others[name];
+function envelopeJson(row: Envelope): string {
+  const { brand, url, method, retries, timeout, createdAt, notBefore, startedAtOnce, run } = row;
+  const common: Record<Common, unknown> = { brand, url, method, retries, timeout, createdAt, notBefore, startedAtOnce, run };
+  const kept: Record<string, unknown> = common;
+  for (const name of rareNames) if (!isEmpty(row[name])) kept[name] = row[name];
   return JSON.stringify(kept);
 }
 
