@@ -188,7 +188,8 @@ export class AnswerReader {
     }
     if (length === null) return null;
     const [first = "", ...others] = length.split(",").map((text) => text.trim());
-    if (!/^\d{1,15}$/.test(first) || others.some((other) => other !== first)) throw invalid("its length is not a number");
+    if (others.some((other) => other !== first)) throw invalid("it has two lengths");
+    if (!/^\d{1,15}$/.test(first)) throw invalid("its length is not a number");
     return Number(first);
   }
 
