@@ -18,7 +18,7 @@ import { idMaker } from "./core/ids.ts";
 import { parsedUrl } from "./core/parsedUrl.ts";
 import { checkKeys, readyKeys } from "./keys.ts";
 import type { Settled } from "./core/settle.ts";
-import { elapsed, systemClock, systemRandom } from "./engine/clock.ts";
+import { elapsed, idleAlarm, systemClock, systemRandom } from "./engine/clock.ts";
 import { createDeliver } from "./engine/deliver.ts";
 import type { DispatcherLog } from "./engine/dispatcher.ts";
 import { Dispatcher } from "./engine/dispatcher.ts";
@@ -194,6 +194,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     trustProxy,
     publicUrl: settings.publicUrl,
     log: requestLog(log),
+    idleAlarm,
     ready: () => !stopping && !health.outdated,
     health: () => ({ unsettled: dispatcher.unsettled }),
     counted: countedFrom(() => clock.now(), settings.databaseUrl === "" ? undefined : { store, ...clock }),

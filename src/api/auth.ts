@@ -23,8 +23,14 @@ export type Tokens = { authorization: string | undefined; parameter: string | nu
 const rememberedFor: Millis = 5_000;
 const mostRemembered = 1_000;
 
-/** `known`: whose the bearer token is when it was used a moment ago, without asking the store. Either throws `Refusal`. */
-type Authenticator = { known(authorization: string | undefined): Proof | null; authenticate(tokens: Tokens): Promise<Proof> };
+type Authenticator = {
+  /** Whose the bearer token is when it was used a moment ago, without asking the store. Throws `Refusal`. */
+  known(authorization: string | undefined): Proof | null;
+  /** Asks the store whose it is, so that it is known from then on. That it is nobody's is not counted as a try. Never rejects. */
+  lookUp(authorization: string): Promise<unknown>;
+  /** Throws `Refusal`. */
+  authenticate(tokens: Tokens): Promise<Proof>;
+};
 
 /**
  * Finds the account of a request. The header wins. A bearer token in it that is none of ours, beside a good token in the
@@ -32,7 +38,7 @@ type Authenticator = { known(authorization: string | undefined): Proof | null; a
  */
 export function authenticator({ store, now, lockout }: { store: Store; now(): Millis; lockout: Lockout }): Authenticator {
   const remembered = new RememberedAccounts(store, now);
-  const lookUp = async (bearer: string | undefined, { parameter, from }: Tokens): Promise<Proof> => {
+  const prove = async (bearer: string | undefined, { parameter, from }: Tokens): Promise<Proof> => {
     const byHeader = bearer === undefined ? null : await remembered.find(bearer);
     if (byHeader && bearer !== undefined) return { ...byHeader, by: "header", token: bearer };
     const byQuery = parameter === null ? null : await remembered.find(parameter);
@@ -46,7 +52,11 @@ export function authenticator({ store, now, lockout }: { store: Store; now(): Mi
       const known = bearer === undefined ? null : remembered.get(hashOfToken(bearer));
       return known && bearer !== undefined ? { ...known, by: "header", token: bearer } : null;
     },
-    authenticate: (tokens) => lookUp(bearerIn(tokens.authorization), tokens),
+    lookUp: async (authorization) => {
+      const bearer = bearerIn(authorization);
+      if (bearer !== undefined) await remembered.find(bearer).catch(() => null);
+    },
+    authenticate: (tokens) => prove(bearerIn(tokens.authorization), tokens),
   };
 }
 

@@ -7,7 +7,7 @@ import type { AccountId } from "../core/message.ts";
 const intakeBytes = 512 * 1024 * 1024;
 
 /** A body that says it is no longer than this takes its room at once: counting it on its way would cost more than it keeps. */
-const atOnce = 64 * 1024;
+export const mostAtOnce = 64 * 1024;
 
 /** Whose bodies they are: an account; or "", all together who are none and may send any. */
 export type Sender = AccountId;
@@ -76,5 +76,5 @@ export class Intake {
 export function bytesAtOnce(headers: { "content-length"?: string | undefined; "transfer-encoding"?: string | undefined }): number | null {
   if (headers["transfer-encoding"] !== undefined) return null;
   const declared = Number(headers["content-length"] ?? 0) || 0;
-  return declared <= atOnce ? declared : null;
+  return declared <= mostAtOnce ? declared : null;
 }

@@ -1,4 +1,3 @@
-import type { ServerResponse } from "node:http";
 import { Refusal } from "../core/errors.ts";
 import { memory } from "../core/limits.ts";
 import type { AccountId } from "../core/message.ts";
@@ -47,11 +46,11 @@ export class Outflow {
     }
   }
 
-  /** Counts an answer until it has gone, or its connection has. */
-  hold(account: AccountId, bytes: number, raw: ServerResponse): void {
-    if (bytes <= counted || raw.destroyed) return;
+  /** Counts an answer, if it is long: null otherwise. What it answers is to be called when the answer has gone, or its connection has. */
+  hold(account: AccountId, bytes: number): (() => void) | null {
+    if (bytes <= counted) return null;
     this.#add(account, bytes);
-    raw.once("close", () => this.#add(account, -bytes));
+    return () => this.#add(account, -bytes);
   }
 
   #add(account: AccountId, bytes: number): void {

@@ -1,13 +1,14 @@
-import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
+import type { Server } from "node:http";
 import { limits } from "../core/limits.ts";
 import type { Millis } from "../core/message.ts";
-import { noBytes } from "../core/message.ts";
-import { addressIn } from "./address.ts";
 import { ignoredHeader, problemHeaders } from "./answerHeaders.ts";
 import type { Proof } from "./auth.ts";
 import type { Intake } from "./intake.ts";
-import { bytesAtOnce } from "./intake.ts";
+import { mostAtOnce } from "./intake.ts";
 import type { Outflow } from "./outflow.ts";
+import type { PlainHead } from "./plainRequest.ts";
+import type { PlainAnswer, PlainService } from "./plainSockets.ts";
+import { servePlainly } from "./plainSockets.ts";
 import { problemBody, problemOf } from "./refusals.ts";
 import type { RequestLine } from "./requestLog.ts";
 import { shownPath } from "./requestLog.ts";
@@ -19,9 +20,11 @@ import { splitQuery, splitTarget } from "./target.ts";
 
 /** What a plain publish meets on its way, as any other request does. */
 export type Way = {
-  parts: Parts & { log(status: number, line: () => RequestLine): void };
+  parts: Parts & Pick<PlainService, "idleAlarm"> & { log(status: number, line: () => RequestLine): void };
   /** Whose the bearer token is, when it was used a moment ago. */
-  known(authorization: string | undefined): Proof | null;
+  known(authorization: string): Proof | null;
+  /** Resolves when it is known whose it is, if it is anybody's. Never rejects. */
+  lookUp(authorization: string): Promise<unknown>;
   intake: Intake;
   outflow: Outflow;
   isClosing(): boolean;
@@ -35,90 +38,61 @@ function rowOf(url: string): Route | null {
 
 /**
  * Has a server answer plain publishes by itself: those with a small body whose length is said, and the token of an account that was used
- * a moment ago. They are nearly all that is asked of a busy server, and a framework would take a tenth of the processor time of a message
- * for each. All others, and whatever is unusual about one, go the usual way. Both ways end in the same row of the table of routes, so they
- * answer the same; see docs/decisions/0031.
+ * a moment ago. They are nearly all that is asked of a busy server, and what a full parser of HTTP and a framework take for each would be
+ * a quarter of the processor time of a message. All others, and whatever is unusual about one, go the usual way. Both ways end in the same
+ * row of the table of routes, so they answer the same; see docs/decisions/0031 and 0037.
  */
 export function servePlainPublishes(server: Server, way: Way): void {
-  const usual = server.listeners("request") as RequestListener[];
-  server.removeAllListeners("request");
-  server.on("request", (request, response) => {
-    const row = request.method === "POST" ? rowOf(request.url ?? "") : null;
-    const proof = row !== null && isPlain(request) && !way.isClosing() ? proofOf(request, way) : null;
-    if (row !== null && proof?.right === "all") return take(request, response, { way, row, proof });
-    for (const listener of usual) listener.call(server, request, response);
+  servePlainly(server, {
+    now: () => way.parts.now(),
+    idleAlarm: way.parts.idleAlarm,
+    admit: (head, callerIp) => admit(head, callerIp, way),
   });
 }
 
-const isPlain = ({ headers }: IncomingMessage): boolean => headers.expect === undefined && bytesAtOnce(headers) !== null;
-
-/** What is wrong with a token is told on the usual way. */
-function proofOf({ headers }: IncomingMessage, { known }: Way): Proof | null {
+function admit(head: PlainHead, callerIp: string | null, way: Way): ReturnType<PlainService["admit"]> {
+  const row = rowOf(head.target);
+  if (row === null || head.length > mostAtOnce || head.authorization === undefined || way.isClosing()) return null;
   try {
-    return known(headers.authorization);
+    const proof = way.known(head.authorization);
+    if (proof === null) return way.lookUp(head.authorization);
+    if (proof.right !== "all") return null;
+    const leave = way.intake.take(proof.account.id, head.length);
+    const taken: Taken = { way, row, proof, head, callerIp, since: way.parts.now() };
+    return { leave, answer: (body) => answerTo(taken, body).finally(leave) };
   } catch {
+    // What is wrong with it is told on the usual way.
     return null;
   }
 }
 
 /** A request that is on its way. */
-type Taken = { way: Way; row: Route; proof: Proof };
+type Taken = { way: Way; row: Route; proof: Proof; head: PlainHead; callerIp: string | null; since: Millis };
 
-function take(request: IncomingMessage, response: ServerResponse, taken: Taken): void {
-  const { way, proof } = taken;
-  const since = way.parts.now();
-  const target = splitTarget(request.url ?? "");
-  const send = (answer: Sent): void => sendAnswer(response, { ...answer, ...taken, target, since });
-  try {
-    const bytes = bytesAtOnce(request.headers) ?? 0;
-    // However it ends: answered, or broken off.
-    response.once("close", way.intake.take(proof.account.id, bytes));
-  } catch (error) {
-    return send(refused(target, error));
-  }
-  const chunks: Buffer[] = [];
-  request.on("data", (chunk: Buffer) => chunks.push(chunk));
-  request.on("end", () => {
-    const body = chunks.length === 1 ? (chunks[0] ?? noBytes) : Buffer.concat(chunks);
-    answerTo(request, { target, body }, taken)
-      .then(accepted, (error: unknown) => refused(target, error))
-      .then(send)
-      .catch(() => response.destroy());
-  });
-}
-
-async function answerTo(
-  { rawHeaders, socket }: IncomingMessage,
-  { target, body }: { target: Target; body: Uint8Array },
-  { way, row, proof }: Taken,
-): Promise<Answer> {
-  const incoming = { target, query: splitQuery(target.query), proof, source: null, rawHeaders, origin: "", params: {}, body };
-  return row.answer({ ...incoming, callerIp: addressIn(socket.remoteAddress) }, way.parts);
-}
-
-type Sent = { status: number; headers: Readonly<Record<string, string>>; body: unknown; fault: string | null };
-
-const accepted = ({ status, body, ignored = [], headers = {} }: Answer): Sent => ({
-  ...{ status, body, fault: null },
-  headers: ignored.length > 0 ? { ...headers, "Waypost-Ignored": ignoredHeader(ignored) } : headers,
-});
-
-function refused(target: Target, error: unknown): Sent {
-  const problem = problemOf(error, limits.messageBytes);
-  const { status, fault } = problem;
-  return { status, fault, headers: problemHeaders(target.path, problem), body: problemBody(target.path, problem) };
-}
-
-type Answering = Sent & Taken & { target: Target; since: Millis };
-
-function sendAnswer(response: ServerResponse, { status, headers, body, fault, target, since, way, proof }: Answering): void {
-  const text = JSON.stringify(body);
-  const length = Buffer.byteLength(text);
-  way.outflow.hold(proof.account.id, length, response);
-  response.writeHead(status, { "content-type": "application/json; charset=utf-8", "content-length": length, ...headers });
-  response.end(text);
+async function answerTo({ way, row, proof, head, callerIp, since }: Taken, body: Buffer): Promise<PlainAnswer> {
+  const { rawHeaders } = head;
+  const target = splitTarget(head.target);
+  const incoming = { target, query: splitQuery(target.query), proof, source: null, rawHeaders, origin: "", params: {}, body, callerIp };
+  const answer = await row.answer(incoming, way.parts).then(accepted, (error: unknown) => refused(target, error));
+  const { status, headers, fault } = answer;
+  const text = JSON.stringify(answer.body);
   way.parts.log(status, () => ({
     ...{ method: "POST", path: shownPath(target), status, ms: way.parts.now() - since, account: proof.account.id },
     ...(fault === null ? {} : { fault }),
   }));
+  const gone = way.outflow.hold(proof.account.id, text.length);
+  return { status, headers, text, ...(gone && { gone }) };
+}
+
+type Answered = { status: number; headers: Readonly<Record<string, string>>; body: unknown; fault: string | null };
+
+const accepted = ({ status, body, ignored = [], headers = {} }: Answer): Answered => ({
+  ...{ status, body, fault: null },
+  headers: ignored.length > 0 ? { ...headers, "Waypost-Ignored": ignoredHeader(ignored) } : headers,
+});
+
+function refused(target: Target, error: unknown): Answered {
+  const problem = problemOf(error, limits.messageBytes);
+  const { status, fault } = problem;
+  return { status, fault, headers: problemHeaders(target.path, problem), body: problemBody(target.path, problem) };
 }

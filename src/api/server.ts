@@ -20,6 +20,7 @@ import { authenticator } from "./auth.ts";
 import { checkOperator } from "./operator.ts";
 import type { Way } from "./plainPublish.ts";
 import { servePlainPublishes } from "./plainPublish.ts";
+import type { PlainService } from "./plainSockets.ts";
 import type { Problem } from "./refusals.ts";
 import { basicAuthenticator } from "./basic.ts";
 import { checkHook, hookParams } from "./hookUrl.ts";
@@ -53,6 +54,8 @@ export type ApiParts = Parts & {
   intakeBytes?: number;
   /** Instead of the usual room for long answers of one account. */
   outflowBytes?: number;
+  /** See `PlainService`. */
+  idleAlarm: PlainService["idleAlarm"];
   /** Is told of each request once it is answered. The line is made only when it is asked for. */
   log(status: number, line: () => RequestLine): void;
 };
@@ -89,8 +92,10 @@ export function createApi(parts: ApiParts): FastifyInstance {
   if (parts.trustProxy === false && !parts.servesAccountsOnly) servePlainPublishes(api.server, { ...gate, parts, outflow });
   for (const row of servedBy(parts)) addRoute(api, row, parts, outflow);
   api.addHook("onSend", (request, reply, payload, done) => {
-    if (request.proof && (typeof payload === "string" || Buffer.isBuffer(payload)))
-      outflow.hold(request.proof.account.id, Buffer.byteLength(payload), reply.raw);
+    if (request.proof && !reply.raw.destroyed && (typeof payload === "string" || Buffer.isBuffer(payload))) {
+      const gone = outflow.hold(request.proof.account.id, Buffer.byteLength(payload));
+      if (gone) reply.raw.once("close", gone);
+    }
     done(null, payload);
   });
   api.setErrorHandler((error, request, reply) =>
@@ -151,10 +156,10 @@ function takeEveryBody(api: FastifyInstance): void {
 }
 
 /** Before the body is read: where does it go, is there such a thing, and who asks? Answers what others need to let somebody in. */
-function admit(api: FastifyInstance, parts: ApiParts): Pick<Way, "known" | "intake" | "isClosing"> {
+function admit(api: FastifyInstance, parts: ApiParts): Pick<Way, "known" | "lookUp" | "intake" | "isClosing"> {
   const served = servedBy(parts);
   const { lockout, bursts } = parts.counted ?? countedFrom(() => parts.now());
-  const { known, authenticate } = authenticator({ store: parts.store, now: () => parts.now(), lockout });
+  const { known, lookUp, authenticate } = authenticator({ store: parts.store, now: () => parts.now(), lockout });
   const authenticateHolder = basicAuthenticator({ store: parts.store, lockout });
   let closing = false;
   for (const name of ["target", "split", "proof", "source", "fault"] as const) api.decorateRequest<unknown>(name, null);
@@ -216,7 +221,7 @@ function admit(api: FastifyInstance, parts: ApiParts): Pick<Way, "known" | "inta
       refuse(error);
     }
   });
-  return { known, intake, isClosing: () => closing };
+  return { known, lookUp, intake, isClosing: () => closing };
 }
 
 /**

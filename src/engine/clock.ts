@@ -1,4 +1,5 @@
 import { randomFillSync } from "node:crypto";
+import type { Socket } from "node:net";
 import type { Millis } from "../core/message.ts";
 
 /** The time, and waiting for it. Simulations bring their own. */
@@ -48,6 +49,12 @@ const longestTimer: Millis = 2 ** 31 - 1;
 export function alarm(delay: Millis, ring: () => void): () => void {
   const timer = setTimeout(ring, Math.min(delay, longestTimer));
   return () => clearTimeout(timer);
+}
+
+/** Rings whenever nothing has come or gone over a socket for so long, until it is silenced by calling what it returns. */
+export function idleAlarm(socket: Socket, after: Millis, ring: () => void): () => void {
+  socket.setTimeout(after).on("timeout", ring);
+  return () => void socket.setTimeout(0).off("timeout", ring);
 }
 
 /** A uniform number from 0 up to, not including, 1, with 53 bits that nobody can foretell. */

@@ -6,6 +6,7 @@ import type { Counted } from "../../src/api/counted.ts";
 import { createApi } from "../../src/api/server.ts";
 import { deskOf } from "../../src/desk.ts";
 import { idMaker } from "../../src/core/ids.ts";
+import { idleAlarm } from "../../src/engine/clock.ts";
 import type { Account, Delivery, Millis, Outcome } from "../../src/core/message.ts";
 import { noBytes } from "../../src/core/message.ts";
 import type { Prices } from "../../src/core/statistics.ts";
@@ -87,6 +88,7 @@ export async function house(
     now: () => clock.now,
     retention: { log: 86_400_000, deadLetters: 86_400_000 },
     trustProxy: options.trustProxy ?? false,
+    idleAlarm,
     ...(options.intakeBytes === undefined ? {} : { intakeBytes: options.intakeBytes }),
     ...(options.outflowBytes === undefined ? {} : { outflowBytes: options.outflowBytes }),
     ...(options.mostQueues === undefined ? {} : { mostQueues: options.mostQueues }),

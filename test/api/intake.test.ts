@@ -114,7 +114,10 @@ test("large bodies that break off, or turn out too large, give back what they to
   while ((await publish(8 * mebi)).status !== 200) await turn();
 });
 
-test("who breaks off while its token is looked up takes nothing", async () => {
+test.each([
+  ["at once", "/v2/publish/https://example.com"],
+  ["the usual way", "/v2/enqueue/q/https://example.com"],
+])("who breaks off while its token is looked up, %s, takes nothing", async (_way, path) => {
   const asked = Promise.withResolvers<void>();
   const held = Promise.withResolvers<void>();
   const slow = (store: Store): Store => ({
@@ -130,14 +133,13 @@ test("who breaks off while its token is looked up takes nothing", async () => {
   });
   const home = await house({ intakeBytes: 1000, wrap: slow });
   const port = await listen(home);
-  const arrived = once(home.api.server, "request");
-  const socket = await unfinished(port, 900);
-  const [, response] = await arrived;
+  const arrived = once(home.api.server, "connection");
+  const socket = await unfinished(port, 900, path);
+  const [accepted] = await arrived;
   await asked.promise;
-  const closed = once(response, "close");
   socket.destroy();
-  await closed;
+  for (let turns = 0; turns < 10; turns++) await turn();
   held.resolve();
-  await turn();
+  while (!accepted.closed) await turn();
   expect((await home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(900) })).status).toBe(200);
 });

@@ -300,15 +300,16 @@ describe("over the wire", () => {
     });
     const home = await house({ wrap: slow });
     const port = await listen(home);
+    const connection = once(home.api.server, "connection");
     const socket = connect(port, "127.0.0.1");
     const received: string[] = [];
     socket.on("data", (chunk: Buffer) => received.push(chunk.toString()));
     socket.write(`${head}Content-Length: 0\r\n\r\n`);
     await running;
     const closed = home.api.close();
-    const second = once(home.api.server, "request");
     socket.write(request("GET /v2/keys HTTP/1.1", [authorization]));
-    await second;
+    const [accepted] = await connection;
+    while (!accepted.isPaused()) await new Promise((resolve) => setImmediate(resolve));
     release();
     await once(socket, "close");
     await closed;

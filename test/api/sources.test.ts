@@ -1,6 +1,7 @@
 import { createHmac, hash } from "node:crypto";
 import type { InjectOptions } from "fastify";
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { idleAlarm } from "../../src/engine/clock.ts";
 import { createApi } from "../../src/api/server.ts";
 import type { House, Reply } from "./house.ts";
 import { at, house, otherToken } from "./house.ts";
@@ -74,7 +75,14 @@ describe("a source", () => {
 
   test("has a URL where the server says it is reached", async () => {
     const api = createApi({
-      ...{ store: home.store, now: () => home.clock.now, retention: { log: 1, deadLetters: 1 }, trustProxy: false, log: () => {} },
+      ...{
+        store: home.store,
+        now: () => home.clock.now,
+        retention: { log: 1, deadLetters: 1 },
+        trustProxy: false,
+        idleAlarm,
+        log: () => {},
+      },
       ...{ ready: () => true, health: () => ({}), publicUrl: "https://queue.example/base" },
     });
     onTestFinished(() => api.close());

@@ -1,0 +1,77 @@
+/** The head of a request that holds nothing unusual. `headBytes`: where its body begins; `length`: how long that is. */
+export type PlainHead = {
+  target: string;
+  /** Names and values by turns, as they were sent. */
+  rawHeaders: string[];
+  authorization: string | undefined;
+  headBytes: number;
+  length: number;
+  /** Whether the connection shall be kept. */
+  isKept: boolean;
+};
+
+/**
+ * The head of a POST that begins these bytes. Null where it has not come whole, or where anything in it could be understood in more than
+ * one way, or asks for more than an answer: such a request is for a full parser of HTTP. What is read here is what RFC 9112 reads there.
+ */
+export function plainHead(bytes: Buffer): PlainHead | null {
+  const end = bytes.indexOf("\r\n\r\n");
+  if (end < 0) return null;
+  const text = bytes.toString("latin1", 0, end);
+  if (noLines.test(text)) return null;
+  const lines = text.split("\r\n");
+  const target = requestLine.exec(lines[0] ?? "")?.[1];
+  if (target === undefined) return null;
+  const rawHeaders: string[] = [];
+  const special: Special = {};
+  for (let at = 1; at < lines.length; at++) if (!readField(lines[at] ?? "", rawHeaders, special)) return null;
+  const { "content-length": length = "", connection = "keep-alive", authorization } = special;
+  if (!/^\d{1,9}$/.test(length)) return null;
+  const isKept = /^keep-alive$/i.test(connection);
+  if (!isKept && !/^close$/i.test(connection)) return null;
+  return { target, rawHeaders, authorization, headBytes: end + 4, length: Number(length), isKept };
+}
+
+/** Control characters other than those that end lines, and ends of lines by halves. */
+const noLines = /[^\t\r\n\x20-\x7e\x80-\xff]|\r(?!\n)|[^\r]\n/;
+const requestLine = /^POST (\/[\x21-\x7e]*) HTTP\/1\.1$/;
+
+type Special = { "content-length"?: string; connection?: string; authorization?: string };
+
+/** Fields that say how the request is to be read, or what else is wanted. Each that is read here may be there once. */
+const read: ReadonlySet<string> = new Set(["content-length", "connection", "authorization"]);
+const unusual: ReadonlySet<string> = new Set(["transfer-encoding", "expect", "upgrade", "proxy-connection", "trailer", "te"]);
+const lengths: ReadonlySet<number> = new Set([...read, ...unusual].map(({ length }) => length));
+
+/** False: the line is no field, or one that is not plain. */
+function readField(line: string, rawHeaders: string[], special: Special): boolean {
+  const colon = line.indexOf(":");
+  if (colon < 1) return false;
+  const name = line.slice(0, colon);
+  const value = valueIn(line, colon + 1);
+  if (notInName.test(name)) return false;
+  if (lengths.has(colon)) {
+    const known = name.toLowerCase();
+    if (unusual.has(known)) return false;
+    if (isRead(known)) {
+      if (special[known] !== undefined) return false;
+      special[known] = value;
+    }
+  }
+  rawHeaders.push(name, value);
+  return true;
+}
+
+const isRead = (name: string): name is keyof Special => read.has(name);
+
+const notInName = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
+
+/** Without the blanks around it. */
+function valueIn(line: string, from: number): string {
+  let [start, end] = [from, line.length];
+  while (start < end && isBlank(line.charCodeAt(start))) start++;
+  while (end > start && isBlank(line.charCodeAt(end - 1))) end--;
+  return line.slice(start, end);
+}
+
+const isBlank = (code: number): boolean => code === 32 || code === 9;

@@ -1,0 +1,256 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import type { Socket } from "node:net";
+import fc from "fast-check";
+import { expect, onTestFinished, test } from "vitest";
+import { house, token } from "./house.ts";
+import type { House } from "./house.ts";
+import { listen } from "./wire.ts";
+
+type Answer = { status: number; head: string; body: string };
+
+/** A connection that is kept, on which everything is written and read as bytes. */
+class Talk {
+  readonly socket: Socket;
+  received = Buffer.alloc(0);
+  isClosed = false;
+
+  constructor(port: number) {
+    this.socket = connect({ port, host: "127.0.0.1", noDelay: true, allowHalfOpen: true });
+    this.socket.on("data", (bytes: Buffer) => (this.received = Buffer.concat([this.received, bytes])));
+    this.socket.on("close", () => (this.isClosed = true)).on("error", () => undefined);
+    this.socket.on("end", () => this.socket.end());
+    onTestFinished(() => void this.socket.destroy());
+  }
+
+  /** Each piece is on its way alone. */
+  async write(...pieces: readonly string[]): Promise<void> {
+    for (const piece of pieces) {
+      if (piece !== "") this.socket.write(piece, "latin1");
+      await pause(pieces.length > 1 ? 3 : 0);
+    }
+  }
+
+  /** The next answer. */
+  async answer(): Promise<Answer> {
+    for (let tries = 0; tries < 2_000; tries++) {
+      const text = this.received.toString("latin1");
+      const end = text.indexOf("\r\n\r\n");
+      const length = Number(/^content-length: (\d+)/im.exec(text.slice(0, end))?.[1] ?? 0);
+      if (end >= 0 && text.length >= end + 4 + length) {
+        this.received = this.received.subarray(end + 4 + length);
+        const head = text.slice(0, end);
+        return { status: Number(/ (\d{3}) /.exec(head)?.[1]), head, body: text.slice(end + 4, end + 4 + length) };
+      }
+      if (this.isClosed) throw new Error(`closed after ${JSON.stringify(text)}`);
+      await pause(1);
+    }
+    throw new Error("no answer");
+  }
+
+  async closed(): Promise<string> {
+    if (!this.isClosed) await once(this.socket, "close");
+    return this.received.toString("latin1");
+  }
+}
+
+const pause = (time: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, time));
+
+type Open = House & { port: number; usual: string[]; talk(): Talk };
+
+/** A server whose token was used a moment ago, and that tells which requests came to its framework. */
+async function open(options: Parameters<typeof house>[0] = {}): Promise<Open> {
+  const home = await house(options);
+  const usual: string[] = [];
+  home.api.addHook("onResponse", async ({ method, originalUrl }) => void usual.push(`${method} ${originalUrl}`));
+  const port = await listen(home);
+  await home.ask("GET", "/v2/queues");
+  usual.length = 0;
+  return { ...home, port, usual, talk: () => new Talk(port) };
+}
+
+const request = (body: string, more: readonly string[] = [], line = "POST /v2/publish/https://e.example/ HTTP/1.1"): string =>
+  [line, "Host: x", `Authorization: Bearer ${token}`, ...more, `Content-Length: ${body.length}`, "", body].join("\r\n");
+
+const bodies = ({ deliveries }: House): string[] => deliveries.map(({ message }) => Buffer.from(message.body).toString("latin1"));
+
+test("one publish after the other on a connection, each as one piece or as a few", async () => {
+  const home = await open();
+  const talk = home.talk();
+  for (const pieces of [[request("one")], [request("two").slice(0, -1), "o"], [request("three").slice(0, -3), "r", "e", "e"]]) {
+    await talk.write(...pieces);
+    expect(await talk.answer()).toMatchObject({ status: 200, head: expect.stringContaining("Keep-Alive: timeout=72") });
+  }
+  expect([bodies(home), home.usual]).toEqual([["one", "two", "three"], []]);
+});
+
+test("what comes in many pieces, or by halves of a head, goes the usual way from there on", async () => {
+  const home = await open();
+  const [many, half] = [home.talk(), home.talk()];
+  await many.write(request("12345678").slice(0, -8), ..."12345678");
+  expect((await many.answer()).status).toBe(200);
+  await half.write("POST /v2/publish/https://e.example/ HT", request("half").slice("POST /v2/publish/https://e.example/ HT".length));
+  expect((await half.answer()).status).toBe(200);
+  expect([bodies(home), home.usual]).toEqual([["12345678", "half"], Array(2).fill("POST /v2/publish/https://e.example/")]);
+  await many.write(request("then"));
+  expect((await many.answer()).status).toBe(200);
+  expect(home.usual).toHaveLength(3);
+});
+
+test("a token that was not used lately is looked up once for all who show it, and they are answered plainly", async () => {
+  const asked: string[] = [];
+  const home = await open({
+    wrap: (store) => ({
+      ...store,
+      read: { ...store.read, accountByToken: (hash) => (asked.push(hash), pause(20).then(() => store.read.accountByToken(hash))) },
+    }),
+  });
+  home.clock.now += 60_000;
+  asked.length = 0;
+  const [one, other] = [home.talk(), home.talk()];
+  await one.write(request("a"), request("b"));
+  await other.write(request("c").slice(0, -1), "c");
+  expect((await Promise.all([one.answer(), other.answer()])).map(({ status }) => status)).toEqual([200, 200]);
+  expect((await one.answer()).status).toBe(200);
+  expect([bodies(home).toSorted(), home.usual]).toEqual([["a", "b", "c"], []]);
+  expect(asked.length).toBeLessThanOrEqual(2);
+});
+
+test("a token that is nobody's is refused the usual way, and counted once as a try", async () => {
+  const home = await open();
+  const talk = home.talk();
+  for (let tries = 0; tries < 3; tries++) {
+    await talk.write(request("x").replace(token, "odd"));
+    expect((await talk.answer()).status).toBe(401);
+  }
+  // Who says at once that no more will come is told as well.
+  const last = home.talk();
+  last.socket.end(request("x").replace(token, "odd"), "latin1");
+  expect(await last.closed()).toMatch(/^HTTP\/1.1 401 /);
+  expect([bodies(home), home.usual.length]).toEqual([[], 4]);
+});
+
+test("requests that are sent before the first is answered are answered in order, whatever they are", async () => {
+  const home = await open();
+  const talk = home.talk();
+  const queues = ["GET /v2/queues HTTP/1.1", "Host: x", `Authorization: Bearer ${token}`, "", ""].join("\r\n");
+  await talk.write(request("1"));
+  await talk.write(request("2") + queues + request("3", ["Svc-Delay: soon"]));
+  const answers = [await talk.answer(), await talk.answer(), await talk.answer(), await talk.answer()];
+  expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 400]);
+  expect([bodies(home), answers[2]?.body]).toEqual([["1", "2"], "[]"]);
+});
+
+test("who says that no more will come is answered, and the connection ends; a body that breaks off is nothing", async () => {
+  const home = await open();
+  const [whole, broken, silent] = [home.talk(), home.talk(), home.talk()];
+  whole.socket.end(request("whole"), "latin1");
+  broken.socket.end(request("broken").slice(0, -1), "latin1");
+  silent.socket.end();
+  expect(await whole.closed()).toMatch(/^HTTP\/1.1 200 OK\r\n/);
+  expect([await broken.closed(), await silent.closed()]).toEqual(["", ""]);
+  expect(bodies(home)).toEqual(["whole"]);
+});
+
+test("a connection that says nothing for long is closed; one that stops in the middle of a body gets as long as any", async () => {
+  const home = await open();
+  home.api.server.keepAliveTimeout = 100;
+  const [silent, used, begun] = [home.talk(), home.talk(), home.talk()];
+  await used.write(request("used"));
+  expect((await used.answer()).head).toContain("Keep-Alive: timeout=0");
+  await begun.write(request("begun").slice(0, -1));
+  expect([await silent.closed(), await used.closed()]).toEqual(["", ""]);
+  await pause(50);
+  await begun.write("n");
+  expect((await begun.answer()).status).toBe(200);
+  expect([bodies(home), home.usual.length]).toEqual([["used", "begun"], 1]);
+});
+
+test("a server that stops closes what is idle at once, and answers what is under way", async () => {
+  const held = Promise.withResolvers<void>();
+  const home = await open({
+    wrap: (store) => ({
+      ...store,
+      execute: async (name, ...rest) => (name === "publish" ? held.promise : null, await held.promise, store.execute(name, ...rest)),
+    }),
+  });
+  const [idle, busy] = [home.talk(), home.talk()];
+  await idle.write("");
+  await busy.write(request("busy"));
+  await pause(20);
+  const closing = home.api.close();
+  expect(await idle.closed()).toBe("");
+  held.resolve();
+  expect(await busy.closed()).toMatch(/^HTTP\/1.1 200 OK\r\n[^]*Connection: close/);
+  await closing;
+  expect(bodies(home)).toEqual(["busy"]);
+});
+
+test("what is under way for too long ends with the server", async () => {
+  const home = await open({ wrap: (store) => ({ ...store, execute: () => new Promise(() => undefined) }) });
+  const talk = home.talk();
+  await talk.write(request("x"));
+  await pause(20);
+  const closing = home.api.close();
+  home.api.server.closeAllConnections();
+  expect(await talk.closed()).toBe("");
+  await closing;
+});
+
+test("who reads none of its answers is not listened to, until it does", async () => {
+  const home = await open();
+  const talk = home.talk();
+  talk.socket.pause();
+  // Each is refused at length, as its destination is told in the refusal.
+  const text = request("x", [], `POST /v2/publish/ftp://${"a".repeat(150)} HTTP/1.1`);
+  let sent = 0;
+  for (; sent < 200_000 && talk.socket.writableLength < 1_000_000; sent++) {
+    talk.socket.write(text, "latin1");
+    if (sent % 100 === 0) await pause(0);
+  }
+  await pause(200);
+  expect(home.lines.length).toBeLessThan(sent);
+  talk.socket.resume();
+  while (home.lines.length < sent) {
+    talk.received = Buffer.alloc(0);
+    await pause(5);
+  }
+});
+
+const kinds = {
+  plain: (body: string) => ({ text: request(body), status: 200, body }),
+  refused: (body: string) => ({ text: request(body, ["Svc-Delay: soon"]), status: 400, body: null }),
+  inChunks: (body: string) => ({
+    text: request(body).replace(
+      /Content-Length: \d+\r\n\r\n[^]*/,
+      `Transfer-Encoding: chunked\r\n\r\n${body === "" ? "" : `${body.length.toString(16)}\r\n${body}\r\n`}0\r\n\r\n`,
+    ),
+    status: 200,
+    body,
+  }),
+  unknown: () => ({ text: request("", [], "POST /v2/nothing HTTP/1.1"), status: 404, body: null }),
+} as const;
+const one = fc
+  .tuple(fc.constantFrom("plain", "plain", "plain", "refused", "inChunks", "unknown"), fc.uint8Array({ maxLength: 40 }))
+  .map(([kind, bytes]) => kinds[kind](Buffer.from(bytes).toString("latin1")));
+
+test("however a connection's requests are cut and joined, each is taken once and answered in its turn", async () => {
+  const home = await open();
+  await fc.assert(
+    fc.asyncProperty(fc.array(one, { minLength: 1, maxLength: 5 }), fc.array(fc.nat(), { maxLength: 6 }), async (all, places) => {
+      home.deliveries.length = 0;
+      const text = all.map((each) => each.text).join("");
+      const at = [0, ...places.map((place) => place % text.length), text.length].toSorted((a, b) => a - b);
+      const talk = home.talk();
+      const statuses: number[] = [];
+      const writing = talk.write(...at.slice(1).map((end, index) => text.slice(at[index], end)));
+      for (const _ of all) statuses.push((await talk.answer()).status);
+      await writing;
+      talk.socket.destroy();
+      expect(statuses).toEqual(all.map(({ status }) => status));
+      // The usual way takes requests that come together side by side.
+      expect(bodies(home).toSorted()).toEqual(all.flatMap(({ body }) => (body === null ? [] : [body])).toSorted());
+    }),
+    { numRuns: 120 },
+  );
+});
