@@ -209,7 +209,8 @@ function prepared(db: DatabaseSync, sql: string): Statement {
   return {
     ...{ answers: names.length > 0, mayWrite: !sql.startsWith("select") },
     all: (values) => statement.all(...values).map(named),
-    run: (values) => void statement.run(...values),
+    // `run` would count what changed, and make an object of it.
+    run: (values) => void statement.get(...values),
   };
 }
 
