@@ -2,12 +2,12 @@ import type { Millis } from "../core/message.ts";
 import type { Disk } from "./disk.ts";
 import { diskOf } from "./disk.ts";
 import { Folding } from "./folding.ts";
-import { groupCommit, orUnavailable } from "./group.ts";
+import { bytesOf, groupCommit, orUnavailable } from "./group.ts";
 import type { KeySource } from "./keyRing.ts";
 import { runSqlBatch } from "./sql.ts";
 import { nextDueAt } from "./sqlShelf.ts";
 import { openSqlite } from "./sqlite.ts";
-import type { Source, Store } from "./store.ts";
+import type { Call, Source, Store } from "./store.ts";
 import { Unavailable } from "./store.ts";
 import { foldingThread, readingThread } from "./thread.ts";
 import { turns } from "./turns.ts";
@@ -63,7 +63,7 @@ export async function embeddedStore(embedded: Embedded): Promise<Store> {
       const result = await inTurn(() => runSqlBatch(database, source, calls, hands));
       if (database.written() === before) return result;
       await commits.sync();
-      log.look();
+      log.wrote(bytesWrittenBy(calls));
       return result;
     },
     read: reading.queries,
@@ -79,6 +79,11 @@ export async function embeddedStore(embedded: Embedded): Promise<Store> {
     },
   });
 }
+
+/** The pages that the smallest batch touches, and what a call adds to them besides its bodies. */
+const [ofBatch, ofCall] = [64 * 1024, 2 * 1024];
+
+const bytesWrittenBy = (calls: readonly Call[]): number => calls.reduce((sum, { input }) => sum + ofCall + bytesOf(input), ofBatch);
 
 /** Commits on their way to the disk. */
 class Commits {

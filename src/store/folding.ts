@@ -8,6 +8,8 @@ type Parts = {
 
 /** So many pages (16 MiB) are folded at a time. */
 const portion = 4_000;
+/** The log is looked at after about so many bytes, as that takes as long as writing a message. */
+const glance = 1024 * 1024;
 
 /**
  * Folds the write-ahead log of SQLite back into its file, so that it begins anew instead of growing. Nearly all of it is done while
@@ -20,6 +22,8 @@ export class Folding {
   #isRestLeft = false;
   /** How long the log was at the last try. Where somebody reads an old state of the file for long, folding comes to nothing. */
   #triedAt = 0;
+  /** Written since the last look. */
+  #bytes = glance;
 
   constructor(parts: Parts) {
     this.#parts = parts;
@@ -32,9 +36,14 @@ export class Folding {
     await this.#parts.fold().catch(() => undefined);
   }
 
-  /** To be told of each batch that has written anything, and never fails: the batch is stored, and would be stored once more. */
-  look(): void {
-    if (this.#isRunning || this.#isRestLeft) return;
+  /**
+   * To be told of each batch that has written anything, and of how many bytes that was about. Never fails: the batch is stored, and would
+   * be stored once more.
+   */
+  wrote(bytes: number): void {
+    this.#bytes += bytes;
+    if (this.#bytes < glance || this.#isRunning || this.#isRestLeft) return;
+    this.#bytes = 0;
     const pages = this.#pages();
     if (!pages) return;
     const { all, folded } = pages;

@@ -245,7 +245,8 @@ function nextBatch(waiting: Waiting[]): Waiting[] {
   return waiting.splice(0, count);
 }
 
-function bytesOf(input: unknown): number {
+/** The bytes of the bodies that a call carries. */
+export function bytesOf(input: unknown): number {
   if (typeof input !== "object" || input === null) return 0;
   if ("letters" in input && Array.isArray(input.letters)) {
     let bytes = 0;

@@ -14,6 +14,8 @@ function openLog() {
   return { log, folds, folding: new Folding({ pages: () => ({ ...log }), fold }) };
 }
 
+const mebi = 1024 * 1024;
+
 const settleDown = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 test("below 4,000 pages nothing is folded, from then on once", () => {
@@ -24,7 +26,7 @@ test("below 4,000 pages nothing is folded, from then on once", () => {
     [9_000, 1],
   ] as const) {
     log.all = pages;
-    folding.look();
+    folding.wrote(mebi);
     expect(folds).toHaveLength(count);
   }
 });
@@ -32,7 +34,7 @@ test("below 4,000 pages nothing is folded, from then on once", () => {
 test("what was added while it was folded is folded before the next batch, which waits for that, and the one after it does not", async () => {
   const { log, folds, folding } = openLog();
   log.all = 4_000;
-  folding.look();
+  folding.wrote(mebi);
   log.all = 4_300;
   await folding.rest();
   folds[0]?.();
@@ -50,7 +52,7 @@ test("what was added while it was folded is folded before the next batch, which 
 test("nothing is left when nobody wrote meanwhile", async () => {
   const { log, folds, folding } = openLog();
   log.all = 4_000;
-  folding.look();
+  folding.wrote(mebi);
   folds[0]?.();
   await settleDown();
   await folding.rest();
@@ -63,22 +65,22 @@ test("while somebody reads an old state, so that nothing can be folded, it is tr
   const folding = new Folding({ pages: () => ({ ...log }), fold: async () => ({ isWhole: ++tries < 0 }) });
   for (; log.all < 12_500; log.all += 100) {
     await folding.rest();
-    folding.look();
+    folding.wrote(mebi);
     await settleDown();
   }
   // Each try is one ahead, and one before the next batch.
   expect(tries).toBe(6);
   // The log begins anew.
   log.all = 0;
-  folding.look();
+  folding.wrote(mebi);
   log.all = 4_000;
-  folding.look();
+  folding.wrote(mebi);
   expect(tries).toBe(7);
 });
 
 test("a folding that fails holds up nobody", async () => {
   const folding = new Folding({ pages: () => ({ all: 4_000, folded: 0 }), fold: async () => Promise.reject(new Error("odd")) });
-  folding.look();
+  folding.wrote(mebi);
   await settleDown();
   expect(await folding.rest()).toBe(undefined);
 });
@@ -88,5 +90,15 @@ test("a log that cannot be looked at is no fault of the batch that is stored alr
     throw new Error("disk I/O error");
   };
   const folding = new Folding({ pages, fold: async () => ({ isWhole: true }) });
-  expect(() => folding.look()).not.toThrow();
+  expect(() => folding.wrote(mebi)).not.toThrow();
+});
+
+test("the log is looked at once for every mebibyte, however many batches that is, and at first at once", () => {
+  let looks = 0;
+  const pages = () => ({ all: ++looks, folded: 0 });
+  const folding = new Folding({ pages, fold: async () => ({ isWhole: true }) });
+  for (let batch = 0; batch < 40; batch++) folding.wrote(mebi / 10);
+  expect(looks).toBe(4);
+  folding.wrote(5 * mebi);
+  expect(looks).toBe(5);
 });
