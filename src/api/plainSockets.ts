@@ -139,7 +139,7 @@ class PlainSocket {
     const isLast = !isKept || this.#hasEnded || !(server.listening || this.#socket.isPaused());
     const hasGone = this.#write(this.#head({ status, headers, text }, { isLast, now: now() }), text, gone);
     this.#isBusy = false;
-    if (isLast) this.#socket.destroySoon();
+    if (isLast) this.#socket.pause().destroySoon();
     else if (hasGone) this.#readOn();
     // Whoever does not read what it is answered is not listened to.
     else this.#socket.pause().once("drain", () => this.#readOn());

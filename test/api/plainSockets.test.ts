@@ -217,6 +217,20 @@ test("who reads none of its answers is not listened to, until it does", async ()
   }
 });
 
+test("what comes behind the last request of a connection is not taken, also while the answer still waits to be read", async () => {
+  const home = await open();
+  const served = once(home.api.server, "connection");
+  const talk = home.talk();
+  const [socket] = (await served) as [Socket];
+  // As with a sender that reads slowly.
+  socket.end = () => socket;
+  await talk.write(request("last", ["Connection: close"]));
+  expect((await talk.answer()).head).toContain("Connection: close");
+  await talk.write(request("behind"));
+  await pause(30);
+  expect(bodies(home)).toEqual(["last"]);
+});
+
 const kinds = {
   plain: (body: string) => ({ text: request(body), status: 200, body }),
   refused: (body: string) => ({ text: request(body, ["Svc-Delay: soon"]), status: 400, body: null }),
