@@ -47,6 +47,9 @@ export function servePlainly(server: Server, service: PlainService): void {
 
 type Home = PlainService & { server: Server; sockets: Set<PlainSocket>; handOver(socket: Socket): void };
 
+/** A connection is kept for longer than its sender is told by this, so that none sends a request as it is closed. */
+const onItsWay: Millis = 1_000;
+
 /** A body comes in no more pieces than this, or is given to the usual way, which knows how long it may take. */
 const mostPieces = 4;
 
@@ -72,7 +75,7 @@ class PlainSocket {
     this.#socket = socket;
     this.#home = home;
     this.#callerIp = addressIn(socket.remoteAddress);
-    this.#silence = home.idleAlarm(socket, home.server.keepAliveTimeout, () => this.#rest());
+    this.#silence = home.idleAlarm(socket, home.server.keepAliveTimeout + onItsWay, () => this.#rest());
     socket.on("data", this.#onData).on("end", this.#onEnd).on("close", this.#onClose);
     socket.on("error", destroy);
   }

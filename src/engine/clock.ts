@@ -53,8 +53,13 @@ export function alarm(delay: Millis, ring: () => void): () => void {
 
 /** Rings whenever nothing has come or gone over a socket for so long, until it is silenced by calling what it returns. */
 export function idleAlarm(socket: Socket, after: Millis, ring: () => void): () => void {
-  socket.setTimeout(after).on("timeout", ring);
-  return () => void socket.setTimeout(0).off("timeout", ring);
+  const again = (): void => {
+    // By itself it would not ring a second time before anything has come or gone.
+    socket.setTimeout(after);
+    ring();
+  };
+  socket.setTimeout(after).on("timeout", again);
+  return () => void socket.setTimeout(0).off("timeout", again);
 }
 
 /** A uniform number from 0 up to, not including, 1, with 53 bits that nobody can foretell. */

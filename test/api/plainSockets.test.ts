@@ -166,6 +166,39 @@ test("a connection that says nothing for long is closed; one that stops in the m
   expect([bodies(home), home.usual.length]).toEqual([["used", "begun"], 1]);
 });
 
+test("a connection is kept for longer than its sender is told, so that no request is sent to one that closes", async () => {
+  const home = await open();
+  const served = once(home.api.server, "connection");
+  home.talk();
+  const [socket] = (await served) as [Socket];
+  expect(socket.timeout).toBeGreaterThan(home.api.server.keepAliveTimeout);
+});
+
+test("a connection that stops in the middle of a body while its token is looked up for long is watched as well", async () => {
+  let held: Promise<void> | null = null;
+  const home = await open({
+    wrap: (store) => ({
+      ...store,
+      read: { ...store.read, accountByToken: async (hash) => (await held, store.read.accountByToken(hash)) },
+    }),
+  });
+  home.clock.now += 60_000;
+  const looking = Promise.withResolvers<void>();
+  held = looking.promise;
+  home.api.server.keepAliveTimeout = 1;
+  const served = once(home.api.server, "connection");
+  const talk = home.talk();
+  const [socket] = (await served) as [Socket];
+  const rung = once(socket, "timeout");
+  await talk.write(request("begun").slice(0, -1));
+  await rung;
+  looking.resolve();
+  // Node's own parser has been given it.
+  while (socket.timeout !== 0) await pause(5);
+  await talk.write("n");
+  expect((await talk.answer()).status).toBe(200);
+});
+
 test("a server that stops closes what is idle at once, and answers what is under way", async () => {
   const held = Promise.withResolvers<void>();
   const home = await open({
