@@ -81,7 +81,12 @@ class PlainSocket {
   }
 
   closeIfIdle(): void {
-    if (this.#begun === null && !this.#isBusy) this.close();
+    if (this.#begun === null && !this.#isBusy) this.#finish();
+  }
+
+  /** Nothing more is read; what was answered still leaves. */
+  #finish(): void {
+    this.#socket.pause().destroySoon();
   }
 
   close(): void {
@@ -142,7 +147,7 @@ class PlainSocket {
     const isLast = !isKept || this.#hasEnded || !(server.listening || this.#socket.isPaused());
     const hasGone = this.#write(this.#head({ status, headers, text }, { isLast, now: now() }), text, gone);
     this.#isBusy = false;
-    if (isLast) this.#socket.pause().destroySoon();
+    if (isLast) this.#finish();
     else if (hasGone) this.#readOn();
     // Whoever does not read what it is answered is not listened to.
     else this.#socket.pause().once("drain", () => this.#readOn());

@@ -219,6 +219,28 @@ test("a server that stops closes what is idle at once, and answers what is under
   expect(bodies(home)).toEqual(["busy"]);
 });
 
+test("a server that stops does not cut off an answer that is on its way to a slow reader", async () => {
+  const home = await open();
+  const served = once(home.api.server, "connection");
+  const talk = home.talk();
+  const [socket] = (await served) as [Socket];
+  talk.socket.pause();
+  const list = JSON.stringify([{ destination: "https://e.example/" }, ...Array.from({ length: 3_000 }, () => ({ destination: "." }))]);
+  let sent = 0;
+  while (socket.writableLength === 0) {
+    const before = home.lines.length;
+    await talk.write(request(list, [], "POST /v2/batch HTTP/1.1"));
+    while (home.lines.length === before) await pause(5);
+    await pause(20);
+    sent++;
+  }
+  const closing = home.api.close();
+  await pause(20);
+  talk.socket.resume();
+  for (let answered = 0; answered < sent; answered++) expect((await talk.answer()).status).toBe(200);
+  await closing;
+});
+
 test("what is under way for too long ends with the server", async () => {
   const home = await open({ wrap: (store) => ({ ...store, execute: () => new Promise(() => undefined) }) });
   const talk = home.talk();
@@ -257,6 +279,7 @@ test("what comes behind the last request of a connection is not taken, also whil
   const [socket] = (await served) as [Socket];
   // As with a sender that reads slowly.
   socket.end = () => socket;
+  onTestFinished(() => void socket.destroy());
   await talk.write(request("last", ["Connection: close"]));
   expect((await talk.answer()).head).toContain("Connection: close");
   await talk.write(request("behind"));
