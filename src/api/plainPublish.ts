@@ -80,7 +80,7 @@ async function answerTo({ way, row, proof, head, callerIp, since }: Taken, body:
     ...{ method: "POST", path: shownPath(target), status, ms: way.parts.now() - since, account: proof.account.id },
     ...(fault === null ? {} : { fault }),
   }));
-  const gone = way.outflow.hold(proof.account.id, text.length);
+  const gone = way.outflow.hold(proof.account.id, Buffer.byteLength(text));
   return { status, headers, text, ...(gone && { gone }) };
 }
 
