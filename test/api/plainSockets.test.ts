@@ -15,7 +15,11 @@ class Talk {
   received = Buffer.alloc(0);
   isClosed = false;
 
-  constructor(port: number) {
+  readonly #accepted: ReadonlyMap<number | undefined, Socket>;
+
+  /** `accepted`: the other ends of connections, by the port of this one. */
+  constructor(port: number, accepted: ReadonlyMap<number | undefined, Socket>) {
+    this.#accepted = accepted;
     this.socket = connect({ port, host: "127.0.0.1", noDelay: true, allowHalfOpen: true });
     this.socket.on("data", (bytes: Buffer) => (this.received = Buffer.concat([this.received, bytes])));
     this.socket.on("close", () => (this.isClosed = true)).on("error", () => undefined);
@@ -23,11 +27,12 @@ class Talk {
     onTestFinished(() => void this.socket.destroy());
   }
 
-  /** Each piece is on its way alone. */
+  /** Each piece arrives alone. */
   async write(...pieces: readonly string[]): Promise<void> {
     for (const piece of pieces) {
       if (piece !== "") this.socket.write(piece, "latin1");
-      await pause(pieces.length > 1 ? 3 : 0);
+      do await pause(0);
+      while (!this.isClosed && (this.#accepted.get(this.socket.localPort)?.bytesRead ?? 0) < this.socket.bytesWritten);
     }
   }
 
@@ -63,9 +68,11 @@ async function open(options: Parameters<typeof house>[0] = {}): Promise<Open> {
   const usual: string[] = [];
   home.api.addHook("onResponse", async ({ method, originalUrl }) => void usual.push(`${method} ${originalUrl}`));
   const port = await listen(home);
+  const accepted = new Map<number | undefined, Socket>();
+  home.api.server.on("connection", (socket: Socket) => accepted.set(socket.remotePort, socket));
   await home.ask("GET", "/v2/queues");
   usual.length = 0;
-  return { ...home, port, usual, talk: () => new Talk(port) };
+  return { ...home, port, usual, talk: () => new Talk(port, accepted) };
 }
 
 const request = (body: string, more: readonly string[] = [], line = "POST /v2/publish/https://e.example/ HTTP/1.1"): string =>
