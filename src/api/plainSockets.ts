@@ -138,7 +138,16 @@ class PlainSocket {
     this.#isBusy = true;
     // A copy, so that what is kept of the request is its body alone.
     const answer = admitted.answer(Buffer.from(bytes.subarray(head.headBytes)));
-    void answer.then((given) => this.#send(given, head)).catch(() => this.close());
+    void answer.then((given) => this.#trySending(given, head)).catch(() => this.close());
+  }
+
+  #trySending(answer: PlainAnswer, head: PlainHead): void {
+    try {
+      this.#send(answer, head);
+    } catch (error) {
+      answer.gone?.();
+      throw error;
+    }
   }
 
   #send({ status, headers, text, gone }: PlainAnswer, { isKept }: PlainHead): void {
