@@ -1,13 +1,14 @@
-import type { Server } from "node:http";
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
 import { limits } from "../core/limits.ts";
 import type { Millis } from "../core/message.ts";
+import { addressIn } from "./address.ts";
 import { ignoredHeader, problemHeaders } from "./answerHeaders.ts";
 import type { Proof } from "./auth.ts";
 import type { Intake } from "./intake.ts";
 import { mostAtOnce } from "./intake.ts";
 import type { Outflow } from "./outflow.ts";
 import type { PlainHead } from "./plainRequest.ts";
-import type { PlainAnswer, PlainService } from "./plainSockets.ts";
+import type { Admitted, PlainAnswer, PlainService } from "./plainSockets.ts";
 import { servePlainly } from "./plainSockets.ts";
 import { problemBody, problemOf } from "./refusals.ts";
 import type { RequestLine } from "./requestLog.ts";
@@ -39,23 +40,70 @@ function rowOf(url: string): Route | null {
 /**
  * Has a server answer plain publishes by itself: those with a small body whose length is said, and the token of an account that was used
  * a moment ago. They are nearly all that is asked of a busy server, and what a full parser of HTTP and a framework take for each would be
- * a quarter of the processor time of a message. All others, and whatever is unusual about one, go the usual way. Both ways end in the same
+ * a quarter of the processor time of a message. All others, and whatever is unusual about one, go the usual way. All ways end in the same
  * row of the table of routes, so they answer the same; see docs/decisions/0031 and 0037.
  */
 export function servePlainPublishes(server: Server, way: Way): void {
   servePlainly(server, {
     now: () => way.parts.now(),
     idleAlarm: way.parts.idleAlarm,
-    admit: (head, callerIp) => admit(head, callerIp, way),
+    admit: (head, callerIp) => {
+      const admitted = admit(head, callerIp, way);
+      return admitted === "unknown" ? way.lookUp(head.authorization ?? "") : admitted;
+    },
+  });
+  serveParsed(server, way);
+}
+
+/** The same for what Node's parser has read, on connections that something else was asked on before. */
+function serveParsed(server: Server, way: Way): void {
+  const usual = server.listeners("request") as RequestListener[];
+  server.removeAllListeners("request");
+  server.on("request", (request, response) => {
+    const head = headOf(request);
+    const admitted = head && admit(head, addressIn(request.socket.remoteAddress), way);
+    if (admitted && admitted !== "unknown") return take(request, response, admitted);
+    for (const listener of usual) listener.call(server, request, response);
   });
 }
 
-function admit(head: PlainHead, callerIp: string | null, way: Way): ReturnType<PlainService["admit"]> {
+/** What it takes to let a request in. */
+type Asked = Pick<PlainHead, "target" | "rawHeaders" | "authorization" | "length">;
+
+function headOf({ method, url = "", headers, rawHeaders }: IncomingMessage): Asked | null {
+  if (method !== "POST" || headers.expect !== undefined || headers["transfer-encoding"] !== undefined) return null;
+  return { target: url, rawHeaders, authorization: headers.authorization, length: Number(headers["content-length"] ?? 0) };
+}
+
+function take(request: IncomingMessage, response: ServerResponse, { answer, leave }: Admitted): void {
+  const pieces: Buffer[] = [];
+  let isWhole = false;
+  // It may be broken off before.
+  response.once("close", () => isWhole || leave());
+  request.on("data", (piece: Buffer) => pieces.push(piece));
+  request.on("end", () => {
+    isWhole = true;
+    answer(Buffer.concat(pieces))
+      .then((given) => send(response, given))
+      .catch(() => response.destroy());
+  });
+}
+
+function send(response: ServerResponse, { status, headers, text, gone }: PlainAnswer): void {
+  if (gone && response.destroyed) gone();
+  else if (gone) response.once("close", gone);
+  const length = Buffer.byteLength(text);
+  response.writeHead(status, { "content-type": "application/json; charset=utf-8", "content-length": length, ...headers });
+  response.end(text);
+}
+
+/** Null: it goes the usual way. `unknown`: whose the token is was not asked lately. */
+function admit(head: Asked, callerIp: string | null, way: Way): Admitted | null | "unknown" {
   const row = rowOf(head.target);
   if (row === null || head.length > mostAtOnce || head.authorization === undefined || way.isClosing()) return null;
   try {
     const proof = way.known(head.authorization);
-    if (proof === null) return way.lookUp(head.authorization);
+    if (proof === null) return "unknown";
     if (proof.right !== "all") return null;
     const leave = way.intake.take(proof.account.id, head.length);
     const taken: Taken = { way, row, proof, head, callerIp, since: way.parts.now() };
@@ -67,7 +115,7 @@ function admit(head: PlainHead, callerIp: string | null, way: Way): ReturnType<P
 }
 
 /** A request that is on its way. */
-type Taken = { way: Way; row: Route; proof: Proof; head: PlainHead; callerIp: string | null; since: Millis };
+type Taken = { way: Way; row: Route; proof: Proof; head: Asked; callerIp: string | null; since: Millis };
 
 async function answerTo({ way, row, proof, head, callerIp, since }: Taken, body: Buffer): Promise<PlainAnswer> {
   const { rawHeaders } = head;

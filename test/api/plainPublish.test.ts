@@ -1,8 +1,8 @@
 import { connect } from "node:net";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { house, otherToken, token } from "./house.ts";
 import type { House } from "./house.ts";
-import { listen, replyIn, request, send } from "./wire.ts";
+import { asker, listen, replyIn, request, send } from "./wire.ts";
 
 /** A server that counts which requests come to its framework. */
 async function open(options: Parameters<typeof house>[0] = {}): Promise<House & { port: number; usual: string[] }> {
@@ -108,6 +108,25 @@ test.each([
     answers.push({ answer, logged: { ...lines.at(-1), ms: 0 } });
   }
   expect(answers[0]).toEqual(answers[1]);
+});
+
+test("on a connection that was used for something else before, a plain publish is not for the framework either", async () => {
+  const { ask, port, usual, deliveries } = await open({ intakeBytes: 100 });
+  await ask("GET", "/v2/queues");
+  usual.length = 0;
+  const { ask: askOver, close } = asker(port, token);
+  onTestFinished(close);
+  const publish = (body: string): Promise<{ status: number; text: string }> =>
+    askOver({ method: "POST", target: "/v2/publish/https://e.example/", body });
+  for (let round = 0; round < 3; round++) {
+    expect((await askOver({ method: "GET", target: "/v2/queues" })).status).toBe(200);
+    expect(await publish("x".repeat(90))).toMatchObject({ status: 200, text: expect.stringContaining("msg_") });
+    expect((await publish("x".repeat(101))).status).toBe(503);
+    expect((await askOver({ method: "POST", target: "/v2/publish/ftp://e.example/", body: "x" })).status).toBe(400);
+  }
+  // The framework has told who found no room, and nothing else that was published.
+  expect(usual).toEqual([1, 2, 3].flatMap(() => ["/v2/queues", "/v2/publish/https://e.example/"]));
+  expect(deliveries.map(({ message }) => message.body.byteLength)).toEqual([90, 90, 90]);
 });
 
 test("what arrives is the same", async () => {

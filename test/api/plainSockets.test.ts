@@ -62,11 +62,11 @@ const pause = (time: number): Promise<void> => new Promise((resolve) => setTimeo
 
 type Open = House & { port: number; usual: string[]; talk(): Talk };
 
-/** A server whose token was used a moment ago, and that tells which requests came to its framework. */
+/** A server whose token was used a moment ago, and that tells which requests Node's own parser has read. */
 async function open(options: Parameters<typeof house>[0] = {}): Promise<Open> {
   const home = await house(options);
   const usual: string[] = [];
-  home.api.addHook("onResponse", async ({ method, originalUrl }) => void usual.push(`${method} ${originalUrl}`));
+  home.api.server.on("request", ({ method, url }) => void usual.push(`${method} ${url}`));
   const port = await listen(home);
   const accepted = new Map<number | undefined, Socket>();
   home.api.server.on("connection", (socket: Socket) => accepted.set(socket.remotePort, socket));
