@@ -1,6 +1,7 @@
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
 import { limits } from "../core/limits.ts";
 import type { Millis } from "../core/message.ts";
+import { inNameOf, isAudited } from "./actor.ts";
 import { addressIn } from "./address.ts";
 import { ignoredHeader, problemHeaders } from "./answerHeaders.ts";
 import type { Proof } from "./auth.ts";
@@ -16,6 +17,7 @@ import { shownPath } from "./requestLog.ts";
 import type { Answer, Parts, Route } from "./route.ts";
 import { batch } from "./routes/batch.ts";
 import { publish } from "./routes/publish.ts";
+import { endRun } from "./routes/runs.ts";
 import type { Target } from "./target.ts";
 import { splitQuery, splitTarget } from "./target.ts";
 
@@ -31,11 +33,24 @@ export type Way = {
   isClosing(): boolean;
 };
 
-/** What is published by: one message, or a list, as by the steps of workflow runs. For both rows the same is to be looked at beforehand. */
-function rowOf(url: string): Route | null {
-  if (url.startsWith("/v2/publish/")) return publish;
-  return url === batch.path ? batch : null;
+/** A row of the table of routes, and what of the path it is given. */
+type Found = { row: Route; params: Record<string, string> };
+
+/**
+ * What messages are published by: one alone, or a list, as by the steps of workflow runs; and what ends a run, which comes over the same
+ * connections. For all of them the same is to be looked at beforehand.
+ */
+function rowOf(method: string, target: string): Found | null {
+  if (method === "DELETE") {
+    const [, workflowRunId] = finishing.exec(target) ?? [];
+    return workflowRunId === undefined ? null : { row: endRun, params: { workflowRunId } };
+  }
+  if (method !== "POST") return null;
+  if (target.startsWith("/v2/publish/")) return { row: publish, params: {} };
+  return target === batch.path ? { row: batch, params: {} } : null;
 }
+
+const finishing = /^\/v2\/workflows\/runs\/([\w.-]+)\?cancel=false$/;
 
 /**
  * Has a server answer plain publishes by itself: those with a small body whose length is said, and the token of an account that was used
@@ -68,11 +83,11 @@ function serveParsed(server: Server, way: Way): void {
 }
 
 /** What it takes to let a request in. */
-type Asked = Pick<PlainHead, "target" | "rawHeaders" | "authorization" | "length">;
+type Asked = Pick<PlainHead, "method" | "target" | "rawHeaders" | "authorization" | "length">;
 
-function headOf({ method, url = "", headers, rawHeaders }: IncomingMessage): Asked | null {
-  if (method !== "POST" || headers.expect !== undefined || headers["transfer-encoding"] !== undefined) return null;
-  return { target: url, rawHeaders, authorization: headers.authorization, length: Number(headers["content-length"] ?? 0) };
+function headOf({ method = "", url = "", headers, rawHeaders }: IncomingMessage): Asked | null {
+  if (headers.expect !== undefined || headers["transfer-encoding"] !== undefined) return null;
+  return { method, target: url, rawHeaders, authorization: headers.authorization, length: Number(headers["content-length"] ?? 0) };
 }
 
 function take(request: IncomingMessage, response: ServerResponse, { answer, leave }: Admitted): void {
@@ -99,14 +114,14 @@ function send(response: ServerResponse, { status, headers, text, gone }: PlainAn
 
 /** Null: it goes the usual way. `unknown`: whose the token is was not asked lately. */
 function admit(head: Asked, callerIp: string | null, way: Way): Admitted | null | "unknown" {
-  const row = rowOf(head.target);
-  if (row === null || head.length > mostAtOnce || head.authorization === undefined || way.isClosing()) return null;
+  const found = rowOf(head.method, head.target);
+  if (found === null || head.length > mostAtOnce || head.authorization === undefined || way.isClosing()) return null;
   try {
     const proof = way.known(head.authorization);
     if (proof === null) return "unknown";
     if (proof.right !== "all") return null;
     const leave = way.intake.take(proof.account.id, head.length);
-    const taken: Taken = { way, row, proof, head, callerIp, since: way.parts.now() };
+    const taken: Taken = { way, found, proof, head, callerIp, since: way.parts.now() };
     return { leave, answer: (body) => answerTo(taken, body).finally(leave) };
   } catch {
     // What is wrong with it is told on the usual way.
@@ -115,17 +130,20 @@ function admit(head: Asked, callerIp: string | null, way: Way): Admitted | null 
 }
 
 /** A request that is on its way. */
-type Taken = { way: Way; row: Route; proof: Proof; head: Asked; callerIp: string | null; since: Millis };
+type Taken = { way: Way; found: Found; proof: Proof; head: Asked; callerIp: string | null; since: Millis };
 
-async function answerTo({ way, row, proof, head, callerIp, since }: Taken, body: Buffer): Promise<PlainAnswer> {
-  const { rawHeaders } = head;
+async function answerTo({ way, found, proof, head, callerIp, since }: Taken, body: Buffer): Promise<PlainAnswer> {
+  const { row, params } = found;
+  const { method, rawHeaders } = head;
   const target = splitTarget(head.target);
-  const incoming = { target, query: splitQuery(target.query), proof, source: null, rawHeaders, origin: "", params: {}, body, callerIp };
-  const answer = await row.answer(incoming, way.parts).then(accepted, (error: unknown) => refused(target, error));
+  const incoming = { target, query: splitQuery(target.query), proof, source: null, rawHeaders, origin: "", params, body, callerIp };
+  const answer = await row
+    .answer(incoming, isAudited(row) ? inNameOf(row, incoming, way.parts) : way.parts)
+    .then(accepted, (error: unknown) => refused(target, error));
   const { status, headers, fault } = answer;
   const text = JSON.stringify(answer.body);
   way.parts.log(status, () => ({
-    ...{ method: "POST", path: shownPath(target), status, ms: way.parts.now() - since, account: proof.account.id },
+    ...{ method, path: shownPath(target), status, ms: way.parts.now() - since, account: proof.account.id },
     ...(fault === null ? {} : { fault }),
   }));
   const gone = way.outflow.hold(proof.account.id, Buffer.byteLength(text));

@@ -1,5 +1,6 @@
 /** The head of a request that holds nothing unusual. `headBytes`: where its body begins; `length`: how long that is. */
 export type PlainHead = {
+  method: string;
   target: string;
   /** Names and values by turns, as they were sent. */
   rawHeaders: string[];
@@ -11,7 +12,7 @@ export type PlainHead = {
 };
 
 /**
- * The head of a POST that begins these bytes. Null where it has not come whole, or where anything in it could be understood in more than
+ * The head of a POST or a DELETE that begins these bytes. Null where it has not come whole, or where anything in it could be understood in more than
  * one way, or asks for more than an answer: such a request is for a full parser of HTTP. What is read here is what RFC 9112 reads there.
  */
 export function plainHead(bytes: Buffer): PlainHead | null {
@@ -20,8 +21,8 @@ export function plainHead(bytes: Buffer): PlainHead | null {
   const text = bytes.toString("latin1", 0, end);
   if (noLines.test(text)) return null;
   const lines = text.split("\r\n");
-  const target = requestLine.exec(lines[0] ?? "")?.[1];
-  if (target === undefined) return null;
+  const [, method, target] = requestLine.exec(lines[0] ?? "") ?? [];
+  if (method === undefined || target === undefined) return null;
   const rawHeaders: string[] = [];
   const special: Special = {};
   for (let at = 1; at < lines.length; at++) if (!readField(lines[at] ?? "", rawHeaders, special)) return null;
@@ -29,12 +30,12 @@ export function plainHead(bytes: Buffer): PlainHead | null {
   if (!/^\d{1,9}$/.test(length)) return null;
   const isKept = /^keep-alive$/i.test(connection);
   if (!isKept && !/^close$/i.test(connection)) return null;
-  return { target, rawHeaders, authorization, headBytes: end + 4, length: Number(length), isKept };
+  return { method, target, rawHeaders, authorization, headBytes: end + 4, length: Number(length), isKept };
 }
 
 /** Control characters other than those that end lines, and ends of lines by halves. */
 const noLines = /[^\t\r\n\x20-\x7e\x80-\xff]|\r(?!\n)|[^\r]\n/;
-const requestLine = /^POST (\/[\x21-\x7e]*) HTTP\/1\.1$/;
+const requestLine = /^(POST|DELETE) (\/[\x21-\x7e]*) HTTP\/1\.1$/;
 
 type Special = { "content-length"?: string; connection?: string; authorization?: string };
 

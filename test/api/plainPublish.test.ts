@@ -110,6 +110,33 @@ test.each([
   expect(answers[0]).toEqual(answers[1]);
 });
 
+const endings: [name: string, target: string, body: string, isPlain: boolean][] = [
+  ["the end of a run", "wfr_1?cancel=false", '"result"', true],
+  ["the end of a run without a result", "wfr_1?cancel=false", "", true],
+  ["the end of a run that is not there", "wfr_none?cancel=false", "x", true],
+  ["the cancelling of a run", "wfr_1", "", false],
+  ["the cancelling of a run, said in so many words", "wfr_1?cancel=true", "", false],
+  ["an end with another parameter", "wfr_1?cancel=false&x=1", "", false],
+  ["an end that is percent-encoded", "wfr%5f1?cancel=false", "x", false],
+];
+
+test.each(endings)("%s is answered as the framework answers it", async (_name, target, text, isPlain) => {
+  const answers = [];
+  for (const write of [request, chunked]) {
+    const { ask, port, usual, lines, memory } = await open();
+    const list = JSON.stringify([{ destination: e, headers: steps, body: "x" }]);
+    expect((await ask("POST", "/v2/batch", { body: list })).status).toBe(200);
+    usual.length = 0;
+    const answer = comparable(await send(port, write(`DELETE /v2/workflows/runs/${target} HTTP/1.1`, [bearer()], text)));
+    expect(usual).toHaveLength(write === request && isPlain ? 0 : 1);
+    const rows = [...memory.tables.runs.values(), ...memory.tables.audit.values()].map((row) =>
+      JSON.stringify(row).replace(/aud_\w+/g, "id"),
+    );
+    answers.push({ answer, logged: { ...lines.at(-1), ms: 0 }, rows });
+  }
+  expect(answers[0]).toEqual(answers[1]);
+});
+
 test("on a connection that was used for something else before, a plain publish is not for the framework either", async () => {
   const { ask, port, usual, deliveries } = await open({ intakeBytes: 100 });
   await ask("GET", "/v2/queues");

@@ -13,6 +13,7 @@ const head = (...fields: string[]): string => [line, ...fields, "", ""].join("\r
 test("a plain head is read as it was sent", () => {
   const text = head("Host: x", "authorization:  Bearer a \t", "X-Latin: \xe9", "Empty:", "Content-Length: 12", "x-a: 1", "X-A: 2");
   expect(read(`${text}{"a":1}`)).toEqual({
+    method: "POST",
     target: "/v2/publish/https://e.example/a?b=%20",
     rawHeaders: [
       ...["Host", "x", "authorization", "Bearer a", "X-Latin", "\xe9", "Empty", "", "Content-Length", "12"],
@@ -81,7 +82,7 @@ describe("not plain", () => {
   });
 });
 
-type Seen = { url: string; rawHeaders: string[]; body: string; isKept: boolean };
+type Seen = { method: string; url: string; rawHeaders: string[]; body: string; isKept: boolean };
 
 /** What Node's own parser sees in these bytes as their first request. Null: it sees none, or what follows is another one. */
 async function nodeReader(): Promise<(bytes: Buffer) => Promise<Seen | null>> {
@@ -90,8 +91,8 @@ async function nodeReader(): Promise<(bytes: Buffer) => Promise<Seen | null>> {
     const pieces: Buffer[] = [];
     request.on("data", (piece: Buffer) => pieces.push(piece));
     request.on("end", () => {
-      const { url = "", rawHeaders } = request;
-      seen.push({ url, rawHeaders, body: Buffer.concat(pieces).toString("latin1"), isKept: response.shouldKeepAlive });
+      const { method = "", url = "", rawHeaders } = request;
+      seen.push({ method, url, rawHeaders, body: Buffer.concat(pieces).toString("latin1"), isKept: response.shouldKeepAlive });
       response.end();
     });
   });
@@ -145,7 +146,12 @@ const pieces = fc.oneof(
   },
 );
 const lines = fc.oneof(
-  { weight: 9, arbitrary: fc.stringMatching(/^[!-~]{0,20}$/).map((rest) => `POST /${rest} HTTP/1.1`) },
+  {
+    weight: 9,
+    arbitrary: fc
+      .stringMatching(/^[!-~]{0,20}$/)
+      .chain((rest) => fc.constantFrom("POST", "POST", "DELETE").map((method) => `${method} /${rest} HTTP/1.1`)),
+  },
   {
     weight: 1,
     arbitrary: fc.constantFrom("POST / HTTP/1.0", "GET / HTTP/1.1", "POST  / HTTP/1.1", "POST /\t HTTP/1.1", "POST /\xff HTTP/1.1"),
@@ -163,8 +169,8 @@ test("whatever is taken for plain, Node's own parser reads the same in it", asyn
       const found = plainHead(bytes);
       if (found === null || found.headBytes + found.length !== bytes.length) return;
       plain++;
-      const { target: url, rawHeaders, isKept, headBytes } = found;
-      expect(await node(bytes)).toEqual({ url, rawHeaders, isKept, body: bytes.toString("latin1", headBytes) });
+      const { method, target: url, rawHeaders, isKept, headBytes } = found;
+      expect(await node(bytes)).toEqual({ method, url, rawHeaders, isKept, body: bytes.toString("latin1", headBytes) });
     }),
     { numRuns: 3_000 },
   );

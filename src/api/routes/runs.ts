@@ -48,7 +48,7 @@ const unheard = "body: a run that is cancelled has no result, and no other param
 const noSuchRun = (runId: string): Refusal =>
   new Refusal("not-found", `workflowRunId: there is no run ${JSON.stringify(runId.slice(0, 200))} that has not ended`);
 
-const end = route({
+export const endRun = route({
   method: "DELETE",
   path: "/v2/workflows/runs/{workflowRunId}",
   operation: "step",
@@ -181,4 +181,4 @@ async function cancelAll({ store }: Parts, account: AccountId, { pageOf, most }:
   return cancelled;
 }
 
-export const runs = [end, history, cancelMany];
+export const runs = [endRun, history, cancelMany];
