@@ -42,6 +42,7 @@ type Special = { "content-length"?: string; connection?: string; authorization?:
 /** Fields that say how the request is to be read, or what else is wanted. Each that is read here may be there once. */
 const read: ReadonlySet<string> = new Set(["content-length", "connection", "authorization"]);
 const unusual: ReadonlySet<string> = new Set(["transfer-encoding", "expect", "upgrade", "proxy-connection", "trailer", "te"]);
+/** Most other names are told from these by their length alone. */
 const lengths: ReadonlySet<number> = new Set([...read, ...unusual].map(({ length }) => length));
 
 /** False: the line is no field, or one that is not plain. */

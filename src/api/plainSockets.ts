@@ -25,7 +25,7 @@ export type PlainService = {
 
 /**
  * Has a server answer plain requests by itself, on connections that Node's parser has not seen. The first thing on a connection that is
- * not plain, such as another method or a second request before the first is answered, is given to that parser with all that follows it.
+ * not plain, such as another method or two requests in one piece, is given to that parser with all that follows it.
  */
 export function servePlainly(server: Server, service: PlainService): void {
   const usual = server.listeners("connection") as ((socket: Socket) => void)[];
