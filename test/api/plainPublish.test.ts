@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { connect } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { house, otherToken, token } from "./house.ts";
@@ -220,11 +221,18 @@ test("no room for bodies: refused with when to come again, and the room is given
   for (let round = 0; round < 3; round++) expect(await publish(90)).toEqual([200, false]);
 });
 
-test("a body that breaks off publishes nothing, and gives its room back", async () => {
+test.each([
+  ["a new connection", ""],
+  ["one that something else was asked on before", `GET /v2/queues HTTP/1.1\r\nHost: x\r\n${bearer()}\r\n\r\n`],
+])("a body that breaks off on %s publishes nothing, and gives its room back", async (_connection, before) => {
   const { ask, port, deliveries } = await open({ intakeBytes: 100 });
   await ask("GET", "/v2/queues");
   for (let round = 0; round < 3; round++) {
     const socket = connect(port, "127.0.0.1");
+    if (before !== "") {
+      socket.write(before);
+      await once(socket, "data");
+    }
     socket.write(`POST /v2/publish/https://e.example/ HTTP/1.1\r\nHost: x\r\n${bearer()}\r\nContent-Length: 90\r\n\r\nhalf`);
     await new Promise((resolve) => setTimeout(resolve, 30));
     socket.destroy();
