@@ -1,6 +1,7 @@
 import { brandNames } from "../core/brand.ts";
 import type { Brand } from "../core/message.ts";
 import { canonicalName } from "../core/headers.ts";
+import { remembered } from "../core/remembered.ts";
 
 /** What a name says once its brand is taken off: `upstash-retries` is `retries` under the brand `upstash`. */
 export type BrandedName = { brand: Brand; name: string };
@@ -14,6 +15,9 @@ export function brandedName(name: string): BrandedName | null {
   for (const { brand, prefix } of prefixes) if (name.startsWith(prefix)) return { brand, name: name.slice(prefix.length) };
   return null;
 }
+
+/** The same for the name of a header, in any case. */
+export const brandedHeader = remembered((name) => brandedName(name.toLowerCase()));
 
 /** The name of a header as people write it: some settings have a capital letter within a word. */
 export const writtenName = (name: string): string =>

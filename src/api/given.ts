@@ -1,7 +1,8 @@
 import { Refusal } from "../core/errors.ts";
 import { limits } from "../core/limits.ts";
 import type { Brand } from "../core/message.ts";
-import { brandedName, writtenName } from "./brand.ts";
+import { remembered } from "../core/remembered.ts";
+import { brandedHeader, brandedName, writtenName } from "./brand.ts";
 import { forwardedHeader } from "./forward.ts";
 import { nearest } from "./nearest.ts";
 import type { SettingName, Values } from "./settings.ts";
@@ -37,10 +38,8 @@ export function givenByHeaders(rawHeaders: readonly string[]): Given[] {
   const given: Given[] = [];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const written = rawHeaders[at] ?? "";
-    // All others are passed over without a new text for each.
-    if (!/^(svc|upstash)-/i.test(written)) continue;
-    const branded = brandedName(written.toLowerCase());
-    if (branded) given.push({ ...branded, value: (rawHeaders[at + 1] ?? "").trim(), written });
+    const branded = brandedHeader(written);
+    if (branded) given.push({ brand: branded.brand, name: branded.name, value: (rawHeaders[at + 1] ?? "").trim(), written });
   }
   return given;
 }
@@ -117,7 +116,8 @@ function once(all: readonly Given[]): Given[] {
   const seen = new Map<string, Given>();
   return all.filter((given) => {
     if (given.name.length > longestName) throw new Refusal("invalid", `${shown(given)}: the name is longer than ${longestName} characters`);
-    if (isForward(given.name) || swallowed.test(given.name)) return true;
+    const { isForward, isSwallowed } = aimOf(given.name);
+    if (isForward || isSwallowed) return true;
     const other = seen.get(given.name);
     if (other && other.value !== given.value) {
       const both = other.written === given.written ? "given twice" : `given as ${other.written} too`;
@@ -131,13 +131,28 @@ function once(all: readonly Given[]): Given[] {
 /** Of a setting, with room for the longest name of a header behind its prefixes. */
 const longestName = 2 * limits.nameLength;
 
-const isForward = (name: string): boolean => /^((failure-)?callback-)*forward-/.test(name);
+/** What the name of a setting says: of which callback it is, from the outermost one on, and what is said of that. */
+type Aim = { callbacks: readonly ("callback" | "failureCallback")[]; name: string; isForward: boolean; isSwallowed: boolean };
+
+const aimOf = remembered((whole): Aim => {
+  const callbacks: ("callback" | "failureCallback")[] = [];
+  let name = whole;
+  for (;;) {
+    const [prefix] = /^(failure-)?callback-/.exec(name) ?? [];
+    if (prefix === undefined) return { callbacks, name, isForward: name.startsWith("forward-"), isSwallowed: swallowed.test(whole) };
+    callbacks.push(prefix === "callback-" ? "callback" : "failureCallback");
+    name = name.slice(prefix.length);
+  }
+});
 
 /** Puts a setting where it belongs. False when it is unknown and may be. */
 function place(root: Settings, given: Given): boolean {
-  if (swallowed.test(given.name)) return true;
-  const { settings, name, depth } = find(root, given);
-  if (name.startsWith("forward-")) {
+  const aim = aimOf(given.name);
+  if (aim.isSwallowed) return true;
+  const settings = settingsAt(root, aim, given);
+  const { name, isForward } = aim;
+  const depth = aim.callbacks.length;
+  if (isForward) {
     const header = forwardedHeader(given.written, name.slice("forward-".length), given.value);
     // The content type of the request is the content type of the message. Only a callback has none of its own.
     if (header && (depth > 0 || header[0] !== "Content-Type")) settings.headers.push(header);
@@ -156,20 +171,12 @@ function place(root: Settings, given: Given): boolean {
   return true;
 }
 
-/** Follows `callback-` and `failure-callback-` to the settings that are meant, making them on the way. */
-function find(root: Settings, given: Given): { settings: Settings; name: string; depth: number } {
-  let [settings, name, depth] = [root, given.name, 0];
-  for (;;) {
-    const [prefix] = /^(failure-)?callback-/.exec(name) ?? [];
-    const level = depth + (prefix !== undefined || name === "callback" || name === "failure-callback" ? 1 : 0);
-    if (level > limits.callbackDepth)
-      throw new Refusal("invalid", `${shown(given)}: callbacks of callbacks go ${limits.callbackDepth} levels deep at most`);
-    if (prefix === undefined) return { settings, name, depth };
-    const child = prefix === "callback-" ? "callback" : "failureCallback";
-    settings = settings[child] ??= noSettings(given.written);
-    name = name.slice(prefix.length);
-    depth++;
-  }
+/** The settings of the callback that is meant, and of those on the way to it, which are made where there are none. Throws `Refusal`. */
+function settingsAt(root: Settings, { callbacks, name }: Aim, given: Given): Settings {
+  const levels = callbacks.length + (name === "callback" || name === "failure-callback" ? 1 : 0);
+  if (levels > limits.callbackDepth)
+    throw new Refusal("invalid", `${shown(given)}: callbacks of callbacks go ${limits.callbackDepth} levels deep at most`);
+  return callbacks.reduce((settings, child) => (settings[child] ??= noSettings(given.written)), root);
 }
 
 const isSetting = (name: string): name is SettingName => Object.hasOwn(settingRows, name);

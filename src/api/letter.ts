@@ -3,7 +3,7 @@ import { Refusal } from "../core/errors.ts";
 import type { Brand, Bytes, CallbackSettings, FlowControl, HeaderList, Letter, SendSettings } from "../core/message.ts";
 import type { Overrides } from "../core/dlq.ts";
 import { limits } from "../core/limits.ts";
-import { joinHeaders } from "../core/headers.ts";
+import { canonicalName, joinHeaders } from "../core/headers.ts";
 import { forwardedHeader } from "./forward.ts";
 import type { Settings } from "./given.ts";
 import type { SettingName } from "./settings.ts";
@@ -56,13 +56,21 @@ export function letterOf({ brand, destination, queue, body, content, senders, ca
   };
 }
 
-/** What describes a body, among headers that stand in a JSON. */
-export function contentOf(headers: Readonly<Record<string, string>>): HeaderList {
-  return Object.entries(headers).flatMap(([name, value]) => {
-    const header = /^content-(type|encoding)$/i.test(name) ? forwardedHeader(name, name.toLowerCase(), value.trim()) : null;
-    return header ? [header] : [];
-  });
+/** What describes a body, among headers that stand in a JSON, names and values in turn. */
+export function contentOf(headers: readonly string[]): HeaderList {
+  const found: (readonly [name: string, value: string])[] = [];
+  for (let at = 0; at + 1 < headers.length; at += 2) {
+    const name = headers[at] ?? "";
+    const header = isOfContent(name) ? forwardedHeader(name, name.toLowerCase(), (headers[at + 1] ?? "").trim()) : null;
+    if (header) found.push(header);
+  }
+  return found;
 }
+
+const isOfContent = (name: string): boolean => {
+  const canonical = canonicalName(name);
+  return canonical === "Content-Type" || canonical === "Content-Encoding";
+};
 
 const named = (senders: HeaderList, content: HeaderList): HeaderList =>
   senders.filter(([name]) => !content.some(([other]) => other === name));

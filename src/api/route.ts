@@ -169,6 +169,6 @@ export function readQuery(row: Facts, schema: Shape, incoming: Incoming): unknow
   const [stranger] = row.settings ? [] : query.settings;
   if (stranger) throw new Refusal("invalid", `${stranger.written.slice(0, 200)}: this request takes no settings of messages`);
   const hasFields = body.length > 0 && fieldsInBody(row);
-  if (query.rest === null && !hasFields) return readFields(schema, new Map());
+  if (query.rest === null && !hasFields) return schema === none ? {} : readFields(schema, new Map());
   return readFields(schema, parametersFor(query.rest, hasFields ? readJson(body) : {}));
 }

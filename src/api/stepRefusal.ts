@@ -1,6 +1,6 @@
 import type { ErrorCode } from "../core/errors.ts";
 import { Refusal } from "../core/errors.ts";
-import { brandedName } from "./brand.ts";
+import { brandedHeader } from "./brand.ts";
 
 /**
  * Reads what an endpoint posts for its run. To its client a 400 says that the run has ended, and it would leave one that
@@ -18,18 +18,16 @@ export async function readingStep<T>(isStep: boolean, read: () => T | Promise<T>
 /** On one that is too large, its client would try again and again. */
 const neverTaken: ReadonlySet<ErrorCode> = new Set(["invalid", "not-found", "too-large"] as const);
 
+const says = (what: string, value = ""): boolean => value.trim().toLowerCase() === what;
+
 /** Whether these headers, names and values in turn, are those of a step: of a run that goes on, or that invokes another one. */
 export function areOfStep(headers: readonly string[]): boolean {
   let [hasRun, goesOn, invokes] = [false, false, false];
   for (let at = 0; at + 1 < headers.length; at += 2) {
-    const name = headers[at] ?? "";
-    // All others are passed over without a new text for each.
-    if (!/^(svc|upstash)-workflow-/i.test(name)) continue;
-    const value = headers[at + 1]?.trim().toLowerCase();
-    const plain = brandedName(name.toLowerCase())?.name;
+    const plain = brandedHeader(headers[at] ?? "")?.name;
     hasRun ||= plain === "workflow-runid";
-    goesOn ||= plain === "workflow-init" && value === "false";
-    invokes ||= plain === "workflow-invoke" && value === "true";
+    goesOn ||= plain === "workflow-init" && says("false", headers[at + 1]);
+    invokes ||= plain === "workflow-invoke" && says("true", headers[at + 1]);
   }
   return hasRun && (goesOn || invokes);
 }

@@ -1,4 +1,5 @@
 import type { HeaderList } from "./message.ts";
+import { remembered } from "./remembered.ts";
 
 /** A text as HTTP carries it in a header, where each character is a byte. What latin 1 does not have goes as UTF-8. */
 export const inLatin = (text: string): string => (/[^\0-\xff]/.test(text) ? Buffer.from(text).toString("latin1") : text);
@@ -11,19 +12,7 @@ export function joinHeaders(alongside: HeaderList, given: HeaderList): HeaderLis
 }
 
 /** Canonical form of a header name: `x-request-id` → `X-Request-Id`. */
-export function canonicalName(name: string): string {
-  const known = names.get(name);
-  if (known !== undefined) return known;
-  const canonical = name.toLowerCase().replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase());
-  if (names.size >= mostNames) names.clear();
-  if (name.length <= longestKnown) names.set(name, canonical);
-  return canonical;
-}
-
-/** The same few names come with nearly every request. */
-const names = new Map<string, string>();
-const mostNames = 1000;
-const longestKnown = 256;
+export const canonicalName = remembered((name) => name.toLowerCase().replace(/(^|-)[a-z]/g, (letter) => letter.toUpperCase()));
 
 /** The value of the first header of a name, in its canonical form. */
 export const headerValue = (headers: HeaderList, name: string): string | undefined => headers.find(([key]) => key === name)?.[1];

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { batchBody } from "../../src/api/routes/batch.ts";
 import { house } from "./house.ts";
 
 const url = "https://e.example";
@@ -211,4 +212,41 @@ describe("the body of a batch", () => {
     );
     expect(reply).toMatchObject({ status: 200, body: [{ messageId: expect.any(String) }, { error: expect.any(String) }] });
   });
+});
+
+describe("an item of a batch", () => {
+  const texts = [undefined, "", "a", null, 1, true, [], {}, ["a"]];
+  const headers = [undefined, {}, { a: "b" }, { a: 1 }, { a: null }, { a: "b", c: {} }, [], ["a"], null, "a", 1];
+  const odd = texts.flatMap((text) => [{ destination: url, body: text }, { destination: url, queue: text }, { destination: text }]);
+  const items = [
+    ...[null, 1, "a", [], {}, [url], { destination: url }, { destination: url, other: 1 }],
+    ...[...odd, ...headers.map((of) => ({ destination: url, headers: of }))],
+    JSON.parse(`{"destination":"${url}","__proto__":{"body":"a"}}`),
+    JSON.parse(`{"destination":"${url}","headers":{"__proto__":"a"}}`),
+  ];
+  const taken = [...items.entries()].map(([at, item]) => [at, batchBody.schema.element.safeParse(item).success, item] as const);
+
+  test.each(taken.filter(([, isTaken]) => !isTaken))("is refused where the schema refuses it, as number %i is", async (_at, _, item) => {
+    const { reply } = await post([item]);
+    expect(reply).toMatchObject({
+      status: 400,
+      body: { error: expect.stringMatching(/^message 1 of 1: (body|destination|headers|queue|other|message|__proto__)/) },
+    });
+  });
+
+  test("is taken where the schema takes it, as far as it names a destination", async () => {
+    const fine = taken.flatMap(([, isTaken, item]) => (isTaken && item.destination === url && item.queue !== "" ? [item] : []));
+    expect(fine.length).toBeGreaterThan(8);
+    const { reply } = await post(fine);
+    expect(reply.body).toEqual(fine.map(() => ({ messageId: expect.any(String), url })));
+  });
+
+  test.each<unknown>([{ toString: 1 }, { valueOf: null, toString: null }, [[[]]]])(
+    "of a run has headers of any kind refused, such as %j",
+    async (value) => {
+      const headers = { "Upstash-Workflow-RunId": "r", "Upstash-Workflow-Init": "false", odd: value };
+      const { reply } = await post([{ destination: url, headers }]);
+      expect(reply).toMatchObject({ status: 412, body: { error: expect.stringContaining("headers.odd: is not a text") } });
+    },
+  );
 });

@@ -1,6 +1,7 @@
-import { expect, test } from "vitest";
-import type { Key } from "../../src/core/command.ts";
+import { describe, expect, test } from "vitest";
+import type { Key, Rows, TableName } from "../../src/core/command.ts";
 import type { MessageState } from "../../src/core/message.ts";
+import type { ActiveRun, Run } from "../../src/core/run.ts";
 import type { Loader } from "../../src/store/loader.ts";
 import { RecentRows } from "../../src/store/recentRows.ts";
 
@@ -65,4 +66,47 @@ test("however much is written in between, a row is as it was written last, or is
   others(11_000);
   expect(await read("m")).toMatchObject({ attempts: 3 });
   expect(asked).toEqual(["m", "m"]);
+});
+
+describe("runs", () => {
+  const settings: Run["settings"] = {
+    ...{ method: "POST", headers: [], retries: null, retryDelay: null, timeout: null, flowControl: null },
+    ...{ callback: null, failureCallback: null },
+  };
+  const run = { account: "a", id: "run_1", endedAt: null, invoker: null, settings } as unknown as Run;
+  const active: ActiveRun = { account: "a", runId: "r", run: "run_1", steps: 1, size: 1, firstMessage: "m" };
+
+  /** Whether a row that was written is known, and not asked for. */
+  async function isKnown<T extends "runs" | "activeRuns">(table: T, row: Rows[T], id: string): Promise<boolean> {
+    const recent = new RecentRows();
+    let asked = 0;
+    const rows = async (): Promise<readonly never[]> => {
+      asked++;
+      return [];
+    };
+    const loader = recent.before({ rows } as unknown as Loader);
+    const changed = (name: TableName): unknown => (name === table ? [{ key: ["a", id], now: row }] : []);
+    recent.learn({ changes: changed as never });
+    const found = await loader.rows(table, [["a", id]]);
+    expect(found).toEqual(asked === 0 ? [row] : []);
+    return asked === 0;
+  }
+
+  test("that go on are known, and how far they are", async () => {
+    expect(await isKnown("runs", run, "run_1")).toBe(true);
+    expect(await isKnown("activeRuns", active, "r")).toBe(true);
+  });
+
+  const long = [["X-Long", "x".repeat(5_000)]] as const;
+  test.each<[string, Partial<Run>]>([
+    ["have ended", { endedAt: 1 }],
+    ["have an invoker", { invoker: { run: "run_2", runId: "s", createdAt: 0, url: "u", headers: [], step: {} } }],
+    ["have long headers", { settings: { ...settings, headers: long } }],
+    [
+      "have long headers for their failure callback",
+      { settings: { ...settings, failureCallback: { ...settings, url: "u", headers: long } } },
+    ],
+  ])("that %s are not kept in memory", async (_, part) => {
+    expect(await isKnown("runs", { ...run, ...part }, "run_1")).toBe(false);
+  });
 });

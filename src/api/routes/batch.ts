@@ -2,7 +2,7 @@ import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import type { Account, AccountId, Brand, Bytes, Group, Letter } from "../../core/message.ts";
 import type { PublishResult } from "../../core/publish.ts";
-import { brandOfToken, brandShown } from "../brand.ts";
+import { brandedHeader, brandOfToken, brandShown } from "../brand.ts";
 import type { Store } from "../../store/store.ts";
 import { givenByHeaders } from "../given.ts";
 import { readJson } from "../json.ts";
@@ -87,15 +87,17 @@ type ReadItems = { read: (Letter | Refusal)[]; ignored: string[] };
 
 /** Reads the items of a batch, each for itself. Throws `Refusal` where one is refused and any belongs to a workflow run: a run is told of all or nothing. */
 export async function readItems(incoming: Incoming, of: ReadingOf): Promise<ReadItems> {
-  const items = itemsOf(incoming);
-  const ofRuns = items.filter(isOfRun);
-  return readingStep(ofRuns.some(isStep), () =>
-    readEach(items, incoming, { ...of, isWhole: ofRuns.length > 0 || of.purpose === "triggers" }),
-  );
+  const items = itemsOf(incoming).map((given): Item => ({ given, headers: headersIn(given) }));
+  const isOfRuns = items.some(isOfRun);
+  const isStep = isOfRuns && items.some(({ headers }) => areOfStep(headers));
+  return readingStep(isStep, () => readEach(items, incoming, { ...of, isWhole: isOfRuns || of.purpose === "triggers" }));
 }
 
+/** As it was given, and its headers, names and values in turn, as far as it can be seen. */
+type Item = { given: unknown; headers: readonly string[] };
+
 /** `isWhole`: one that is refused stops the others. */
-async function readEach(items: readonly unknown[], incoming: Incoming, of: ReadingOf & { isWhole: boolean }): Promise<ReadItems> {
+async function readEach(items: readonly Item[], incoming: Incoming, of: ReadingOf & { isWhole: boolean }): Promise<ReadItems> {
   const { account, parts, purpose } = of;
   const brand = brandOf(incoming, purpose);
   const takes = (queue: string): Promise<void> => takeQueue(parts, account, queue);
@@ -111,11 +113,30 @@ async function readEach(items: readonly unknown[], incoming: Incoming, of: Readi
 }
 
 /** Whether an item is meant for a workflow run, also if it cannot be read. */
-const isOfRun = (item: unknown): boolean => Object.keys(headersIn(item)).some((name) => /^(svc|upstash)-workflow-runid$/i.test(name));
-const isStep = (item: unknown): boolean => areOfStep(Object.entries(headersIn(item)).flatMap(([name, value]) => [name, String(value)]));
+const isOfRun = ({ headers }: Item): boolean => headers.some((name, at) => at % 2 === 0 && brandedHeader(name)?.name === "workflow-runid");
 
-const headersIn = (item: unknown): object =>
-  typeof item === "object" && item !== null && "headers" in item && typeof item.headers === "object" ? (item.headers ?? {}) : {};
+function headersIn(item: unknown): readonly string[] {
+  const given = typeof item === "object" && item !== null && "headers" in item ? item.headers : null;
+  const headers: string[] = [];
+  if (typeof given === "object" && given !== null)
+    for (const [name, value] of Object.entries(given)) headers.push(name, typeof value === "object" ? "" : String(value));
+  return headers;
+}
+
+/** Whether it is what the schema takes, as nearly all are. The schema takes five times as long to find out, and says what is wrong with others. */
+function isItem(given: unknown): given is z.output<typeof item> {
+  if (typeof given !== "object" || given === null) return false;
+  for (const name of Object.keys(given)) if (!Object.hasOwn(item.shape, name)) return false;
+  const { destination, headers, body, queue }: { [N in keyof typeof item.shape]?: unknown } = given;
+  const isTextOrNone = (value: unknown): boolean => value === undefined || typeof value === "string";
+  return typeof destination === "string" && isTextOrNone(body) && isTextOrNone(queue) && (headers === undefined || areTexts(headers));
+}
+
+const areTexts = (headers: unknown): boolean =>
+  typeof headers === "object" &&
+  headers !== null &&
+  !Array.isArray(headers) &&
+  Object.values(headers).every((value) => typeof value === "string");
 
 function refusalOf(answers: readonly unknown[], at: number): Refusal {
   const refusal = answers[at];
@@ -162,14 +183,14 @@ type Around = {
   takes(queue: string): Promise<void>;
 };
 
-async function letterOfItem(given: unknown, { incoming, brand, purpose, ignored, groupAt, takes }: Around): Promise<Letter> {
-  const count = Object.keys(headersIn(given)).length;
+async function letterOfItem({ given, headers }: Item, { incoming, brand, purpose, ignored, groupAt, takes }: Around): Promise<Letter> {
+  const count = headers.length / 2;
   if (count > mostHeaders) throw new Refusal("invalid", `headers: there are ${count}, the limit is ${mostHeaders}`);
-  const { destination, headers = {}, body: text = "", queue } = checkedObject(item, given, "message");
+  const { destination, body: text = "", queue } = isItem(given) ? given : checkedObject(item, given, "message");
   const body = Buffer.from(text);
   const group = isUrl(destination) || purpose === "triggers" ? null : await groupAt(destination, body);
   if (group === null) checkUrl("destination", destination);
-  const own = givenByHeaders(Object.entries(headers).flat());
+  const own = givenByHeaders(headers);
   const brands = own.map((one) => one.brand);
   if (queue !== undefined) await takes(checkName("queue", queue));
   const posting = postingFrom(purpose, [own, givenBy(group?.headers)], {
