@@ -2,6 +2,7 @@ import { Client, DatabaseError, types } from "pg";
 import type { ClientConfig, CustomTypesConfig, QueryConfig } from "pg";
 import { spans } from "../core/limits.ts";
 import type { Millis, NodeId } from "../core/message.ts";
+import { columnLiteral } from "./arrayLiteral.ts";
 import type { Connection, Dialect } from "./database.ts";
 import type { KeySource, Seals } from "./keyRing.ts";
 import { noSeals } from "./keyRing.ts";
@@ -184,7 +185,7 @@ export function connectionOf(
     each: async (sql, types, rows) => {
       const found: Columns[] = [];
       for (const portion of types.includes("bytea") ? portionsOf(rows) : [rows]) {
-        const columns = types.map((_: ColumnType, index) => portion.map((row) => storable(row[index] ?? null)));
+        const columns = types.map((_: ColumnType, index) => columnLiteral(portion, index));
         const { rows: answered } = await run({ ...inWords(sql), values: columns }).catch(rethrow);
         if (portion.length === rows.length) return answered;
         for (const one of answered) found.push(one);
