@@ -18,19 +18,27 @@ const maxRounds = 12;
 type Asking = Call & { decision: Decision<unknown, unknown>; reply: Reply | null };
 
 /**
+ * `begun`: the time of the transaction, where nodes must agree on it, once it has begun; null: it is the source's. Most of what is
+ * needed first is asked for together with the beginning.
+ */
+type Deciding = { loader: Loader; hands: Hands; source: Source; begun: Promise<Millis | null>; decisions?: Commands };
+
+/**
  * Runs calls one after another over rows that are loaded together, round by round: first what they name themselves,
  * then what that leads to. A call that is refused, or fails, leaves no trace. The caller writes the changes of the set.
  */
 export async function decideBatch(
   calls: readonly Call[],
-  { loader, hands, source, now, decisions = commands }: { loader: Loader; hands: Hands; source: Source; now: Millis; decisions?: Commands },
-): Promise<{ set: WorkingSet; replies: Reply[] }> {
+  { loader, hands, source, begun, decisions = commands }: Deciding,
+): Promise<{ set: WorkingSet; replies: Reply[]; now: Millis }> {
   // The table of commands is typed by name; a call on its way is plain data again.
   const asking = calls.map((call): Asking => ({ ...call, decision: decisions[call.name], reply: null }));
   const set = new WorkingSet(hands, { isAlone: calls.length === 1 });
   const seen: Seen = { accounts: new Set(), lines: [] };
   const first = needsOf(asking, ({ decision, input }) => decision.needs(input));
-  await set.load(loader, first, now);
+  const [now] = await Promise.all([begun.then((time) => time ?? source.now()), first.due ? null : set.load(loader, first, 0)]);
+  // What is due depends on the time.
+  if (first.due) await set.load(loader, first, now);
   note(seen, first);
   const curious = asking.filter(({ decision }) => decision.further);
   for (let round = 1; curious.length > 0; round++) {
@@ -44,7 +52,7 @@ export async function decideBatch(
     if (round === maxRounds) throw new Error(`a decision still had needs after ${maxRounds} rounds`);
   }
   const moment: Moment = { now, node: source.node, newId: (kind) => source.newId(kind, now), random: () => source.random() };
-  return { set, replies: asking.map((one) => one.reply ?? decideOne(one, set, moment)) };
+  return { set, replies: asking.map((one) => one.reply ?? decideOne(one, set, moment)), now };
 }
 
 /** What all of them need. One that fails to say so has its reply, and is asked no more. */

@@ -5,13 +5,15 @@ import type { Columns, ColumnType, Value } from "./tables.ts";
 
 /** A database that can run transactions, and knows the errors after which one may simply be run again. */
 export interface Database {
-  transaction<T>(run: (connection: Connection) => Promise<T>): Promise<T>;
+  /**
+   * Runs something as one transaction. `begun`: its time, once it has begun. What is asked of the connection before that goes to the
+   * database together with the beginning. When that fails, so does the transaction, whatever came of the rest.
+   */
+  transaction<T>(run: (connection: Connection, begun: Promise<Millis | null>) => Promise<T>): Promise<T>;
   /** A lost race: another node was first, and nothing of the transaction happened. */
   isConflict(error: unknown): boolean;
   /** Where this process alone writes: what it wrote last. */
   recent?: RecentRows;
-  /** The time of the running transaction, where nodes must agree on it; else it is the source's. */
-  now?(): Millis;
   /** Tells other nodes what became due, when the transaction is stored. Nobody waits for it. */
   tellOthers?(dueAt: Millis): void;
   readonly logCut?: LogCut;

@@ -36,10 +36,10 @@ export const memoryStore = (source: Source, memory = new Memory()): Store => gro
 /** What a memory store is made of. `decisions` are the real ones, unless a test plants a fault to see whether it is found. */
 export function memoryParts(source: Source, memory: Memory, decisions?: Commands): Parts {
   const loader = memoryLoader(memory);
+  const begun = Promise.resolve(null);
   const runBatch: RunBatch = (calls, hands) => {
     const turn = memory.turn.then(async () => {
-      const now = source.now();
-      const { set, replies } = await decideBatch(calls, { loader, hands, source, now, ...(decisions && { decisions }) });
+      const { set, replies, now } = await decideBatch(calls, { loader, hands, source, begun, ...(decisions && { decisions }) });
       for (const table of tableNames) apply(memory, table, set);
       addUsage(memory, set.tally.rows({ now, node: source.node }));
       return composed(loader, resultOf(set, replies));

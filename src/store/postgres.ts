@@ -23,6 +23,7 @@ import { nextDueAt, sqlShelf } from "./sqlShelf.ts";
 import type { Shelf } from "./shelf.ts";
 import type { Source, Store } from "./store.ts";
 import { Unavailable } from "./store.ts";
+import { turns } from "./turns.ts";
 
 /**
  * PostgreSQL, shared by any number of equal nodes. One connection writes, a few read, one listens to the other nodes.
@@ -99,6 +100,9 @@ class NoRoom extends Error {
 
 type Session = { client: Client; connection: Connection };
 
+/** See `Database.transaction`. */
+type Run<T> = (connection: Connection, begun: Promise<Millis | null>) => Promise<T>;
+
 /** The connection of one node that writes. */
 export class PostgresDatabase implements Database {
   readonly #options: PostgresOptions;
@@ -110,15 +114,12 @@ export class PostgresDatabase implements Database {
   /** The same by the clock of this node. */
   #begunHere: Millis = 0;
   #lockTimeout = firstLockTimeout;
+  readonly #inTurn = turns();
 
   constructor(options: PostgresOptions) {
     this.#options = options;
     this.#seals = sealsOf(options.keys ?? null);
     this.logCut = new LogPartitions(options);
-  }
-
-  now(): Millis {
-    return this.#begunAt;
   }
 
   isConflict(error: unknown): boolean {
@@ -138,7 +139,12 @@ export class PostgresDatabase implements Database {
     this.others?.tell(dueAt, this.#begunAt + Math.max(0, clock.now() - this.#begunHere));
   }
 
-  async transaction<T>(run: (connection: Connection) => Promise<T>): Promise<T> {
+  /** One after another: in the middle of one, another would be a part of it. */
+  transaction<T>(run: Run<T>): Promise<T> {
+    return this.#inTurn(() => this.#withRoom(run));
+  }
+
+  async #withRoom<T>(run: Run<T>): Promise<T> {
     try {
       return await this.#once(run);
     } catch (error) {
@@ -153,14 +159,16 @@ export class PostgresDatabase implements Database {
     await this.transaction(({ query }) => query("select txid_current()", []));
   }
 
-  async #once<T>(run: (connection: Connection) => Promise<T>): Promise<T> {
+  async #once<T>(run: Run<T>): Promise<T> {
     const session = await this.#open();
     let isCommitting = false;
     try {
-      await this.#begin(session);
-      const room = this.logCut.roomAt(this.#begunAt);
-      if (room) throw new NoRoom(room);
-      const result = await run(session.connection);
+      const begun = this.#begin(session);
+      const running = run(session.connection, begun);
+      const [beginning, ran] = await Promise.allSettled([begun, running]);
+      if (beginning.status === "rejected") throw beginning.reason;
+      if (ran.status === "rejected") throw ran.reason;
+      const result = ran.value;
       isCommitting = true;
       await plainly(session.client, "commit");
       this.#lockTimeout = firstLockTimeout;
@@ -194,7 +202,8 @@ export class PostgresDatabase implements Database {
     void session.client.end().catch(() => undefined);
   }
 
-  async #begin({ client }: Session): Promise<void> {
+  /** Answers the time. */
+  async #begin({ client }: Session): Promise<Millis> {
     const { clock, now, onOutdated } = this.#options;
     const isUsual = this.#lockTimeout === firstLockTimeout && isPrepared(this.#options);
     const patience = isUsual ? "" : `; set local lock_timeout = ${this.#lockTimeout}`;
@@ -206,8 +215,12 @@ export class PostgresDatabase implements Database {
     this.#begunAt = now?.() ?? Number(row?.now);
     this.#begunHere = clock.now();
     const trouble = tooNew(Number(row?.readable_by));
-    if (trouble === null) return;
-    onOutdated?.(trouble);
-    throw new Outdated(trouble);
+    if (trouble !== null) {
+      onOutdated?.(trouble);
+      throw new Outdated(trouble);
+    }
+    const room = this.logCut.roomAt(this.#begunAt);
+    if (room) throw new NoRoom(room);
+    return this.#begunAt;
   }
 }

@@ -19,10 +19,9 @@ const maxRaces = 20;
 export async function runSqlBatch(database: Database, source: Source, calls: readonly Call[], hands: Hands): Promise<BatchResult> {
   for (let race = 1; ; race++) {
     try {
-      const { set, result } = await database.transaction(async (connection) => {
-        const now = database.now?.() ?? source.now();
+      const { set, result } = await database.transaction(async (connection, begun) => {
         const loader = database.recent?.before(loaderOf(connection)) ?? loaderOf(connection);
-        const { set, replies } = await decideBatch(calls, { loader, hands, source, now });
+        const { set, replies, now } = await decideBatch(calls, { loader, hands, source, begun });
         const result = resultOf(set, replies);
         await writeAll(connection, set, { now, node: source.node, wholeBefore: database.logCut?.wholeBefore(now) ?? null });
         return { set, result: await composed(loader, result) };

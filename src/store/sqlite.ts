@@ -106,7 +106,7 @@ export function openSqlite(path: string, { readOnly = false, keys = null, apart 
       const now = version.get()?.data_version;
       if (now !== seen) recent.forget();
       seen = now;
-      const result = await run(connection);
+      const result = await run(connection, timeless);
       db.exec("commit");
       return result;
     } catch (error) {
@@ -127,6 +127,9 @@ export function openSqlite(path: string, { readOnly = false, keys = null, apart 
     close: () => db.close(),
   };
 }
+
+/** Whoever writes is alone, so its own time will do. */
+const timeless = Promise.resolve(null);
 
 const busy = 5;
 /** Read-only, input/output error, disk full, cannot open: the disk's fault, and perhaps better soon. */

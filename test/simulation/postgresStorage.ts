@@ -153,11 +153,11 @@ class WatchedDatabase extends PostgresDatabase {
     this.#cable = cable;
   }
 
-  override async transaction<T>(run: (connection: Connection) => Promise<T>): Promise<T> {
-    const watched = async (connection: Connection): Promise<T> => {
+  override async transaction<T>(run: (connection: Connection, begun: Promise<number | null>) => Promise<T>): Promise<T> {
+    const watched = async (connection: Connection, begun: Promise<number | null>): Promise<T> => {
       const written: Written[] = [];
       const noting = this.#watch.noting(connection, written);
-      const made = await run(this.baton?.between(noting) ?? noting);
+      const made = await run(this.baton?.between(noting) ?? noting, begun);
       this.#last = { made, written };
       await this.baton?.moment();
       if (typeof this.#cable.cut?.at === "number") await cutBeforeEnd(connection, this.#cable, this.#cable.cut);

@@ -119,7 +119,7 @@ export async function sqliteStorage(): Promise<Storage> {
   return {
     open: (source) => ({
       runBatch: losing((calls, hands) =>
-        runSqlBatch({ ...database, transaction: (run) => database.transaction(() => run(watched)) }, source, calls, hands),
+        runSqlBatch({ ...database, transaction: (run) => database.transaction((_, begun) => run(watched, begun)) }, source, calls, hands),
       ),
       read: queriesOf(sqlShelf(connection)),
       nextDueAt: () => nextDueAt(connection),

@@ -2,11 +2,12 @@ import { createServer, connect as connectSocket } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import { Client } from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { openPostgresShelf, postgresStore } from "../../src/store/postgres.ts";
+import { openPostgresShelf, PostgresDatabase, postgresStore } from "../../src/store/postgres.ts";
 import { StorageRefused, Unavailable } from "../../src/store/store.ts";
 import { freshDatabase, startPostgres } from "../postgres.ts";
+import { randomFrom } from "./chance.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
-import { closedAfterwards, letterTo, TestClock, World } from "./world.ts";
+import { closedAfterwards, letterTo, paceOf, TestClock, World } from "./world.ts";
 
 async function oneNode(url: string, node = "nod_a", clock = new TestClock()): Promise<World> {
   return new World(closedAfterwards(await openNode(url, clock, { node })), clock, node);
@@ -113,6 +114,31 @@ test("a batch in a deadlock, or kept waiting, is run again", async () => {
   await rival.query(`select * from messages where id = '${one}' for update`).catch(() => undefined);
   await rival.query("rollback");
   expect(await cancelling).toEqual({ cancelled: 2 });
+});
+
+test("whether it can store anything is not tried in the middle of a batch, which would be stored with it", async () => {
+  const url = await freshDatabase();
+  await oneNode(url);
+  const clock = new TestClock();
+  const database = new PostgresDatabase({ url, node: "nod_b", random: randomFrom(1), clock: paceOf(clock), now: () => clock.now });
+  onTestFinished(() => database.close());
+  await database.tryToStore();
+  const written = Promise.withResolvers<void>();
+  const end = Promise.withResolvers<void>();
+  const failing = database.transaction(async ({ query }) => {
+    await query("insert into log_forgotten (account, up_to) values ('a', '1')", []);
+    written.resolve();
+    await end.promise;
+    throw new Error("nothing of it happened");
+  });
+  await written.promise;
+  const trial = database.tryToStore();
+  // Time enough to go through, if nothing kept it back.
+  await Promise.race([trial, ask(url, "select pg_sleep(0.3)")]);
+  end.resolve();
+  await expect(failing).rejects.toThrow("nothing of it happened");
+  await trial;
+  expect(await ask(url, "select account from log_forgotten")).toEqual([]);
 });
 
 test("one statement at fault spoils its own command only", async () => {

@@ -51,7 +51,7 @@ async function loadedBy(broker: Broker, ...calls: Call[]): Promise<Loaded> {
     },
   };
   const source = { node: "nod_a", now: () => broker.now, random: () => 0.5, newId: idMaker(() => 0.5) };
-  const { replies } = await decideBatch(calls, { loader, hands: none, source, now: broker.now });
+  const { replies } = await decideBatch(calls, { loader, hands: none, source, begun: Promise.resolve(null) });
   if (calls.length === 1) expect(replies).toMatchObject([{ answer: expect.anything() }]);
   return { ...loaded, replies };
 }

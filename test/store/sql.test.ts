@@ -22,7 +22,7 @@ function slowDatabase(answerTo: (sql: string) => Promise<void>) {
     },
   };
   const database: Database = {
-    transaction: async (run) => await run(connection).finally(() => (openAtEnd = open)),
+    transaction: async (run) => await run(connection, Promise.resolve(null)).finally(() => (openAtEnd = open)),
     isConflict: () => false,
   };
   return { database, openAtEnd: () => openAtEnd };
