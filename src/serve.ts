@@ -156,6 +156,8 @@ async function foundAccounts({ store, inFoundation }: Opened, firstAccounts: Res
 
 const noAccount = 'all accounts were deleted, so nobody can ask for anything; "waypost account create <name>" makes one';
 
+const tooOld = "the tables are of a newer version than this server, which changes nothing any more";
+
 async function serveStore(settings: Settings, { log, firstAccounts, opened, health }: Rest): Promise<Served> {
   const { store, keys, close } = opened;
   const newId = idMaker(systemRandom);
@@ -195,7 +197,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     publicUrl: settings.publicUrl,
     log: requestLog(log),
     idleAlarm,
-    ready: () => !stopping && !health.outdated,
+    unready: () => (stopping ? "the server is stopping" : health.outdated ? tooOld : null),
     health: () => ({ unsettled: dispatcher.unsettled }),
     counted: countedFrom(() => clock.now(), settings.databaseUrl === "" ? undefined : { store, ...clock }),
     ...(settings.operatorPassword !== "" && { operator: { password: settings.operatorPassword, deskFor } }),

@@ -39,8 +39,8 @@ export type Parts = {
   operator?: { password: string; deskFor(by: Actor): Desk };
   /** Figures for the health report. */
   health(): Record<string, unknown>;
-  /** False once the server has begun to stop. */
-  ready(): boolean;
+  /** Why it takes no requests, as far as it knows by itself; null: it does. */
+  unready(): string | null;
 };
 
 /** A request on its way to its route. */

@@ -6,7 +6,7 @@ import { limits } from "../core/limits.ts";
 import type { Letter, Millis } from "../core/message.ts";
 import type { Queries } from "./queries.ts";
 import type { BatchResult, Call, Desk, Haste, Reply, RunBatch, Store, Unsubscribe } from "./store.ts";
-import { Unavailable } from "./store.ts";
+import { Outdated, Unavailable } from "./store.ts";
 
 /** At most so many calls, and so many bytes of bodies, in one transaction. */
 const maxCalls = 512;
@@ -205,7 +205,7 @@ class GroupCommit {
   async #runApart(batch: Waiting[], error: Error): Promise<void> {
     if (error instanceof Unavailable) {
       this.#isAway = true;
-      return rejectAll(batch, unavailable(error, "whether this was stored is not known; ask again later"));
+      return rejectAll(batch, error instanceof Outdated ? outdated(error) : unavailable(error, notKnown));
     }
     if (batch.length === 1) return rejectAll(batch, error);
     for (const call of batch) await this.#run([call]);
@@ -216,9 +216,17 @@ class GroupCommit {
   }
 }
 
+const notKnown = "whether this was stored is not known; ask again later";
+
 /** What a caller is told while the storage cannot be reached. The cause is for our own eyes. */
-function unavailable(cause: Error, advice = "ask again later"): Refusal {
-  const refusal = new Refusal("unavailable", `the storage cannot be reached: ${advice}`);
+const unavailable = (cause: Error, advice = "ask again later"): Refusal => away(cause, `the storage cannot be reached: ${advice}`);
+
+/** What he is told by a node that newer ones have left behind. One of those takes it. */
+const outdated = (cause: Error): Refusal =>
+  away(cause, "the tables are of a newer version than this server, so nothing was stored; ask again later");
+
+function away(cause: Error, message: string): Refusal {
+  const refusal = new Refusal("unavailable", message);
   refusal.cause = cause;
   return refusal;
 }

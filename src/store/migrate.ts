@@ -49,6 +49,12 @@ export async function tooNewAt(connection: Connection): Promise<string | null> {
 /** Stands among the versions of a store into which everything of another one is being moved, until all of it is there. */
 export const unfinishedMove = -1;
 
+/**
+ * Since this version of the tables programs look, with all that they change, whether those have become too new for them. The ones
+ * before would go on writing, to tables that they do not know.
+ */
+const noticedSince = 8;
+
 /** What migrations need of a database besides a connection. */
 export type Migrating = {
   run(sql: string): Promise<void>;
@@ -56,6 +62,8 @@ export type Migrating = {
   moves?: boolean;
   /** Keeps all programs out that are at work on these tables, until the transaction ends. They find then what has changed. */
   keepOthersOut?(): Promise<void>;
+  /** Whether any program is at work on these tables. */
+  hasOthers?(): Promise<boolean>;
 };
 
 /**
@@ -66,7 +74,7 @@ export type Migrating = {
 export async function migrate(
   connection: Connection,
   database: "sqlite" | "postgres",
-  { run, moves = false, keepOthersOut }: Migrating,
+  { run, moves = false, keepOthersOut, hasOthers }: Migrating,
 ): Promise<void> {
   await connection.query(`create table if not exists schema_version (version integer not null)`, []);
   // The first versions had no `readable_by`.
@@ -77,6 +85,11 @@ export async function migrate(
   const present = Math.max(0, ...versions.map(({ version }) => Number(version)));
   const trouble = tooNew(Math.max(0, ...versions.map(({ version, readable_by: by }) => Number(by ?? version))));
   if (trouble !== null) throw new StorageRefused(trouble);
+  if (present > 0 && present < noticedSince && (await hasOthers?.())) {
+    throw new StorageRefused(
+      `the data has schema version ${present}, and servers that know no newer one are using it, which would not notice the change: stop all of them first`,
+    );
+  }
   const pending = migrations(database).filter(({ version }) => version > present);
   if (pending.some(({ readableBy }) => readableBy > present)) await keepOthersOut?.();
   for (const { version, sql } of pending) {

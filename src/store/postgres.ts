@@ -22,7 +22,7 @@ import { runSqlBatch } from "./sql.ts";
 import { nextDueAt, sqlShelf } from "./sqlShelf.ts";
 import type { Shelf } from "./shelf.ts";
 import type { Source, Store } from "./store.ts";
-import { Unavailable } from "./store.ts";
+import { Outdated, Unavailable } from "./store.ts";
 import { turns } from "./turns.ts";
 
 /**
@@ -83,9 +83,6 @@ class Interrupted extends Unavailable {}
 const longestPause: Millis = 100;
 /** So long it waits for a lock at most, however often it is tried. */
 const longestLockTimeout: Millis = 2_000;
-
-/** The tables are of a version that this program must not write to. Nothing of the transaction happened. */
-class Outdated extends Unavailable {}
 
 /** The log has no part for this time yet. It is made with no transaction open, as a pooler may have but one connection for us. */
 class NoRoom extends Error {

@@ -32,6 +32,7 @@ export async function migratePostgres({ clock, ...place }: Placed, { moves = fal
           {
             moves,
             run: async (sql) => void (await plainly(client, sql)),
+            hasOthers: async () => (await plainly(client, others)).length > 0,
             keepOthersOut: async () => void (await plainly(client, "lock table schema_version in access exclusive mode")),
           },
         ),
@@ -44,6 +45,10 @@ export async function migratePostgres({ clock, ...place }: Placed, { moves = fal
     }
   }
 }
+
+/** Those that are at migrating wait for their turn, and look then. */
+const others = `select 1 from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
+  and application_name like 'waypost %' and application_name <> 'waypost migration'`;
 
 const lockNotAvailable = "55P03";
 

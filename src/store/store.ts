@@ -72,6 +72,9 @@ export type Source = { node: NodeId; now(): Millis; random(): number; newId(kind
 /** The storage cannot be reached, or went away in the middle: whether the batch happened is not known. */
 export class Unavailable extends Error {}
 
+/** The tables are of a version that this program must not write to. Nothing of the batch happened. */
+export class Outdated extends Unavailable {}
+
 /** The storage is from a newer version of this program, or is not ours at all. */
 export class StorageRefused extends Error {}
 

@@ -111,7 +111,7 @@ export async function house(
     ...(options.sendsFrom === undefined ? {} : { sendsFrom: options.sendsFrom }),
     ...(options.prices === undefined ? {} : { prices: options.prices }),
     log: (_status, line) => void lines.push(line()),
-    ready: () => !stopping,
+    unready: () => (stopping ? "the server is stopping" : null),
     health: () => ({ pending: deliveries.length }),
   });
   onTestFinished(() => api.close());

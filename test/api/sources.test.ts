@@ -83,7 +83,7 @@ describe("a source", () => {
         idleAlarm,
         log: () => {},
       },
-      ...{ ready: () => true, health: () => ({}), publicUrl: "https://queue.example/base" },
+      ...{ unready: () => null, health: () => ({}), publicUrl: "https://queue.example/base" },
     });
     onTestFinished(() => api.close());
     const { url } = await make({}, { from: { ...home, ask: askOf(api) } });

@@ -6,6 +6,7 @@ import { inFoundation, postgresStore } from "../../src/store/postgres.ts";
 import { StorageRefused } from "../../src/store/store.ts";
 import { freshDatabase } from "../postgres.ts";
 import { randomFrom } from "./chance.ts";
+import { makeTablesOf } from "./olderTables.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
 import { proxyTo } from "./postgresProxy.ts";
 import { closedAfterwards, paceOf, TestClock, World } from "./world.ts";
@@ -23,6 +24,14 @@ async function nodeAt(url: string, { clock = new TestClock(), node = "nod_a", ha
 }
 
 const listeners = "application_name = 'waypost listener' and datname = current_database()";
+
+/** Waits until the database has seen the end of all connections of one kind. */
+const ended = (url: string, kind: string): Promise<void> =>
+  vi.waitFor(async () =>
+    expect(
+      await ask(url, `select 1 from pg_stat_activity where application_name = 'waypost ${kind}' and datname = current_database()`),
+    ).toEqual([]),
+  );
 
 const withHosts = (url: string, hosts: string, query: string): string => {
   const { username, pathname } = new URL(url);
@@ -267,7 +276,7 @@ test("a newer schema that it cannot work with: it changes nothing any more, says
   await a.account();
   const before = await a.send({ delay: 1 });
   await ask(url, "insert into schema_version (version) values (9999)");
-  await expect(a.send({ delay: 1 })).rejects.toMatchObject({ code: "unavailable" });
+  await expect(a.send({ delay: 1 })).rejects.toMatchObject({ code: "unavailable", message: expect.stringContaining("nothing was stored") });
   await expect(a.store.execute("cancel", { account: "acc", messageIds: [before] })).rejects.toMatchObject({ code: "unavailable" });
   expect(told[0]).toContain("schema version 9999");
   await expect(openNode(url, new TestClock())).rejects.toBeInstanceOf(StorageRefused);
@@ -294,6 +303,34 @@ test.each(["session", "transaction"] as const)("a node that writes nothing notic
     },
     { timeout: 10_000 },
   );
+});
+
+test("tables of programs that would not notice newer ones stay as they are while such a program is at work", async () => {
+  const url = await freshDatabase();
+  await makeTablesOf(7, "postgres", (sql) => ask(url, sql));
+  const older = new Client({ connectionString: url, application_name: "waypost writer" });
+  await older.connect();
+  const opening = openNode(url, new TestClock()).then((store) => store.close());
+  await expect(opening).rejects.toThrow("stop all of them first");
+  await expect(opening).rejects.toBeInstanceOf(StorageRefused);
+  expect(await ask(url, "select max(version) as version from schema_version")).toEqual([{ version: 7 }]);
+  await older.end();
+  await ended(url, "writer");
+  // Two that start at once do not keep each other out.
+  const both = await Promise.all(["nod_a", "nod_b"].map((node) => nodeAt(url, { node })));
+  await both[0]?.account();
+  expect(await both[1]?.send({ delay: 1 })).toMatch(/^msg_/);
+});
+
+test("tables of programs that do notice are brought up to date while those are at work", async () => {
+  const url = await freshDatabase();
+  await makeTablesOf(8, "postgres", (sql) => ask(url, sql));
+  const older = new Client({ connectionString: url, application_name: "waypost writer" });
+  await older.connect();
+  onTestFinished(() => older.end());
+  const a = await nodeAt(url, {});
+  await a.account();
+  expect(await a.send({ delay: 1 })).toMatch(/^msg_/);
 });
 
 test("a migration that shuts out programs waits for what they have begun, and they for it", async () => {

@@ -36,7 +36,8 @@ const ready = openRoute({
 const report = ({ health }: Parts): Answer => ({ status: 200, body: { ...health(), status: "ok" } });
 
 async function readiness(parts: Parts): Promise<Answer> {
-  if (!parts.ready()) throw new Refusal("stopping", "the server is stopping; ask again");
+  const why = parts.unready();
+  if (why !== null) throw new Refusal("stopping", `${why}; ask again`);
   if (!(await answers(parts))) throw new Refusal("stopping", "the store does not answer, or takes no changes; ask again");
   return report(parts);
 }
