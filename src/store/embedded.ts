@@ -50,7 +50,7 @@ export async function embeddedStore(embedded: Embedded): Promise<Store> {
     if (failed !== undefined) commits.fail(new Error(failed));
     return { isWhole };
   };
-  const log = new Folding({ pages: () => database.logPages(), fold });
+  const log = new Folding({ log: () => database.log(), fold });
   // Whatever uses the connection must not do so in the middle of a transaction.
   const inTurn = turns();
   return groupCommit({
@@ -80,8 +80,8 @@ export async function embeddedStore(embedded: Embedded): Promise<Store> {
   });
 }
 
-/** The pages that the smallest batch touches, and what a call adds to them besides its bodies. */
-const [ofBatch, ofCall] = [64 * 1024, 2 * 1024];
+/** The pages that the smallest batch writes, and what a call adds to them besides its bodies. */
+const [ofBatch, ofCall] = [128 * 1024, 2 * 1024];
 
 const bytesWrittenBy = (calls: readonly Call[]): number => calls.reduce((sum, { input }) => sum + ofCall + bytesOf(input), ofBatch);
 

@@ -1,19 +1,21 @@
+/** Bytes of a write-ahead log: all that was written since it began anew, and what of it is in the file as well. */
+export type LogLength = { all: number; folded: number };
+
 /** What folding needs of a database. */
 type Parts = {
-  /** Pages in the write-ahead log, and how many of them are in the file as well. */
-  pages(): { all: number; folded: number };
+  log(): LogLength;
   /** Brings what it can of the log into the file, elsewhere. Answers whether that was all of it. */
   fold(): Promise<{ isWhole: boolean }>;
 };
 
-/** So many pages (16 MiB) are folded at a time. */
-const portion = 4_000;
+/** So many bytes are folded at a time. */
+const portion = 16 * 1024 * 1024;
 /** The log is looked at after about so many bytes, as that takes as long as writing a message. */
 const glance = 1024 * 1024;
 
 /**
  * Folds the write-ahead log of SQLite back into its file, so that it begins anew instead of growing. Nearly all of it is done while
- * batches go on. What these have added meanwhile, some hundred pages, is done before the next one: only when nothing is added can the
+ * batches go on. What these have added meanwhile, a mebibyte or less, is done before the next one: only when nothing is added can the
  * log be at its end.
  */
 export class Folding {
@@ -44,9 +46,9 @@ export class Folding {
     this.#bytes += bytes;
     if (this.#bytes < glance || this.#isRunning || this.#isRestLeft) return;
     this.#bytes = 0;
-    const pages = this.#pages();
-    if (!pages) return;
-    const { all, folded } = pages;
+    const log = this.#log();
+    if (!log) return;
+    const { all, folded } = log;
     if (all < this.#triedAt) this.#triedAt = 0;
     if (all - Math.max(folded, this.#triedAt) < portion) return;
     this.#triedAt = all;
@@ -55,9 +57,9 @@ export class Folding {
   }
 
   /** Null: the log cannot be looked at. */
-  #pages(): { all: number; folded: number } | null {
+  #log(): LogLength | null {
     try {
-      return this.#parts.pages();
+      return this.#parts.log();
     } catch {
       return null;
     }

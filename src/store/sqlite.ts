@@ -2,6 +2,7 @@ import { DatabaseSync } from "node:sqlite";
 import { migrate } from "./migrate.ts";
 import type { Connection, Database, Dialect } from "./database.ts";
 import { LostUpdate } from "./database.ts";
+import type { LogLength } from "./folding.ts";
 import { groupCommit } from "./group.ts";
 import type { KeySource, Seals } from "./keyRing.ts";
 import { sealsOf } from "./keyRing.ts";
@@ -57,8 +58,8 @@ export type SqliteDatabase = Database & {
   connection: Connection;
   /** How many statements that may write were run: when it has not grown, there is nothing to bring to the disk. */
   written(): number;
-  /** Pages in the write-ahead log, and how many of them are in the file as well. */
-  logPages(): { all: number; folded: number };
+  /** How long the write-ahead log is. */
+  log(): LogLength;
   migrate(how?: { moves?: boolean }): Promise<void>;
   /** Stores a change that means nothing. Rejects when that is not possible. */
   tryToStore(): Promise<void>;
@@ -78,18 +79,23 @@ export type SqliteOptions = {
  */
 export type Apart = { pause(): Promise<void>; tries: number };
 
-/** In pages of 4 KiB. Zero: never by itself, where nobody would hear that the disk has not kept it. */
-const foldedAt = { itself: 8_000, apart: 0 } as const;
+/** Of files that are made from now on; others keep theirs. See docs/decisions/0038. */
+const pageSize = 8_192;
+
+/** Bytes of the log. Zero: never by itself, where nobody would hear that the disk has not kept it. */
+const foldedAt = { itself: 32 * 1024 * 1024, apart: 0 } as const;
 const patience = 5_000;
 
-/** Opens a database file, or `:memory:`. The write-ahead log is folded back every 8,000 pages (32 MiB), and cut to 64 MiB after a burst. */
+/** Opens a database file, or `:memory:`. The write-ahead log is folded back every 32 MiB, and cut to 64 MiB after a burst. */
 export function openSqlite(path: string, { readOnly = false, keys = null, apart }: SqliteOptions = {}): SqliteDatabase {
   const seals = sealsOf(keys);
   const db = knowing(path, () => new DatabaseSync(path, { readOnly }));
   knowing(path, () => db.exec(`pragma busy_timeout = ${patience}; select count(*) from sqlite_schema`));
   if (!readOnly) {
-    db.exec(`pragma journal_mode = wal; pragma synchronous = ${apart ? "normal" : "full"}; pragma journal_size_limit = 67108864`);
-    db.exec(`pragma wal_autocheckpoint = ${apart ? foldedAt.apart : foldedAt.itself}`);
+    db.exec(
+      `pragma page_size = ${pageSize}; pragma journal_mode = wal; pragma synchronous = ${apart ? "normal" : "full"}; pragma journal_size_limit = 67108864`,
+    );
+    db.exec(`pragma wal_autocheckpoint = ${(apart ? foldedAt.apart : foldedAt.itself) / pageSizeOf(db)}`);
   }
   if (apart) db.exec("pragma busy_timeout = 0");
   // A larger cache costs more than it saves: after most page splits, a commit looks through the table of all cached pages.
@@ -99,6 +105,7 @@ export function openSqlite(path: string, { readOnly = false, keys = null, apart 
   // Changes when anybody but this connection has written, such as a tool that somebody let loose on the file.
   const version = db.prepare("pragma data_version");
   const count = db.prepare("pragma wal_checkpoint(noop)");
+  const ofPage = pageSizeOf(db);
   let seen: unknown;
   const transaction: Database["transaction"] = async (run) => {
     await begin(db, path, apart);
@@ -116,9 +123,9 @@ export function openSqlite(path: string, { readOnly = false, keys = null, apart 
   };
   return {
     ...{ connection, transaction, recent, written },
-    logPages: () => {
+    log: () => {
       const { log, checkpointed } = count.get() ?? {};
-      return { all: Number(log), folded: Number(checkpointed) };
+      return { all: Number(log) * ofPage, folded: Number(checkpointed) * ofPage };
     },
     migrate: (how) => transaction(() => migrate(connection, "sqlite", { run: async (sql) => db.exec(sql), ...how })),
     isConflict: (error) => error instanceof LostUpdate,
@@ -130,6 +137,8 @@ export function openSqlite(path: string, { readOnly = false, keys = null, apart 
 
 /** Whoever writes is alone, so its own time will do. */
 const timeless = Promise.resolve(null);
+
+const pageSizeOf = (db: DatabaseSync): number => Number(db.prepare("pragma page_size").get()?.page_size);
 
 const busy = 5;
 /** Read-only, input/output error, disk full, cannot open: the disk's fault, and perhaps better soon. */

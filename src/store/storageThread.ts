@@ -64,7 +64,7 @@ async function fold(database: SqliteDatabase): Promise<Folded> {
     if (!(error instanceof Error) || Reflect.get(error, "errcode") !== fileNotSynced) throw error;
     return { isWhole: false, failed: `${error.message}, when the log was folded into the file` };
   }
-  const { all, folded } = database.logPages();
+  const { all, folded } = database.log();
   return { isWhole: all === folded };
 }
 

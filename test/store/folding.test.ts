@@ -11,21 +11,21 @@ function openLog() {
     log.folded = upTo;
     return { isWhole: log.folded === log.all };
   };
-  return { log, folds, folding: new Folding({ pages: () => ({ ...log }), fold }) };
+  return { log, folds, folding: new Folding({ log: () => ({ ...log }), fold }) };
 }
 
 const mebi = 1024 * 1024;
 
 const settleDown = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-test("below 4,000 pages nothing is folded, from then on once", () => {
+test("below 16 MiB nothing is folded, from then on once", () => {
   const { log, folds, folding } = openLog();
-  for (const [pages, count] of [
-    [3_999, 0],
-    [4_000, 1],
-    [9_000, 1],
+  for (const [length, count] of [
+    [16 * mebi - 1, 0],
+    [16 * mebi, 1],
+    [36 * mebi, 1],
   ] as const) {
-    log.all = pages;
+    log.all = length;
     folding.wrote(mebi);
     expect(folds).toHaveLength(count);
   }
@@ -33,9 +33,9 @@ test("below 4,000 pages nothing is folded, from then on once", () => {
 
 test("what was added while it was folded is folded before the next batch, which waits for that, and the one after it does not", async () => {
   const { log, folds, folding } = openLog();
-  log.all = 4_000;
+  log.all = 16 * mebi;
   folding.wrote(mebi);
-  log.all = 4_300;
+  log.all = 17 * mebi;
   await folding.rest();
   folds[0]?.();
   await settleDown();
@@ -46,12 +46,12 @@ test("what was added while it was folded is folded before the next batch, which 
   folds[1]?.();
   await batch;
   await folding.rest();
-  expect([log, folds.length]).toEqual([{ all: 4_300, folded: 4_300 }, 2]);
+  expect([log, folds.length]).toEqual([{ all: 17 * mebi, folded: 17 * mebi }, 2]);
 });
 
 test("nothing is left when nobody wrote meanwhile", async () => {
   const { log, folds, folding } = openLog();
-  log.all = 4_000;
+  log.all = 16 * mebi;
   folding.wrote(mebi);
   folds[0]?.();
   await settleDown();
@@ -59,11 +59,11 @@ test("nothing is left when nobody wrote meanwhile", async () => {
   expect(folds).toHaveLength(1);
 });
 
-test("while somebody reads an old state, so that nothing can be folded, it is tried once for every 4,000 pages", async () => {
+test("while somebody reads an old state, so that nothing can be folded, it is tried once for every 16 MiB", async () => {
   let tries = 0;
   const log = { all: 0, folded: 0 };
-  const folding = new Folding({ pages: () => ({ ...log }), fold: async () => ({ isWhole: ++tries < 0 }) });
-  for (; log.all < 12_500; log.all += 100) {
+  const folding = new Folding({ log: () => ({ ...log }), fold: async () => ({ isWhole: ++tries < 0 }) });
+  for (; log.all < 50 * mebi; log.all += 0.4 * mebi) {
     await folding.rest();
     folding.wrote(mebi);
     await settleDown();
@@ -73,30 +73,30 @@ test("while somebody reads an old state, so that nothing can be folded, it is tr
   // The log begins anew.
   log.all = 0;
   folding.wrote(mebi);
-  log.all = 4_000;
+  log.all = 16 * mebi;
   folding.wrote(mebi);
   expect(tries).toBe(7);
 });
 
 test("a folding that fails holds up nobody", async () => {
-  const folding = new Folding({ pages: () => ({ all: 4_000, folded: 0 }), fold: async () => Promise.reject(new Error("odd")) });
+  const folding = new Folding({ log: () => ({ all: 16 * mebi, folded: 0 }), fold: async () => Promise.reject(new Error("odd")) });
   folding.wrote(mebi);
   await settleDown();
   expect(await folding.rest()).toBe(undefined);
 });
 
 test("a log that cannot be looked at is no fault of the batch that is stored already", () => {
-  const pages = (): never => {
+  const log = (): never => {
     throw new Error("disk I/O error");
   };
-  const folding = new Folding({ pages, fold: async () => ({ isWhole: true }) });
+  const folding = new Folding({ log, fold: async () => ({ isWhole: true }) });
   expect(() => folding.wrote(mebi)).not.toThrow();
 });
 
 test("the log is looked at once for every mebibyte, however many batches that is, and at first at once", () => {
   let looks = 0;
-  const pages = () => ({ all: ++looks, folded: 0 });
-  const folding = new Folding({ pages, fold: async () => ({ isWhole: true }) });
+  const log = () => ({ all: ++looks, folded: 0 });
+  const folding = new Folding({ log, fold: async () => ({ isWhole: true }) });
   for (let batch = 0; batch < 40; batch++) folding.wrote(mebi / 10);
   expect(looks).toBe(4);
   folding.wrote(5 * mebi);

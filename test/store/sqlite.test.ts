@@ -41,6 +41,26 @@ test("what is answered is in the file, for whoever opens it", async () => {
   expect(await other.store.execute("cancel", { account: "acc", messageIds: [id] })).toEqual({ cancelled: 1 });
 });
 
+test("a new file has pages of 8 KiB, and one that is there keeps its own, and is folded after as many bytes", async () => {
+  const [fresh, older] = [join(freshFolder(), "store.db"), join(freshFolder(), "store.db")];
+  const made = new DatabaseSync(older);
+  made.exec("pragma page_size = 4096; pragma journal_mode = wal; create table other (a)");
+  made.close();
+  for (const [path, size] of [
+    [fresh, 8_192],
+    [older, 4_096],
+  ] as const) {
+    await (await openWorld(path)).account();
+    const database = openSqlite(path);
+    expect(await database.connection.query("pragma page_size", [])).toEqual([{ page_size: size }]);
+    expect(await database.connection.query("pragma wal_autocheckpoint", [])).toEqual([{ wal_autocheckpoint: (32 * 1024 * 1024) / size }]);
+    await database.tryToStore();
+    const { all, folded } = database.log();
+    expect([all % size, all > folded]).toEqual([0, true]);
+    database.close();
+  }
+});
+
 test("what was written last is not remembered any longer than it is true", async () => {
   const path = join(freshFolder(), "store.db");
   const world = await openWorld(path);
