@@ -266,7 +266,8 @@ async function accountsOf(settings: Settings) {
   const keys = keySourceOf(settings);
   if (databaseUrl !== "") {
     const { openPostgresShelf } = await import("./store/postgres.ts");
-    const { shelf, close } = await openPostgresShelf({ url: databaseUrl, pooling: databasePooling, keys });
+    const place = { url: databaseUrl, pooling: databasePooling, keys };
+    const { shelf, close } = await openPostgresShelf(place, { name: idMaker(systemRandom)("nod", systemClock.now()) });
     const accounts = await shelf.accounts();
     await close();
     return accounts;

@@ -4,6 +4,7 @@ import type { CustomTypesConfig } from "pg";
 import { makeRoomFor } from "./logParts.ts";
 import type { Cell, MovedTable, Side } from "./move.ts";
 import { locks, migratePostgres } from "./postgresMigration.ts";
+import { requireOwnConnections } from "./postgresPooling.ts";
 import type { PostgresOptions } from "./postgresSession.ts";
 import { codeOf, connect } from "./postgresSession.ts";
 import { StorageRefused } from "./store.ts";
@@ -19,6 +20,7 @@ export async function postgresSide(
   url: string,
   { name, moves, clock }: { name: string; moves: boolean } & Pick<PostgresOptions, "clock">,
 ): Promise<Side> {
+  await requireOwnConnections({ url }, { name: "move", advice: "name the database itself to migrate-store", kind: "migration" });
   await migratePostgres({ url, clock }, { moves });
   const client = await connect({ url }, { kind: "migration" });
   try {

@@ -13,6 +13,7 @@ export { inFoundation } from "./postgresMigration.ts";
 import { LogPartitions } from "./logPartitions.ts";
 import type { Others } from "./postgresListener.ts";
 import { othersOf } from "./postgresListener.ts";
+import { requireOwnConnections } from "./postgresPooling.ts";
 import type { Readers } from "./postgresReaders.ts";
 import { readersOf } from "./postgresReaders.ts";
 import type { Place, PostgresOptions } from "./postgresSession.ts";
@@ -31,6 +32,7 @@ import { turns } from "./turns.ts";
  */
 export async function postgresStore(options: PostgresOptions): Promise<Store> {
   const { node, clock, random } = options;
+  await requireOwnConnections(options, { name: node });
   await migratePostgres(options);
   const readers = readersOf(options);
   const database = new PostgresDatabase(options);
@@ -65,8 +67,9 @@ export function postgresParts(readers: Readers, database: PostgresDatabase, sour
   };
 }
 
-/** The plain reads alone, for tools that look into a database and leave it as it is. */
-export async function openPostgresShelf(place: Place): Promise<{ shelf: Shelf; close(): Promise<void> }> {
+/** The plain reads alone, for tools that look into a database and leave it as it is. `name`: no other process calls itself so. */
+export async function openPostgresShelf(place: Place, { name }: { name: string }): Promise<{ shelf: Shelf; close(): Promise<void> }> {
+  await requireOwnConnections(place, { name });
   const { connection, close } = readersOf(place);
   return { shelf: sqlShelf(connection), close };
 }

@@ -196,7 +196,7 @@ test("tools can look into a database", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url);
   const account = await world.account();
-  const { shelf, close } = await openPostgresShelf({ url });
+  const { shelf, close } = await openPostgresShelf({ url }, { name: "nod_b" });
   expect(await shelf.accounts()).toEqual([account]);
   await close();
 });

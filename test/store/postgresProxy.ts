@@ -55,7 +55,7 @@ export async function proxyTo(url: string, { refuses = () => null, loses = () =>
 }
 
 /** Puts what comes in pieces together: a type and a length, which counts itself, and not the type. */
-function messagesOf(take: (message: Buffer, type: string) => void, { hasGreeting = false } = {}): (piece: Buffer) => void {
+export function messagesOf(take: (message: Buffer, type: string) => void, { hasGreeting = false } = {}): (piece: Buffer) => void {
   let rest = Buffer.alloc(0);
   let lead = hasGreeting ? 0 : 1;
   return (piece) => {

@@ -1,0 +1,100 @@
+import { once } from "node:events";
+import type { Socket } from "node:net";
+import { connect, createServer } from "node:net";
+import { onTestFinished } from "vitest";
+import { messagesOf } from "./postgresProxy.ts";
+
+type Lent = { socket: Socket; borrower: Client | null };
+/** `unanswered`: so many answers are still to come that end with the word that the database is ready. */
+type Client = { socket: Socket; lent: Lent | null; unanswered: number; waiting: Buffer[] };
+
+/**
+ * Lends nodes a few connections to a PostgreSQL for one transaction at a time, as PgBouncer does with `pool_mode = transaction`, and answers
+ * with the URL. The one that was given back last is lent first. As there, nothing is said of what a transaction leaves behind on a
+ * connection, and whatever a client asks for as it connects is let pass. (PgBouncer refuses some of it: `ignore_startup_parameters`.)
+ */
+export async function lendingPoolerTo(url: string, { connections = 3 } = {}): Promise<string> {
+  const { hostname, port } = new URL(url);
+  const sockets = new Set<Socket>();
+  const idle: Lent[] = [];
+  const inLine: Client[] = [];
+  let opened: Promise<Buffer> | null = null;
+
+  const kept = (socket: Socket): Socket => {
+    sockets.add(socket);
+    // Answers come in small pieces, and would wait for each other.
+    return socket.setNoDelay().on("error", () => socket.destroy());
+  };
+  const lend = (client: Client): void => {
+    const lent = idle.pop();
+    if (!lent) return void inLine.push(client);
+    client.lent = lent;
+    lent.borrower = client;
+    for (const message of client.waiting.splice(0)) lent.socket.write(message);
+  };
+  const takeBack = (lent: Lent): void => {
+    if (lent.borrower) lent.borrower.lent = null;
+    lent.borrower = null;
+    idle.push(lent);
+    const next = inLine.shift();
+    if (next) lend(next);
+  };
+  /** Answers with what the database says to somebody whom it lets in. */
+  const open = async (greeting: Buffer): Promise<Buffer> => {
+    const socket = kept(connect(Number(port), hostname));
+    const lent: Lent = { socket, borrower: null };
+    return new Promise((resolve) => {
+      let welcome: Buffer[] | null = [];
+      const take = (message: Buffer, type: string): void => {
+        welcome?.push(message);
+        const client = lent.borrower;
+        client?.socket.write(message);
+        if (type !== "Z") return;
+        if (welcome) resolve(Buffer.concat(welcome));
+        welcome = null;
+        if (client) client.unanswered--;
+        if (message.at(-1) === idleState && !client?.unanswered) takeBack(lent);
+      };
+      socket.on("data", messagesOf(take));
+      socket.write(greeting);
+    });
+  };
+  const server = createServer((socket) => {
+    const client: Client = { socket: kept(socket), lent: null, unanswered: 0, waiting: [] };
+    let isBegun = false;
+    const take = (message: Buffer, type: string): void => {
+      if (!isBegun) {
+        isBegun = true;
+        opened ??= Promise.all(Array.from({ length: connections }, () => open(plain(message)))).then(([welcome]) => welcome ?? message);
+        return void opened.then((welcome) => socket.write(welcome));
+      }
+      if (type === "X") return void socket.end();
+      if (type === "Q" || type === "S") client.unanswered++;
+      if (client.lent) return void client.lent.socket.write(message);
+      client.waiting.push(message);
+      if (client.waiting.length === 1) lend(client);
+    };
+    socket.on("data", messagesOf(take, { hasGreeting: true }));
+  }).listen(0, "127.0.0.1");
+  onTestFinished(() => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  await once(server, "listening");
+  const address = server.address();
+  const through = new URL(url);
+  through.host = `127.0.0.1:${address && typeof address === "object" ? address.port : 0}`;
+  return through.href;
+}
+
+const idleState = "I".charCodeAt(0);
+
+/** A greeting that says no more than who comes, and to which database. */
+function plain(greeting: Buffer): Buffer {
+  const words = greeting.toString("utf8", 8).split("\0");
+  const pairs = words.flatMap((name, at) => (at % 2 === 0 && ["user", "database"].includes(name) ? [`${name}\0${words[at + 1]}\0`] : []));
+  const content = Buffer.from(`${pairs.join("")}\0`);
+  const head = Buffer.from(greeting.subarray(0, 8));
+  head.writeInt32BE(head.length + content.length, 0);
+  return Buffer.concat([head, content]);
+}
