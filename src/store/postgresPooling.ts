@@ -5,8 +5,8 @@ import { StorageRefused } from "./store.ts";
 
 /** What is written on a connection, and must not be read on another one: a setting of ours, which means nothing to the database. */
 const label = "waypost.owner";
-/** A pooler that many use lends other connections each time, so it may seem well once. */
-const looks = 3;
+/** A pooler that many use lends other connections each time, so it may seem well: of 400 starts under load three looks missed it once. */
+const looks = 10;
 
 type Asking = {
   /** No other process calls itself so. */
