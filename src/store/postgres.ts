@@ -23,7 +23,7 @@ import { runSqlBatch } from "./sql.ts";
 import { nextDueAt, sqlShelf } from "./sqlShelf.ts";
 import type { Shelf } from "./shelf.ts";
 import type { Source, Store } from "./store.ts";
-import { Outdated, Unavailable } from "./store.ts";
+import { Outdated, StorageRefused, Unavailable } from "./store.ts";
 import { turns } from "./turns.ts";
 
 /**
@@ -67,11 +67,17 @@ export function postgresParts(readers: Readers, database: PostgresDatabase, sour
   };
 }
 
-/** The plain reads alone, for tools that look into a database and leave it as it is. `name`: no other process calls itself so. */
+/**
+ * The plain reads alone, for tools that look into a database and leave it as it is. `name`: no other process calls itself so. Throws
+ * `StorageRefused` where there is nothing to look at.
+ */
 export async function openPostgresShelf(place: Place, { name }: { name: string }): Promise<{ shelf: Shelf; close(): Promise<void> }> {
   await requireOwnConnections(place, { name });
   const { connection, close } = readersOf(place);
-  return { shelf: sqlShelf(connection), close };
+  const [found] = await connection.query("select to_regclass('schema_version')::text as name", []);
+  if (found?.name) return { shelf: sqlShelf(connection), close };
+  await close();
+  throw new StorageRefused("there is no store in this database yet; waypost start --database-url with its URL makes one");
 }
 
 /** Serialization failure, deadlock, lock timeout: the fault of no command, so there is no sense in running them apart. */

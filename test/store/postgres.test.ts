@@ -192,6 +192,13 @@ test("without a server everything is refused as unavailable, and works again onc
   expect(await world.store.read.accounts()).toHaveLength(1);
 });
 
+test("tools are told that there is no store yet", async () => {
+  const looking = openPostgresShelf({ url: await freshDatabase() }, { name: "tool" });
+  await expect(looking).rejects.toThrow(
+    new StorageRefused("there is no store in this database yet; waypost start --database-url with its URL makes one"),
+  );
+});
+
 test("tools can look into a database", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url);
