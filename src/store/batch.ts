@@ -36,9 +36,12 @@ export async function decideBatch(
   const set = new WorkingSet(hands, { isAlone: calls.length === 1 });
   const seen: Seen = { accounts: new Set(), lines: [] };
   const first = needsOf(asking, ({ decision, input }) => decision.needs(input));
-  const [now] = await Promise.all([begun.then((time) => time ?? source.now()), first.due ? null : set.load(loader, first, 0)]);
   // What is due depends on the time.
-  if (first.due) await set.load(loader, first, now);
+  const loading = first.due ? null : set.load(loader, first, 0);
+  // All is answered when this ends, also where the beginning has failed: what was asked behind the end would be part of something else.
+  await Promise.allSettled([begun, loading]);
+  const now = (await begun) ?? source.now();
+  await (loading ?? set.load(loader, first, now));
   note(seen, first);
   const curious = asking.filter(({ decision }) => decision.further);
   for (let round = 1; curious.length > 0; round++) {

@@ -190,7 +190,8 @@ export class PostgresDatabase implements Database {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.#session?.client.end(), this.logCut.close()]);
+    await this.#inTurn(async () => this.#session?.client.end());
+    await this.logCut.close();
   }
 
   async #open(): Promise<Session> {

@@ -103,8 +103,11 @@ class Recent<T extends Followed> {
 const isWorthIt = (row: Rows[Followed]): boolean =>
   !("settings" in row) || (row.endedAt === null && row.invoker === null && lettersOf(row.settings) <= longestHeaders);
 
-const lettersOf = ({ headers, failureCallback }: SendSettings): number =>
-  headers.reduce((sum, [name, value]) => sum + name.length + value.length, failureCallback ? lettersOf(failureCallback) : 0);
+const lettersOf = ({ headers, callback, failureCallback }: SendSettings): number =>
+  [callback, failureCallback].reduce(
+    (sum, told) => sum + (told ? lettersOf(told) : 0),
+    headers.reduce((sum, [name, value]) => sum + name.length + value.length, 0),
+  );
 
 function keep<Row>(rows: Map<string, Row>, id: string, row: Row, most: number): void {
   rows.set(id, row);

@@ -25,7 +25,7 @@ function slowDatabase(answerTo: (sql: string) => Promise<void>) {
     transaction: async (run) => await run(connection, Promise.resolve(null)).finally(() => (openAtEnd = open)),
     isConflict: () => false,
   };
-  return { database, openAtEnd: () => openAtEnd };
+  return { database, connection, openAtEnd: () => openAtEnd };
 }
 
 const later = (turns: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, turns * 5));
@@ -47,9 +47,31 @@ test("a transaction ends when all that belongs to it was answered, also where so
 });
 
 test("of what fails together the first tells why, whichever table it is of", async () => {
+  const first = Promise.withResolvers<void>();
   const { database } = slowDatabase(async (sql) => {
-    await later(sql.includes("into accounts") ? 2 : 1);
+    await (sql.includes("into accounts") ? first.promise.then(() => later(1)) : later(1));
+    first.resolve();
     throw new Error(sql.includes("into accounts") ? "refused because of that" : "the first");
   });
   await expect(create(database)).rejects.toThrow("the first");
+});
+
+test("what is asked together with a beginning that fails is answered before the transaction ends", async () => {
+  let [asked, open, openAtEnd] = [0, 0, -1];
+  const { connection } = slowDatabase(async () => undefined);
+  const slow: Connection = {
+    ...connection,
+    each: async () => {
+      [asked, open] = [asked + 1, open + 1];
+      await later(2);
+      open--;
+      return [];
+    },
+  };
+  const database: Database = {
+    transaction: async (run) => run(slow, Promise.reject(new Error("not begun"))).finally(() => (openAtEnd = open)),
+    isConflict: () => false,
+  };
+  await expect(create(database)).rejects.toThrow("not begun");
+  expect([asked > 0, openAtEnd]).toEqual([true, 0]);
 });
