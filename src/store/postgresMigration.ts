@@ -46,9 +46,9 @@ export async function migratePostgres({ clock, ...place }: Placed, { moves = fal
   }
 }
 
-/** Those that are at migrating wait for their turn, and look then. */
+/** Those that are at migrating wait for their turn, and look then. Who only looks will come to that. */
 const others = `select 1 from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
-  and application_name like 'waypost %' and application_name <> 'waypost migration'`;
+  and application_name like 'waypost %' and application_name not in ('waypost migration', 'waypost look')`;
 
 const lockNotAvailable = "55P03";
 

@@ -1,5 +1,5 @@
 import type { Client } from "pg";
-import type { Place } from "./postgresSession.ts";
+import type { Kind, Place } from "./postgresSession.ts";
 import { codeOf, connect, plainly } from "./postgresSession.ts";
 import { StorageRefused } from "./store.ts";
 
@@ -13,10 +13,10 @@ type Asking = {
   name: string;
   /** What to do where connections are lent. */
   advice?: string;
-  kind?: "reader" | "migration";
+  kind?: Extract<Kind, "look" | "migration">;
 };
 
-const usual = { advice: "start with --database-pooling transaction", kind: "reader" } as const;
+const usual = { advice: "start with --database-pooling transaction", kind: "look" } as const;
 
 /**
  * Sees to it that connections are ours for as long as they are open, where nothing else was said. Behind a pooler that lends them for a transaction

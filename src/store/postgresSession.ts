@@ -48,9 +48,9 @@ const connectTimeout = 5 * second;
 
 /**
  * `writer`, `listener`: statements go out without waiting for the answers of those before, which the driver allows only where it is told so at
- * first (`pipeline`). All others put one at a time. `migration`: may take its time.
+ * first (`pipeline`). All others put one at a time. `migration`: may take its time. `look`: is at work on nothing.
  */
-type Kind = "writer" | "reader" | "listener" | "migration";
+export type Kind = "writer" | "reader" | "listener" | "migration" | "look";
 
 /** Which of its hosts a URL led to last: after a failover the next connection need not wait for one that is gone. */
 const foundAt = new Map<string, number>();

@@ -76,10 +76,13 @@ function blocksOf(text: string): Block[] {
 type Place = readonly [here: string, written: string];
 
 const authority = (url: string): string => new URL(url).host;
+/** A port is not the beginning of another one. */
+const replaced = (text: string, from: string, to: string): string =>
+  text.replaceAll(new RegExp(`${from.replaceAll(".", "\\.")}(?!\\d)`, "g"), () => to);
 const asMeant = (text: string, places: readonly Place[]): string =>
-  places.reduce((so, [here, written]) => so.replaceAll(written, here), text);
+  places.reduce((so, [here, written]) => replaced(so, written, here), text);
 const asDocumented = (text: string, places: readonly Place[]): string =>
-  places.reduce((so, [here, written]) => so.replaceAll(new RegExp(`${here.replaceAll(".", "\\.")}(?!\\d)`, "g"), written), text);
+  places.reduce((so, [here, written]) => replaced(so, here, written), text);
 
 const onlyReads = (commands: string): boolean => !/ (-X|-d) /.test(commands);
 
