@@ -1,8 +1,6 @@
-import { once } from "node:events";
 import type { Socket } from "node:net";
 import { connect, createServer } from "node:net";
-import { onTestFinished } from "vitest";
-import { messagesOf } from "./postgresProxy.ts";
+import { messagesOf, reachedThrough } from "./postgresProxy.ts";
 
 type Lent = { socket: Socket; borrower: Client | null };
 /** `unanswered`: so many answers are still to come that end with the word that the database is ready. */
@@ -75,16 +73,8 @@ export async function lendingPoolerTo(url: string, { connections = 3 } = {}): Pr
       if (client.waiting.length === 1) lend(client);
     };
     socket.on("data", messagesOf(take, { hasGreeting: true }));
-  }).listen(0, "127.0.0.1");
-  onTestFinished(() => {
-    server.close();
-    for (const socket of sockets) socket.destroy();
   });
-  await once(server, "listening");
-  const address = server.address();
-  const through = new URL(url);
-  through.host = `127.0.0.1:${address && typeof address === "object" ? address.port : 0}`;
-  return through.href;
+  return reachedThrough(server, { url, sockets });
 }
 
 const idleState = "I".charCodeAt(0);

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import type { Socket } from "node:net";
+import type { Server, Socket } from "node:net";
 import { connect, createServer } from "node:net";
 import { onTestFinished } from "vitest";
 
@@ -42,7 +42,13 @@ export async function proxyTo(url: string, { refuses = () => null, loses = () =>
       "data",
       messagesOf((message, type) => void (loses(type) || client.write(message))),
     );
-  }).listen(0, "127.0.0.1");
+  });
+  return reachedThrough(server, { url, sockets });
+}
+
+/** Opens a server that stands before a database until the test ends, with all of its connections, and answers with the URL at which that is reached. */
+export async function reachedThrough(server: Server, { url, sockets }: { url: string; sockets: Iterable<Socket> }): Promise<string> {
+  server.listen(0, "127.0.0.1");
   onTestFinished(() => {
     server.close();
     for (const socket of sockets) socket.destroy();
