@@ -6,6 +6,7 @@ import { parseExpression } from "../core/expression.ts";
 import { limits } from "../core/limits.ts";
 import type { FlowControl, Method, Millis, Redaction } from "../core/message.ts";
 import { parseRedaction } from "../core/redaction.ts";
+import { remembered } from "../core/remembered.ts";
 import { checkName, checkUrl } from "./target.ts";
 
 /** What the settings of one message, or of one of its callbacks, are read into. Keys are the plain names of the settings. */
@@ -131,7 +132,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     text: z.string(),
     forCallbacks: true,
     forRetries: true,
-    read: readLimits,
+    read: (text) => readLimits(text),
   },
   callback: {
     about: "URL that is told the outcome of each attempt.",
@@ -239,23 +240,22 @@ function readSeconds(text: string): Millis {
   return seconds <= 253_402_300_799 ? seconds * 1000 : refuseText(text, "is not a unix time in seconds");
 }
 
-/** `parallelism=3, rate=5, period=1m`: any of them, in any order. */
-function readLimits(text: string): Omit<FlowControl, "key"> {
-  const found: Partial<Record<string, number>> = {};
+/** `parallelism=3, rate=5, period=1m`: any of them, in any order. Those of a key come with each of its messages. */
+const readLimits = remembered((text): Readonly<Omit<FlowControl, "key">> => {
+  const found = new Map<string, number>();
   for (const piece of text.split(",")) {
     const [, name = "", value = ""] = /^\s*(\w+)\s*=\s*(\w+)\s*$/.exec(piece) ?? refuseText(text, expectedLimits);
-    if (found[name] !== undefined) refuseText(text, `has ${name} twice`);
-    if (name === "period") found[name] = parseDuration(value) || refuseText(text, "has a period that is not a duration of 1s or more");
+    if (found.has(name)) refuseText(text, `has ${name} twice`);
+    if (name === "period") found.set(name, parseDuration(value) || refuseText(text, "has a period that is not a duration of 1s or more"));
     else if (name !== "parallelism" && name !== "rate") refuseText(text, expectedLimits);
-    else
-      found[name] = /^[1-9]\d{0,11}$/.test(value)
-        ? Number(value)
-        : refuseText(text, `has a ${name} that is not a whole number of 1 or more`);
+    else found.set(name, countIn(value) ?? refuseText(text, `has a ${name} that is not a whole number of 1 or more`));
   }
   // Beside a parallelism it limits nothing, but clients may send it.
-  if (Object.keys(found).join("") === "period") refuseText(text, "has a period and no rate");
-  return { parallelism: found["parallelism"] ?? null, rate: found["rate"] ?? null, period: found["period"] ?? null };
-}
+  if (found.size === 1 && found.has("period")) refuseText(text, "has a period and no rate");
+  return { parallelism: found.get("parallelism") ?? null, rate: found.get("rate") ?? null, period: found.get("period") ?? null };
+});
+
+const countIn = (text: string): number | null => (/^[1-9]\d{0,11}$/.test(text) ? Number(text) : null);
 
 const expectedLimits = "is not of the form parallelism=3, rate=5, period=1m; any of them may be left out";
 
