@@ -2,6 +2,7 @@ import type { Millis } from "../core/message.ts";
 import type { Disk } from "./disk.ts";
 import { diskOf } from "./disk.ts";
 import { Folding } from "./folding.ts";
+import { afterLook } from "./gather.ts";
 import { bytesOf, groupCommit, orUnavailable } from "./group.ts";
 import type { KeySource } from "./keyRing.ts";
 import { runSqlBatch } from "./sql.ts";
@@ -54,7 +55,7 @@ export async function embeddedStore(embedded: Embedded): Promise<Store> {
   // Whatever uses the connection must not do so in the middle of a transaction.
   const inTurn = turns();
   return groupCommit({
-    gather: (run) => void setImmediate(run),
+    look: afterLook,
     linger: () => pause(lingerTime),
     runBatch: async (calls, hands) => {
       await log.rest();

@@ -4,6 +4,7 @@ import { Refusal, errorCodes } from "../core/errors.ts";
 import { noHands } from "../core/hands.ts";
 import { limits } from "../core/limits.ts";
 import type { Letter, Millis } from "../core/message.ts";
+import { gather, type Look } from "./gather.ts";
 import type { Queries } from "./queries.ts";
 import type { BatchResult, Call, Desk, Haste, Reply, RunBatch, Store, Unsubscribe } from "./store.ts";
 import { Outdated, Unavailable } from "./store.ts";
@@ -27,8 +28,8 @@ export type Parts = {
   hearAccounts?(listener: () => void): void;
   tellAccounts?(): Promise<void>;
   forgetBefore?(time: Millis): Promise<void>;
-  /** Runs something once what has come in together with it has asked as well. Not given: at the end of this turn of the event loop. */
-  gather?(run: () => void): void;
+  /** Not given: a batch waits for nobody who comes in after this turn of the event loop. */
+  look?: Look;
   /** For so long calls that can wait do, for the company of others; not at all where this is not given. */
   linger?: () => Promise<void>;
   close(): Promise<void>;
@@ -96,7 +97,13 @@ class GroupCommit {
   #pumpSoon(): void {
     if (this.#isPumping) return;
     this.#isPumping = true;
-    (this.#parts.gather ?? queueMicrotask)(() => this.#pump());
+    const { look } = this.#parts;
+    if (look === undefined) return queueMicrotask(() => this.#pump());
+    gather(
+      look,
+      () => this.#waiting.length,
+      () => this.#pump(),
+    );
   }
 
   /** Half the commits of a quiet server are saved when outcomes ride along with what is published next. */

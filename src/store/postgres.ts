@@ -3,6 +3,7 @@ import { idMaker } from "../core/ids.ts";
 import type { Millis } from "../core/message.ts";
 import type { Connection, Database } from "./database.ts";
 import { LostUpdate } from "./database.ts";
+import { afterLook } from "./gather.ts";
 import type { Parts } from "./group.ts";
 import { groupCommit } from "./group.ts";
 import type { Seals } from "./keyRing.ts";
@@ -41,6 +42,7 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
   database.others = others;
   return groupCommit({
     ...parts,
+    look: afterLook,
     hearOthers: (tell) => others.hear(tell),
     hearAccounts: (tell) => others.hearAccounts(tell),
     tellAccounts: () => others.tellAccounts(),

@@ -91,9 +91,9 @@ test("one batch at a time: the next is offered the hands that are free when the 
   expect(left).toBe(5);
 });
 
-test("what gathers calls says when they go", async () => {
+test("a batch begins when two looks in a row have brought nothing more", async () => {
   const batches: number[] = [];
-  const gathered: (() => void)[] = [];
+  const looks: (() => void)[] = [];
   const store = groupCommit({
     runBatch: async (calls: readonly Call[]) => {
       batches.push(calls.length);
@@ -101,17 +101,21 @@ test("what gathers calls says when they go", async () => {
     },
     read: new Proxy({}, { get: () => async () => null }) as never,
     nextDueAt: async () => null,
-    gather: (run) => void gathered.push(run),
+    look: (run) => void looks.push(run),
     close: async () => undefined,
   });
-  const first = store.execute("claim", { limit: 1 });
-  await Promise.resolve();
-  const second = store.execute("claim", { limit: 1 });
-  await Promise.resolve();
-  expect([batches, gathered.length]).toEqual([[], 1]);
-  gathered[0]?.();
-  await Promise.all([first, second]);
-  expect(batches).toEqual([2]);
+  const ask = () => store.execute("claim", { limit: 1 });
+  const look = () => looks.shift()?.();
+  const all = [ask()];
+  look();
+  // One look has brought nothing, the next one does, so that two more are taken.
+  all.push(ask(), ask());
+  look();
+  look();
+  expect([batches, looks.length]).toEqual([[], 1]);
+  look();
+  expect([batches, looks.length]).toEqual([[3], 0]);
+  await Promise.all(all);
 });
 
 test("a storage that was away takes no changes until one that means nothing was stored, whatever came through meanwhile", async () => {
