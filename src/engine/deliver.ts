@@ -39,11 +39,8 @@ export function createDeliver(options: DeliverOptions): { deliver: Deliver; clos
     const { promise: outcome, resolve } = Promise.withResolvers<Outcome>();
     const url = parsedUrl(delivery.message.url);
     const call = new Call({ delivery, host: url?.host ?? "", options, resolve });
-    try {
-      call.begin(connections, url);
-    } catch (error) {
-      call.end(sentenceOf(error));
-    }
+    // Behind the answers to those who published, which are on their way: making and signing a request takes longer than one of those.
+    process.nextTick(() => call.begin(connections, url));
     return { outcome, abort: () => call.end(aborted) };
   };
   return { deliver, close: async () => connections.close() };
@@ -79,11 +76,16 @@ class Call implements Caller {
 
   /** From here the deadline runs: it covers the name, the connection, the request and the whole answer. */
   begin(connections: Connections, url: ParsedUrl | null): void {
-    const { request, to } = compose(this.#delivery, url, this.#options);
-    this.request = request;
-    const { timeout } = this.#delivery.message;
-    this.#silence = alarm(timeout, () => this.end(`timed out after ${inWords(timeout)}`));
-    this.#takeBack = connections.send(to, this);
+    if (this.#ended) return;
+    try {
+      const { request, to } = compose(this.#delivery, url, this.#options);
+      this.request = request;
+      const { timeout } = this.#delivery.message;
+      this.#silence = alarm(timeout, () => this.end(`timed out after ${inWords(timeout)}`));
+      this.#takeBack = connections.send(to, this);
+    } catch (error) {
+      this.end(sentenceOf(error));
+    }
   }
 
   sent(connection: Connection): void {

@@ -1,4 +1,4 @@
-import { DatabaseSync } from "node:sqlite";
+import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { migrate } from "./migrate.ts";
 import type { Connection, Database, Dialect } from "./database.ts";
 import { LostUpdate } from "./database.ts";
@@ -104,17 +104,19 @@ export function openSqlite(path: string, { readOnly = false, keys = null, apart 
   const recent = new RecentRows();
   // Changes when anybody but this connection has written, such as a tool that somebody let loose on the file.
   const version = db.prepare("pragma data_version");
+  // Their texts would be read anew each time.
+  const [beginning, ending] = [db.prepare("begin immediate"), db.prepare("commit")];
   const count = db.prepare("pragma wal_checkpoint(noop)");
   const ofPage = pageSizeOf(db);
   let seen: unknown;
   const transaction: Database["transaction"] = async (run) => {
-    await begin(db, path, apart);
+    await begin(beginning, path, apart);
     try {
       const now = version.get()?.data_version;
       if (now !== seen) recent.forget();
       seen = now;
       const result = await run(connection, timeless);
-      db.exec("commit");
+      ending.run();
       return result;
     } catch (error) {
       if (db.isTransaction) db.exec("rollback");
@@ -171,10 +173,10 @@ function knowing<T>(path: string, run: () => T): T {
 }
 
 /** There is one writer, and it waits some seconds for others, such as tools that somebody let loose on the file. */
-async function begin(db: DatabaseSync, path: string, apart: Apart | undefined): Promise<void> {
+async function begin(beginning: StatementSync, path: string, apart: Apart | undefined): Promise<void> {
   for (let tries = 1; ; tries++) {
     try {
-      return db.exec("begin immediate");
+      return void beginning.run();
     } catch (error) {
       if (codeOf(error) !== busy || !apart || tries === apart.tries) throw known(path, error);
       await apart.pause();

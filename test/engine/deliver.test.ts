@@ -278,13 +278,23 @@ describe("aborting", () => {
     await expect.poll(() => open).toBe(0);
   });
 
-  test("before there is a connection sends nothing", async () => {
-    let received = 0;
-    const port = await rawDestination((socket) => socket.on("data", ({ length }) => (received += length)));
-    const call = opened()(deliveryTo(`http://127.0.0.1:${port}/`));
+  test.each([
+    ["at once", async () => undefined],
+    ["before there is a connection", () => new Promise<void>((resolve) => process.nextTick(resolve))],
+  ])("%s sends nothing", async (_when, moment) => {
+    const received: string[] = [];
+    const port = await httpDestination(({ url = "" }, response) => {
+      received.push(url);
+      response.end();
+    });
+    const deliver = opened();
+    const call = deliver(deliveryTo(`http://127.0.0.1:${port}/aborted`));
+    await moment();
     call.abort();
     expect(await call.outcome).toMatchObject({ host: `127.0.0.1:${port}`, status: null, error: "aborted" });
-    expect(received).toBe(0);
+    // Whatever it had sent would have come before this.
+    expect((await deliver(deliveryTo(`http://127.0.0.1:${port}/other`)).outcome).status).toBe(200);
+    expect(received).toEqual(["/other"]);
   });
 
   test("after the end changes nothing", async () => {
