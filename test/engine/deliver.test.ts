@@ -259,6 +259,23 @@ describe("no answer", () => {
   });
 });
 
+test("a request is made and signed after all who wait for an answer have gone on", async () => {
+  const port = await httpDestination((_incoming, response) => response.end());
+  const order: string[] = [];
+  const deliver = opened({
+    newId: (kind) => {
+      order.push("signed");
+      return kind;
+    },
+  });
+  const { outcome } = deliver(deliveryTo(`http://127.0.0.1:${port}/`));
+  // As many steps as an answer may take on its way out.
+  for (let step = 0; step < 20; step++) await Promise.resolve();
+  order.push("answered");
+  expect((await outcome).status).toBe(200);
+  expect(order).toEqual(["answered", "signed"]);
+});
+
 describe("aborting", () => {
   test("ends a call and closes its connection, and no other one", async () => {
     let open = 0;

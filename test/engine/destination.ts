@@ -114,16 +114,16 @@ export function deliveryTo(url: string, changes: Partial<Envelope> = {}, attempt
   return { message, attempt, signingKey };
 }
 
-export type Setup = Partial<DeliverOptions["limits"]> & { allow?: string[]; resolve?: Resolve };
+export type Setup = Partial<DeliverOptions["limits"]> & { allow?: string[]; resolve?: Resolve; newId?: DeliverOptions["newId"] };
 
 /** A `deliver` that may call loopback, closed when the test is over. */
-export function opened({ allow = ["127.0.0.0/8", "::1/128"], resolve, ...limits }: Setup = {}): Deliver {
+export function opened({ allow = ["127.0.0.0/8", "::1/128"], resolve, newId = (kind) => `${kind}_id`, ...limits }: Setup = {}): Deliver {
   const { deliver, close } = createDeliver({
     egress: createEgress({ allow, ...(resolve ? { resolve } : {}) }),
     clock: systemClock,
     limits: { responseBytes: 1_000, connectTimeout: 2_000, connectionsPerOrigin: 10, ...limits },
     region: "EU-CENTRAL-1",
-    newId: (kind) => `${kind}_id`,
+    newId,
   });
   onTestFinished(close);
   return deliver;
