@@ -19,7 +19,7 @@ export type Values = {
   timeout: Millis;
   "header-forward": boolean;
   "flow-control-key": string;
-  "flow-control-value": Omit<FlowControl, "key">;
+  "flow-control-value": Readonly<Omit<FlowControl, "key">>;
   callback: string;
   "failure-callback": string;
   "deduplication-id": string;

@@ -93,9 +93,9 @@ class GroupCommit {
     });
   }
 
-  /** Whatever is asked until then goes along. */
+  /** Whatever is asked until then goes along. While a batch runs there is nothing to begin: its end comes back here. */
   #pumpSoon(): void {
-    if (this.#isPumping) return;
+    if (this.#isPumping || this.#isRunning) return;
     this.#isPumping = true;
     const { look } = this.#parts;
     if (look === undefined) return queueMicrotask(() => this.#pump());

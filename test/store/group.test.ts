@@ -118,6 +118,36 @@ test("a batch begins when two looks in a row have brought nothing more", async (
   await Promise.all(all);
 });
 
+test("nobody looks while a batch runs, and those who ask meanwhile are in the next one", async () => {
+  const ends: (() => void)[] = [];
+  const batches: number[] = [];
+  const looks: (() => void)[] = [];
+  const store = groupCommit({
+    runBatch: async (calls: readonly Call[]) => {
+      batches.push(calls.length);
+      await new Promise<void>((resolve) => ends.push(resolve));
+      return { replies: calls.map(() => ({ answer: null })), deliveries: [], calledOff: [], dueAt: null, faults: [] };
+    },
+    read: new Proxy({}, { get: () => async () => null }) as never,
+    nextDueAt: async () => null,
+    look: (run) => void looks.push(run),
+    close: async () => undefined,
+  });
+  const ask = () => store.execute("claim", { limit: 1 });
+  const lookTwice = () => [1, 2].forEach(() => looks.shift()?.());
+  const first = ask();
+  lookTwice();
+  const others = [ask(), ask()];
+  expect([batches, looks.length]).toEqual([[1], 0]);
+  ends[0]?.();
+  await first;
+  await expect.poll(() => looks.length).toBe(1);
+  lookTwice();
+  expect(batches).toEqual([1, 2]);
+  ends[1]?.();
+  await Promise.all(others);
+});
+
 test("a storage that was away takes no changes until one that means nothing was stored, whatever came through meanwhile", async () => {
   let [fails, trials] = [false, 0];
   const store = groupCommit({
