@@ -46,7 +46,9 @@ export const settle: Decision<Outcome, Settled> = {
       ...(line ? [{ account, line: hostLine(host), limit: headLimit }] : []),
       ...flows.map(({ id }) => ({ account, line: id, limit: 1 })),
     ];
+    const toSendFrom = [...(line ? withHand(draft, [line]) : []), ...flows.map(({ id }) => ({ account, line: id }))];
     const gates = needsOfGates(draft, state ? [state] : []);
+    if (state && isSuccess(outcome) && !state.tells && state.run === null) return { ...gates, heads, toSendFrom };
     const key = [account, messageId] as const;
     const envelope = draft.outline("envelopes", ...key);
     const told = needsOfConsequences(envelope ? [envelope] : []);
@@ -58,7 +60,7 @@ export const settle: Decision<Outcome, Settled> = {
       outlines: { envelopes: state && (state.tells || !isSuccess(outcome)) ? [key] : [] },
       // Only a callback tells of the body.
       envelopes: hasCallback ? [key] : [],
-      toSendFrom: [...(line ? withHand(draft, [line]) : []), ...flows.map(({ id }) => ({ account, line: id }))],
+      toSendFrom,
     };
     return envelope && isOfRun(envelope) ? together([needs, needsOfRunOutcome(draft, envelope, outcome, state)]) : needs;
   },

@@ -64,6 +64,7 @@ async function writeTable<T extends TableName>(
   wholeBefore: string | null,
 ): Promise<void> {
   const table: Table<Rows[T]> = tables[name];
+  const { insert, types, update, remove, keyTypes } = statementsOf(connection.dialect, name);
   const made: Value[][] = [];
   const changed: Value[][] = [];
   const gone: Value[][] = [];
@@ -73,16 +74,18 @@ async function writeTable<T extends TableName>(
     if (now === undefined && name === "log" && wholeBefore !== null && String(key[1]) < wholeBefore) noteLast(forgotten, keyValues(key));
     else if (now === undefined) gone.push(keyValues(key));
     else if (before === undefined) made.push(valuesOf(now));
-    else changed.push(table.unlocked ? [...valuesOf(now), ...valuesOf(before)] : valuesOf(now));
+    else {
+      const values = valuesOf(now);
+      changed.push(update.places.map((place) => values[place] ?? null).concat(table.unlocked ? valuesOf(before) : []));
+    }
   }
   if (made.length + changed.length + gone.length + forgotten.size === 0) return;
-  const statements = statementsOf(connection.dialect, name);
   if (table.contested) made.sort(byKey(table.key.length));
   const [, updated] = await Promise.all([
-    made.length > 0 ? connection.each(statements.insert, statements.types, made) : null,
-    changed.length > 0 ? connection.each(statements.update, statements.updateTypes, changed) : null,
-    gone.length > 0 ? connection.each(statements.remove, statements.keyTypes, gone) : null,
-    forgotten.size > 0 ? connection.each(forget(connection.dialect), statements.keyTypes, [...forgotten.values()].sort(byKey(1))) : null,
+    made.length > 0 ? connection.each(insert, types, made) : null,
+    changed.length > 0 ? connection.each(update.sql, update.types, changed) : null,
+    gone.length > 0 ? connection.each(remove, keyTypes, gone) : null,
+    forgotten.size > 0 ? connection.each(forget(connection.dialect), keyTypes, [...forgotten.values()].sort(byKey(1))) : null,
   ]);
   if (table.unlocked && updated && updated.length < changed.length) throw new LostUpdate(`${name}: changed by another node`);
 }

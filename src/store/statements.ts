@@ -9,9 +9,7 @@ export type Statements = {
   types: readonly ColumnType[];
   keyTypes: readonly ColumnType[];
   insert: string;
-  /** Where rows are read without a lock, it is given each row as it shall be and as it was read, and answers those it changed. */
-  update: string;
-  updateTypes: readonly ColumnType[];
+  update: Update;
   remove: string;
   whole: ByKey;
   /** Without bodies. */
@@ -19,6 +17,12 @@ export type Statements = {
   /** Ids and sizes of bodies by key; only of tables that have bodies. */
   sizes: string;
 };
+
+/**
+ * Changes rows. It is given what may change of each, and its key: the values at these `places` among those of all columns. Where rows are
+ * read without a lock, it is given all that was read as well, and answers those it changed.
+ */
+type Update = { sql: string; types: readonly ColumnType[]; places: readonly number[] };
 
 /** Rows by key: `take` locks them where several nodes may change them, `look` reads them as they are. */
 type ByKey = { take: string; look: string };
@@ -47,7 +51,6 @@ function write(dialect: Dialect, table: Shape): Statements {
     keyTypes,
     insert: `insert into ${table.name} (${Object.keys(table.columns).join(", ")}) ${dialect.given(types).values}`,
     update: update(dialect, table),
-    updateTypes: table.unlocked ? [...types, ...types] : types,
     remove: `delete from ${table.name}${byKey.using} where ${isGiven}`,
     whole: both(select(columnsOf(table))),
     outline: both(select(columnsOf(table, { bodies: false }))),
@@ -55,17 +58,22 @@ function write(dialect: Dialect, table: Shape): Statements {
   };
 }
 
-function update(dialect: Dialect, table: Shape): string {
+function update(dialect: Dialect, table: Shape): Update {
   const names = Object.keys(table.columns);
   const types = Object.values(table.columns);
-  const given = dialect.given(table.unlocked ? [...types, ...types] : types);
-  const equals = (column: string, index: number): string => `${table.name}.${column} = ${given.column(index)}`;
-  // A key never changes, and setting it to what it is would cost as much as moving the row.
-  const sets = names.flatMap((column, index) => (table.key.includes(column) ? [] : [`${column} = ${given.column(index)}`]));
-  const wheres = table.key.map((column) => equals(column, names.indexOf(column)));
-  const unchanged = table.unlocked ? names.map((column, index) => equals(column, names.length + index)) : [];
+  // A key never changes, and setting it to what it is would cost as much as moving the row; setting others, as much as moving them in their indexes.
+  const changing = names.filter((column) => !table.key.includes(column) && !table.constant?.includes(column));
+  const named = [...changing, ...table.key];
+  const places = named.map((column) => names.indexOf(column));
+  const ofNamed = places.flatMap((place) => types[place] ?? []);
+  const all = table.unlocked ? [...ofNamed, ...types] : ofNamed;
+  const given = dialect.given(all);
+  const sets = changing.map((column, index) => `${column} = ${given.column(index)}`);
+  const wheres = [...table.key, ...(table.unlocked ? names : [])].map(
+    (column, index) => `${table.name}.${column} = ${given.column(changing.length + index)}`,
+  );
   const returning = table.unlocked ? ` returning 1 as changed` : "";
-  return `update ${table.name} set ${sets.join(", ")}${given.from} where ${[...wheres, ...unchanged].join(" and ")}${returning}`;
+  return { sql: `update ${table.name} set ${sets.join(", ")}${given.from} where ${wheres.join(" and ")}${returning}`, types: all, places };
 }
 
 /** The columns of a table, as a select names them. */

@@ -19,6 +19,8 @@ export type Shape = {
   name: string;
   columns: Record<string, ColumnType>;
   key: readonly string[];
+  /** Besides the key: what a row keeps as it was made. */
+  constant?: readonly string[];
   /** Read without a lock: rows that never change, or are changed only by comparing with what was read. */
   unlocked?: true;
   /** Several nodes may make the same row at once. They make them in the order of the key, so as not to wait in a circle. */
@@ -112,6 +114,7 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       counted_to_host: "integer",
     },
     key: ["account", "id"],
+    constant: ["host", "size", "tells", "queue", "flow_key", "marks", "run"],
     // Not put together of parts, as others are: it is written for every message, and that would take half a microsecond.
     write: (row) => ({
       account: row.account,
