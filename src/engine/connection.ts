@@ -1,6 +1,7 @@
 import type { Socket } from "node:net";
-import type { HeaderList, Bytes } from "../core/message.ts";
+import type { HeaderList, Bytes, Millis } from "../core/message.ts";
 import { AnswerReader, type Reuse } from "./answer.ts";
+import { elapsed } from "./clock.ts";
 
 /** A request as it is sent: names and values of `headers` in turn. All texts hold what HTTP allows there (RFC 9110, 5), in latin1. */
 export type Request = { method: string; path: string; headers: readonly string[]; body: Bytes };
@@ -8,7 +9,7 @@ export type Request = { method: string; path: string; headers: readonly string[]
 /** Whoever waits for the answer to a request. After `ends` or `fails` it hears nothing more. */
 export type Caller = {
   readonly request: Request;
-  /** The request is sent now. Closing the connection ends it. */
+  /** The request is sent now. Closing the connection ends it. Told again where it has to be sent over another connection. */
   sent(connection: Connection): void;
   begins(status: number, fields: () => HeaderList): void;
   /** The bytes are overwritten when this returns. */
@@ -20,8 +21,17 @@ export type Caller = {
 /** The connection ended before the answer did. */
 export class Lost extends Error {}
 
-/** Told when a connection may take another request, and when it is gone. */
-export type Owner = { free(connection: Connection): void; gone(connection: Connection): void };
+/**
+ * Told when a connection may take another request, and when it is gone. `unheard`: whose request met its end, and is to be sent over
+ * another one.
+ */
+export type Owner = { free(connection: Connection): void; gone(connection: Connection, unheard: Caller | null): void };
+
+/**
+ * A connection that has rested for so long, and ends so soon after the next request was sent, without a word, was closed there before
+ * that request arrived. See docs/decisions/0040.
+ */
+const [rest, soon]: readonly [Millis, Millis] = [1_000, 1_000];
 
 /** All sockets read into one place, as what was read is looked at before anything else is read. */
 const place = Buffer.allocUnsafeSlow(64 * 1024);
@@ -52,13 +62,17 @@ export class Connection {
   #caller: Caller | null = null;
   #reader: AnswerReader | null = null;
   #isGone = false;
+  /** Since it may take another request. */
+  #restsFrom: Millis = elapsed();
+  /** Until then its end says nothing of the request. */
+  #staleUntil: Millis = 0;
 
   constructor(socket: Socket, host: string, owner: Owner) {
     this.#socket = socket;
     this.#host = host;
     this.#owner = owner;
     socket.on(read, (bytes: Buffer) => this.#take(bytes));
-    socket.on("error", (error) => this.close(error));
+    socket.on("error", (error) => this.#lost(error));
     socket.on("end", () => this.#ended());
     socket.on("close", () => this.#ended());
   }
@@ -66,6 +80,8 @@ export class Connection {
   send(caller: Caller): void {
     this.#caller = caller;
     this.#reader = new AnswerReader(caller.request.method, caller);
+    const now = elapsed();
+    this.#staleUntil = now - this.#restsFrom >= rest ? now + soon : 0;
     caller.sent(this);
     if (this.#caller !== null) this.#write(caller.request);
   }
@@ -73,13 +89,25 @@ export class Connection {
   /** Closes it at once. What runs on it fails with this error. */
   close(error: unknown): void {
     if (this.#isGone) return;
-    this.#isGone = true;
+    this.#destroy()?.fails(error);
+    this.#owner.gone(this, null);
+  }
+
+  /** It has ended by itself. */
+  #lost(error: unknown): void {
+    if (this.#isGone) return;
+    if (elapsed() >= this.#staleUntil) return this.close(error);
+    this.#owner.gone(this, this.#destroy());
+  }
+
+  /** Answers whose request ran on it. */
+  #destroy(): Caller | null {
     const caller = this.#caller;
+    this.#isGone = true;
     this.#caller = null;
     this.#reader = null;
     this.#socket.destroy();
-    caller?.fails(error);
-    this.#owner.gone(this);
+    return caller;
   }
 
   #write({ method, path, headers, body }: Request): void {
@@ -98,6 +126,7 @@ export class Connection {
     const reader = this.#reader;
     // What nobody asked for.
     if (reader === null) return this.close(null);
+    this.#staleUntil = 0;
     try {
       reader.take(bytes);
     } catch (error) {
@@ -108,7 +137,7 @@ export class Connection {
 
   #ended(): void {
     if (this.#reader?.closed()) this.#end(null);
-    else this.close(new Lost());
+    else this.#lost(new Lost());
   }
 
   #end(reuse: Reuse): void {
@@ -120,6 +149,7 @@ export class Connection {
     caller?.ends();
     if (this.#isGone || reuse === null) return;
     this.seconds = reuse.seconds;
+    this.#restsFrom = elapsed();
     this.#owner.free(this);
   }
 }

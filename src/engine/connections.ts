@@ -123,12 +123,20 @@ class Origin {
     this.#lookSoon();
   }
 
-  gone(connection: Connection): void {
+  gone(connection: Connection, unheard: Caller | null): void {
     this.#open.delete(connection);
     remove(connection, this.#idle);
     remove(connection, this.#used);
     remove(connection, this.#resting);
+    if (unheard) this.#sendAnew(unheard);
     this.#openMore();
+  }
+
+  /** The others have rested longer, as the one that was used last goes first. */
+  #sendAnew(unheard: Caller): void {
+    if (this.#isClosed) return unheard.fails(new Closed());
+    this.#waiting.add(unheard);
+    for (const connection of [...this.#idle]) connection.close(null);
   }
 
   /**
