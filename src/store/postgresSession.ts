@@ -232,7 +232,8 @@ const dialect: Dialect = {
     };
   },
   lock: (of, skip) => ` for update of ${of}${skip ? ` ${skip}` : ""}`,
-  lockInOrder: (of, key) => ` order by ${key.map((column) => `${of}.${column}`).join(", ")} for update of ${of}`,
+  // As a range, by which rows can be found through the index of their key and in no other way: see docs/decisions/0041.
+  isRow: (columns, key) => [">=", "<="].map((bound) => `(${columns.join(", ")}) ${bound} (${key.join(", ")})`).join(" and "),
   by: () => "",
   forgottenUpTo: (account) => `coalesce((select up_to from log_forgotten where log_forgotten.account = ${account}), '')`,
 };

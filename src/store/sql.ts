@@ -8,7 +8,7 @@ import { addUsage } from "./addUsage.ts";
 import { composed } from "./compose.ts";
 import type { WorkingSet } from "./draft.ts";
 import { loaderOf } from "./sqlLoader.ts";
-import { keyValues, statementsOf } from "./statements.ts";
+import { byKey, keyValues, statementsOf } from "./statements.ts";
 import type { BatchResult, Call, Source } from "./store.ts";
 import type { Table, Value } from "./tables.ts";
 import { tables } from "./tables.ts";
@@ -99,11 +99,3 @@ function noteLast(forgotten: Map<string, Value[]>, key: Value[]): void {
 const forget = (dialect: Dialect): string =>
   `insert into log_forgotten (account, up_to) ${dialect.given(["text", "text"]).values}
     on conflict (account) do update set up_to = greatest(log_forgotten.up_to, excluded.up_to)`;
-
-/** The columns of the key come first. */
-const byKey =
-  (width: number) =>
-  (a: Value[], b: Value[]): number => {
-    const [left, right] = [a.slice(0, width).join("\n"), b.slice(0, width).join("\n")];
-    return left < right ? -1 : left > right ? 1 : 0;
-  };

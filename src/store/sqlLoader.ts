@@ -9,7 +9,7 @@ import { bytesOfRow } from "./historyBytes.ts";
 import type { Loader } from "./loader.ts";
 import { fittingPage } from "./shelf.ts";
 import { reader, rows, stretch, within } from "./sqlRows.ts";
-import { columnsOf } from "./statements.ts";
+import { byKey, columnsOf } from "./statements.ts";
 import type { Columns } from "./tables.ts";
 import { tables } from "./tables.ts";
 
@@ -65,7 +65,7 @@ function headsIn(connection: Connection): Loader["heads"] {
   const types = ["text", "text", "integer"] as const;
   const { also, column } = dialect.given(types);
   const ofOne = `select ${columnsOf(messages)} from ${messages.name} ${dialect.by("messages_line")} where line is not null
-    and account = ${column(0)} and line = ${column(1)} order by id limit ${column(2)}${dialect.lock(messages.name)}`;
+    and ${dialect.isRow(["account", "line"], [column(0), column(1)])} order by account, line, id limit ${column(2)}${dialect.lock(messages.name)}`;
   // Where all lines are a relation, each of its rows has messages of its own.
   const statement =
     also === "" ? ofOne : `select ${columnsOf(messages)} from (select 1 as one) as one${also}, lateral (${ofOne}) as ${messages.name}`;
@@ -90,7 +90,7 @@ function expiredOf(connection: Connection): Pick<Loader, "expired"> {
     const { where, values } = stretch({ account, before }, { of: "log", dialect });
     return list(log, `${where} order by id limit ?`, [...values, limit]);
   };
-  const ended = `where account = ? and expires_at < ? order by expires_at, key limit ?`;
+  const ended = `where account = ? and expires_at < ? and key <> '' order by expires_at, key limit ?`;
   const usageWithin = `${within} limit ?${dialect.lock(tables.usage.name)}`;
   return {
     expired: async ({ account, limit, ...before }) => {
@@ -130,8 +130,10 @@ function ofRunsIn(connection: Connection): Loader["ofRuns"] {
   const { messages, waiters, notifications, steps } = tables;
   const { dialect, seals } = connection;
   const ofRun = dialect.given(types.run);
-  const ofMessages = `select ${columnsOf(messages)} from messages ${dialect.by("messages_run")}${ofRun.also} where messages.run is not null
-    and messages.account = ${ofRun.column(0)} and messages.run = ${ofRun.column(1)} order by messages.account, messages.id${dialect.lock(messages.name)}`;
+  const ofOne = `select ${columnsOf(messages)} from messages ${dialect.by("messages_run")} where messages.run is not null
+    and ${dialect.isRow(["account", "run"], [ofRun.column(0), ofRun.column(1)])} order by account, run, id${dialect.lock(messages.name)}`;
+  const ofMessages =
+    ofRun.also === "" ? ofOne : `select messages.* from (select 1 as one) as one${ofRun.also}, lateral (${ofOne}) as messages`;
   const sized = `notifications.account, notifications.id, notifications.kind, notifications.event, notifications.created_at,
     coalesce(length(notifications.body), 0) as size`;
   const columns = { waiters: columnsOf(waiters), notifications: sized, steps: columnsOf(steps, { bodies: false }) };
@@ -144,7 +146,7 @@ function ofRunsIn(connection: Connection): Loader["ofRuns"] {
     const { also, column } = dialect.given(types.event);
     const hint = name === "waiters" ? ` ${dialect.by("waiters_event")}` : "";
     return `select ${columns[name]} from ${name}${hint}${also} where ${name}.account = ${column(0)} and ${name}.id > ${column(1)}
-      and ${name}.id < ${column(2)} and ${name}.event = ${column(3)} order by ${name}.account, ${name}.id`;
+      and ${name}.id < ${column(2)} and ${name}.event = ${column(3)} and ${name}.id <> '' order by ${name}.account, ${name}.id`;
   };
   const all = { waiters: within("waiters"), notifications: within("notifications"), steps: within("steps") };
   const some = { waiters: ofEvent("waiters"), notifications: ofEvent("notifications") };
@@ -160,7 +162,9 @@ function ofRunsIn(connection: Connection): Loader["ofRuns"] {
       ]);
       return whole.concat(part);
     };
-    const runs = needs.filter(({ table }) => table === "messages").map(({ account, run }) => [account, run]);
+    const ofMessagesIn = needs.filter(({ table }) => table === "messages").map(({ account, run }) => [account, run]);
+    // In the same order on all nodes.
+    const runs = ofMessagesIn.sort(byKey(2));
     const [inMessages, inWaiters, inNotifications, inSteps] = await Promise.all([
       eachOf(connection, ofMessages, types.run, runs),
       found("waiters"),

@@ -1,7 +1,7 @@
 import type { Key, Rows, TableName } from "../core/command.ts";
 import type { Connection, Dialect } from "./database.ts";
 import type { Bodies, Range } from "./shelf.ts";
-import { columnsOf, keyValues, statementsOf } from "./statements.ts";
+import { byKey, columnsOf, keyValues, statementsOf } from "./statements.ts";
 import type { Table, Value } from "./tables.ts";
 import { tables } from "./tables.ts";
 
@@ -10,7 +10,10 @@ export async function rows<T extends TableName>(connection: Connection, name: T,
   const table: Table<Rows[T]> = tables[name];
   const statements = statementsOf(connection.dialect, name);
   const statement = statements[how.bodies === false ? "outline" : "whole"][how.to];
-  const found = await connection.each(statement, statements.keyTypes, keys.map(keyValues));
+  const values = keys.map(keyValues);
+  // Nodes that want the same rows take them in the same order, so as not to wait for each other in a circle.
+  if (how.to === "take" && !table.unlocked && connection.dialect.lock(table.name) !== "") values.sort(byKey(table.key.length));
+  const found = await connection.each(statement, statements.keyTypes, values);
   return found.map((row) => table.read(row, connection.seals));
 }
 

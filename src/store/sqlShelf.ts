@@ -65,7 +65,7 @@ export function sqlShelf(connection: Connection): Shelf {
     logsOf: (account, messageIds, limit) => logsOf(connection, account, messageIds, limit),
     messagesTo: (host, range) => {
       const { where, values } = stretch(range, { of: "messages", dialect });
-      return read(tables.messages, `${dialect.by("messages_host")} ${where} and host = ? order by id limit ?`, [
+      return read(tables.messages, `${dialect.by("messages_host")} ${where} and host = ? and id <> '' order by id limit ?`, [
         ...values,
         host,
         range.limit,
@@ -76,7 +76,11 @@ export function sqlShelf(connection: Connection): Shelf {
       return Number(row?.before ?? 0);
     },
     slotsOfQueue: (account, queue, limit) =>
-      read(tables.slots, `${dialect.by("slots_queue")} where account = ? and queue = ? order by id limit ?`, [account, queue, limit]),
+      read(tables.slots, `${dialect.by("slots_queue")} where account = ? and queue = ? and id <> '' order by id limit ?`, [
+        account,
+        queue,
+        limit,
+      ]),
     holdersOf: (account, slot, limit) => {
       const rest = `${dialect.by("messages_slot")} where slot is not null and account = ? and slot = ? order by id limit ?`;
       return read(tables.messages, rest, [account, slot, limit]);
@@ -101,7 +105,7 @@ export function sqlShelf(connection: Connection): Shelf {
     },
     ...shelfOfRuns(connection),
     earliestDeduplicationEnd: async (account) => {
-      const [row] = await connection.query(`select min(expires_at) as at from deduplications where account = ?`, [account]);
+      const [row] = await connection.query(`select min(expires_at) as at from deduplications where account = ? and key <> ''`, [account]);
       return typeof row?.at === "number" ? row.at : null;
     },
   };
@@ -160,7 +164,7 @@ function shelfOfRuns(connection: Connection): Pick<Shelf, "earliestRunEnd" | "me
       read(tables.messages, `${dialect.by("messages_run")} where run is not null and account = ? and run = ? order by id`, [account, run]),
     waitersOfEvent: (event, range) => {
       const { where, values } = stretch(range, { of: "waiters", dialect });
-      return read(tables.waiters, `${dialect.by("waiters_event")} ${where} and event = ? order by id limit ?`, [
+      return read(tables.waiters, `${dialect.by("waiters_event")} ${where} and event = ? and id <> '' order by id limit ?`, [
         ...values,
         event,
         range.limit,

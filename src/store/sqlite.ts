@@ -23,7 +23,7 @@ const dialect: Dialect = {
   }),
   // There is one writer, so nothing has to be locked.
   lock: () => "",
-  lockInOrder: () => "",
+  isRow: (columns, key) => columns.map((column, index) => `${column} = ${key[index]}`).join(" and "),
   // Without statistics it goes through all rows of an account rather than through the few of an index that begins with it.
   by: (index) => `indexed by ${index}`,
 };

@@ -43,17 +43,28 @@ function write(dialect: Dialect, table: Shape): Statements {
   const isGiven = table.key.map((column, index) => `${table.name}.${column} = ${byKey.column(index)}`).join(" and ");
   // What is gone although its row is still there is not found by its key either.
   const isKept = table.name === "log" && dialect.forgottenUpTo ? ` and log.id > ${dialect.forgottenUpTo("log.account")}` : "";
-  const select = (columns: string): string => `select ${columns} from ${table.name}${byKey.also} where ${isGiven}${isKept}`;
-  const lock = table.unlocked ? "" : dialect.lockInOrder(table.name, table.key);
-  const both = (look: string): ByKey => ({ look, take: look + lock });
+  const select = (columns: string, lock = ""): string => {
+    const found = `select ${columns} from ${table.name} where ${isGiven}${isKept}${lock}`;
+    // Where all keys are a relation, each of its rows is looked up by itself: see docs/decisions/0041.
+    return byKey.also === ""
+      ? found
+      : `select ${table.name}.* from (select 1 as one) as one${byKey.also}, lateral (${found}${lock === "" ? " offset 0" : ""}) as ${table.name}`;
+  };
+  const both = (columns: string): ByKey => ({
+    look: select(columns),
+    take: select(columns, table.unlocked ? "" : dialect.lock(table.name)),
+  });
   return {
     types,
     keyTypes,
     insert: `insert into ${table.name} (${Object.keys(table.columns).join(", ")}) ${dialect.given(types).values}`,
     update: update(dialect, table),
-    remove: `delete from ${table.name}${byKey.using} where ${isGiven}`,
-    whole: both(select(columnsOf(table))),
-    outline: both(select(columnsOf(table, { bodies: false }))),
+    remove: `delete from ${table.name}${byKey.using} where ${dialect.isRow(
+      table.key.map((column) => `${table.name}.${column}`),
+      table.key.map((_, index) => byKey.column(index)),
+    )}`,
+    whole: both(columnsOf(table)),
+    outline: both(columnsOf(table, { bodies: false })),
     sizes: select(`${table.name}.id, coalesce(length(${table.name}.body), 0) as size`),
   };
 }
@@ -69,11 +80,17 @@ function update(dialect: Dialect, table: Shape): Update {
   const all = table.unlocked ? [...ofNamed, ...types] : ofNamed;
   const given = dialect.given(all);
   const sets = changing.map((column, index) => `${column} = ${given.column(index)}`);
-  const wheres = [...table.key, ...(table.unlocked ? names : [])].map(
-    (column, index) => `${table.name}.${column} = ${given.column(changing.length + index)}`,
+  const isRow = dialect.isRow(
+    table.key.map((column) => `${table.name}.${column}`),
+    table.key.map((_, index) => given.column(changing.length + index)),
   );
+  const isUnchanged = names.map((column, index) => ` and ${table.name}.${column} = ${given.column(named.length + index)}`);
   const returning = table.unlocked ? ` returning 1 as changed` : "";
-  return { sql: `update ${table.name} set ${sets.join(", ")}${given.from} where ${wheres.join(" and ")}${returning}`, types: all, places };
+  return {
+    sql: `update ${table.name} set ${sets.join(", ")}${given.from} where ${isRow}${table.unlocked ? isUnchanged.join("") : ""}${returning}`,
+    types: all,
+    places,
+  };
 }
 
 /** The columns of a table, as a select names them. */
@@ -95,3 +112,11 @@ const columnNames = ({ name, columns }: Shape, bodies: boolean): string =>
 
 /** A key as the values of its columns. */
 export const keyValues = (key: Key): Value[] => key.filter((part) => part !== undefined);
+
+/** The order of rows by their keys, whose columns come first. */
+export const byKey =
+  (width: number) =>
+  (a: Value[], b: Value[]): number => {
+    const [left, right] = [a.slice(0, width).join("\n"), b.slice(0, width).join("\n")];
+    return left < right ? -1 : left > right ? 1 : 0;
+  };

@@ -235,7 +235,8 @@ async function fickle(next: (socket: Socket, opened: number) => unknown): Promis
   const requests: string[] = [];
   let opened = 0;
   const port = await rawDestination((socket) => {
-    let [asked, number] = [0, ++opened];
+    const number = ++opened;
+    let asked = 0;
     socket.on("data", (bytes) => {
       requests.push(`${number}: ${bytes.toString("latin1").slice(-5)}`);
       return asked++ === 0 ? socket.write(empty) : next(socket, number);

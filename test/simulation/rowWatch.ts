@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Key, Rows, TableName } from "../../src/core/command.ts";
-import type { Connection } from "../../src/store/database.ts";
+import type { Connection, Dialect } from "../../src/store/database.ts";
 import { rows } from "../../src/store/sqlRows.ts";
+import { statementsOf } from "../../src/store/statements.ts";
 import { tableNames } from "../../src/store/store.ts";
 import type { Value } from "../../src/store/tables.ts";
 import { tables as shapes } from "../../src/store/tables.ts";
@@ -27,7 +28,7 @@ export class RowWatch {
     return {
       ...connection,
       each: (sql, types, rows) => {
-        for (const row of rows) written.push(...this.#writtenBy(sql, row));
+        for (const row of rows) written.push(...this.#writtenBy(sql, row, connection.dialect));
         return connection.each(sql, types, rows);
       },
     };
@@ -68,12 +69,16 @@ export class RowWatch {
     }
   }
 
-  #writtenBy(sql: string, row: readonly Value[]): Written[] {
+  #writtenBy(sql: string, row: readonly Value[], dialect: Dialect): Written[] {
     const [, verb, name] = /^(insert into|update|delete from) (\w+)/.exec(sql) ?? [];
     if (name === "log_forgotten") return this.#forgotten(row);
     const table = tableNames.find((table) => shapes[table].name === name);
     if (!table) return [];
-    return [{ table, key: verb === "delete from" ? row.map(String) : keyOf(table, row) }];
+    if (verb === "delete from") return [{ table, key: row.map(String) }];
+    if (verb === "insert into") return [{ table, key: keyOf(table, row) }];
+    const { places } = statementsOf(dialect, table).update;
+    const names = Object.keys(shapes[table].columns);
+    return [{ table, key: shapes[table].key.map((column) => String(row[places.indexOf(names.indexOf(column))] ?? "")) }];
   }
 
   /** All lines of an account up to one of them. */

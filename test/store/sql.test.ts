@@ -11,7 +11,7 @@ function slowDatabase(answerTo: (sql: string) => Promise<void>) {
   const connection: Connection = {
     dialect: {
       given: () => ({ values: "values", from: "", also: "", using: "", column: () => "?" }),
-      ...{ lock: () => "", lockInOrder: () => "", by: () => "" },
+      ...{ lock: () => "", isRow: () => "", by: () => "" },
     },
     query: async () => [],
     each: async (sql) => {
