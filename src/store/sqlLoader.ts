@@ -9,7 +9,7 @@ import { bytesOfRow } from "./historyBytes.ts";
 import type { Loader } from "./loader.ts";
 import { fittingPage } from "./shelf.ts";
 import { reader, rows, stretch, within } from "./sqlRows.ts";
-import { byKey, columnsOf } from "./statements.ts";
+import { byKey, columnsOf, eachByItself } from "./statements.ts";
 import type { Columns } from "./tables.ts";
 import { tables } from "./tables.ts";
 
@@ -65,10 +65,8 @@ function headsIn(connection: Connection): Loader["heads"] {
   const types = ["text", "text", "integer"] as const;
   const { also, column } = dialect.given(types);
   const ofOne = `select ${columnsOf(messages)} from ${messages.name} ${dialect.by("messages_line")} where line is not null
-    and ${dialect.isRow(["account", "line"], [column(0), column(1)])} order by account, line, id limit ${column(2)}${dialect.lock(messages.name)}`;
-  // Where all lines are a relation, each of its rows has messages of its own.
-  const statement =
-    also === "" ? ofOne : `select ${columnsOf(messages)} from (select 1 as one) as one${also}, lateral (${ofOne}) as ${messages.name}`;
+    and ${dialect.isRow(["account", "line"], [column(0), column(1)])} order by account, line, id${dialect.lock(messages.name)} limit ${column(2)}`;
+  const statement = eachByItself({ also }, messages.name, ofOne);
   return async (heads) => {
     // In the same order on all nodes.
     const lines = heads.map(({ account, line, limit }): [string, string, number] => [account, line, limit]).sort(byLine);
@@ -132,21 +130,22 @@ function ofRunsIn(connection: Connection): Loader["ofRuns"] {
   const ofRun = dialect.given(types.run);
   const ofOne = `select ${columnsOf(messages)} from messages ${dialect.by("messages_run")} where messages.run is not null
     and ${dialect.isRow(["account", "run"], [ofRun.column(0), ofRun.column(1)])} order by account, run, id${dialect.lock(messages.name)}`;
-  const ofMessages =
-    ofRun.also === "" ? ofOne : `select messages.* from (select 1 as one) as one${ofRun.also}, lateral (${ofOne}) as messages`;
+  const ofMessages = eachByItself(ofRun, messages.name, ofOne);
   const sized = `notifications.account, notifications.id, notifications.kind, notifications.event, notifications.created_at,
     coalesce(length(notifications.body), 0) as size`;
   const columns = { waiters: columnsOf(waiters), notifications: sized, steps: columnsOf(steps, { bodies: false }) };
   const within = (name: keyof typeof columns): string => {
     const { also, column } = dialect.given(types.stretch);
-    return `select ${columns[name]} from ${name}${also} where ${name}.account = ${column(0)} and ${name}.id > ${column(1)} and ${name}.id < ${column(2)}
-      order by ${name}.account, ${name}.id`;
+    const found = `select ${columns[name]} from ${name} where ${name}.account = ${column(0)} and ${name}.id > ${column(1)} and ${name}.id < ${column(2)}
+      order by ${name}.id`;
+    return eachByItself({ also }, name, name === "steps" ? found : found + dialect.lock(name));
   };
   const ofEvent = (name: "waiters" | "notifications"): string => {
     const { also, column } = dialect.given(types.event);
     const hint = name === "waiters" ? ` ${dialect.by("waiters_event")}` : "";
-    return `select ${columns[name]} from ${name}${hint}${also} where ${name}.account = ${column(0)} and ${name}.id > ${column(1)}
-      and ${name}.id < ${column(2)} and ${name}.event = ${column(3)} and ${name}.id <> '' order by ${name}.account, ${name}.id`;
+    const found = `select ${columns[name]} from ${name}${hint} where ${name}.account = ${column(0)} and ${name}.id > ${column(1)}
+      and ${name}.id < ${column(2)} and ${name}.event = ${column(3)} and ${name}.id <> '' order by ${name}.id${dialect.lock(name)}`;
+    return eachByItself({ also }, name, found);
   };
   const all = { waiters: within("waiters"), notifications: within("notifications"), steps: within("steps") };
   const some = { waiters: ofEvent("waiters"), notifications: ofEvent("notifications") };
@@ -154,16 +153,17 @@ function ofRunsIn(connection: Connection): Loader["ofRuns"] {
     const stretches = (table: OfRunNeed["table"], hasEvent: boolean): string[][] =>
       needs
         .filter((need) => need.table === table && (need.event !== undefined) === hasEvent)
-        .map(({ account, run, event }) => [account, ...idsOf(run)].concat(event ?? []));
+        .map(({ account, run, event }) => [account, ...idsOf(run)].concat(event ?? []))
+        // In the same order on all nodes.
+        .sort(byKey(4));
     const found = async (name: keyof typeof some): Promise<Columns[]> => {
       const [whole, part] = await Promise.all([
-        eachOf(connection, all[name] + dialect.lock(name), types.stretch, stretches(name, false)),
-        eachOf(connection, some[name] + dialect.lock(name), types.event, stretches(name, true)),
+        eachOf(connection, all[name], types.stretch, stretches(name, false)),
+        eachOf(connection, some[name], types.event, stretches(name, true)),
       ]);
       return whole.concat(part);
     };
     const ofMessagesIn = needs.filter(({ table }) => table === "messages").map(({ account, run }) => [account, run]);
-    // In the same order on all nodes.
     const runs = ofMessagesIn.sort(byKey(2));
     const [inMessages, inWaiters, inNotifications, inSteps] = await Promise.all([
       eachOf(connection, ofMessages, types.run, runs),
@@ -189,11 +189,12 @@ function historiesOf(connection: Connection): Pick<Loader, "steps" | "sizesOfSte
   const { also, from, column } = dialect.given(types.stretch);
   // One step is a stretch that begins and ends with it.
   const isWithin = `steps.account = ${column(0)} and steps.id >= ${column(1)} and steps.id <= ${column(2)}`;
-  const whole = `select ${columnsOf(tables.steps)} from steps${also} where ${isWithin}`;
+  const whole = eachByItself({ also }, "steps", `select ${columnsOf(tables.steps)} from steps where ${isWithin}`);
   const size = `select (select coalesce(sum(${bytesOfRow} + coalesce(length(steps.body), 0)), 0) from steps where ${isWithin}) as size${from}`;
   const sent = dialect.given(types.sent);
-  const upTo = `select ${sent.column(4)} as at, steps.position, steps.message_id, steps.call_type, steps.body from steps${sent.also}
+  const sentOne = `select ${sent.column(4)} as at, steps.position, steps.message_id, steps.call_type, steps.body from steps
     where steps.account = ${sent.column(0)} and steps.id > ${sent.column(1)} and steps.id < ${sent.column(2)} and steps.position <= ${sent.column(3)}`;
+  const upTo = eachByItself(sent, "steps", sentOne);
   const stretchOf = ({ account, run, slot }: StepsNeed): string[] =>
     slot === undefined ? [account, ...idsOf(run)] : [account, stepKey(run, slot), stepKey(run, slot)];
   return {

@@ -45,10 +45,7 @@ function write(dialect: Dialect, table: Shape): Statements {
   const isKept = table.name === "log" && dialect.forgottenUpTo ? ` and log.id > ${dialect.forgottenUpTo("log.account")}` : "";
   const select = (columns: string, lock = ""): string => {
     const found = `select ${columns} from ${table.name} where ${isGiven}${isKept}${lock}`;
-    // Where all keys are a relation, each of its rows is looked up by itself: see docs/decisions/0041.
-    return byKey.also === ""
-      ? found
-      : `select ${table.name}.* from (select 1 as one) as one${byKey.also}, lateral (${found}${lock === "" ? " offset 0" : ""}) as ${table.name}`;
+    return eachByItself(byKey, table.name, found);
   };
   const both = (columns: string): ByKey => ({
     look: select(columns),
@@ -68,6 +65,13 @@ function write(dialect: Dialect, table: Shape): Statements {
     sizes: select(`${table.name}.id, coalesce(length(${table.name}.body), 0) as size`),
   };
 }
+
+/**
+ * What is found for each row that is given. Where these are a relation, each is looked up by itself, in a subquery that stays one because
+ * of its `offset 0`, whatever the database believes of the table: see docs/decisions/0041.
+ */
+export const eachByItself = ({ also }: { also: string }, name: string, found: string): string =>
+  also === "" ? found : `select ${name}.* from (select 1 as one) as one${also}, lateral (${found} offset 0) as ${name}`;
 
 function update(dialect: Dialect, table: Shape): Update {
   const names = Object.keys(table.columns);
