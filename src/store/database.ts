@@ -38,8 +38,8 @@ export type Dialect = {
   given(types: readonly ColumnType[]): { values: string; from: string; also: string; using: string; column(index: number): string };
   /** Takes what is read away from other nodes until the transaction ends: `of` a table, waiting or skipping. */
   lock(of: string, skip?: "skip locked"): string;
-  /** Whether a row is the one of this key, of which at most one is changed or removed for each that was given. */
-  isRow(columns: readonly string[], key: readonly string[]): string;
+  /** That these columns of a row are these values, in words that lead through an index which begins with them, and through no other. */
+  isRow(columns: readonly string[], values: readonly string[]): string;
   /** Which index to take, where the database does not know how many rows each would come to: stands behind the table. */
   by(index: string): string;
   /** The id up to which the log of an account is gone although its rows are still there, where that can be; `account` stands for it. */

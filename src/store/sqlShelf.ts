@@ -3,7 +3,7 @@ import type { Connection, Dialect } from "./database.ts";
 import { sealOf } from "./sealedTables.ts";
 import type { Range, SealedName, Sealing, SealingRange, Shelf } from "./shelf.ts";
 import { reader, rows, stretch } from "./sqlRows.ts";
-import { columnsOf, keyValues, statementsOf } from "./statements.ts";
+import { columnsOf, eachByItself, keyValues, statementsOf } from "./statements.ts";
 import { tables } from "./tables.ts";
 
 const nextDue = `select min(due_at) as at from (select min(due_at) as due_at from messages where due_at is not null
@@ -139,9 +139,7 @@ async function logsOf(connection: Connection, account: AccountId, messageIds: re
   const isKept = dialect.forgottenUpTo ? `and log.id > ${dialect.forgottenUpTo(column(0))}` : "";
   const ofOne = `select ${columnsOf(tables.log, { bodies: false })} from log ${dialect.by("log_message")}
     where log.account = ${column(0)} and log.message_id = ${column(1)} ${isKept} order by log.id desc limit ${limit}`;
-  // Where all keys are a relation, each of its rows has lines of its own.
-  const lateral = also === "" ? "" : "lateral ";
-  const statement = `select ${columnsOf(tables.log, { bodies: false })} from (select 1 as one) as one${also}, ${lateral}(${ofOne}) as log`;
+  const statement = eachByItself({ also }, "log", ofOne);
   const found = await connection.each(
     statement,
     keyTypes,

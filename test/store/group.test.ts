@@ -91,12 +91,14 @@ test("one batch at a time: the next is offered the hands that are free when the 
   expect(left).toBe(5);
 });
 
-test("a batch begins when two looks in a row have brought nothing more", async () => {
+/** A store that notes how large its batches are, and looks when the test says so. `run`: what a batch waits for. */
+function openLookingStore(run: () => Promise<void>) {
   const batches: number[] = [];
   const looks: (() => void)[] = [];
   const store = groupCommit({
     runBatch: async (calls: readonly Call[]) => {
       batches.push(calls.length);
+      await run();
       return { replies: calls.map(() => ({ answer: null })), deliveries: [], calledOff: [], dueAt: null, faults: [] };
     },
     read: new Proxy({}, { get: () => async () => null }) as never,
@@ -104,8 +106,11 @@ test("a batch begins when two looks in a row have brought nothing more", async (
     look: (run) => void looks.push(run),
     close: async () => undefined,
   });
-  const ask = () => store.execute("claim", { limit: 1 });
-  const look = () => looks.shift()?.();
+  return { ask: () => store.execute("claim", { limit: 1 }), look: () => looks.shift()?.(), looks, batches };
+}
+
+test("a batch begins when two looks in a row have brought nothing more", async () => {
+  const { ask, look, looks, batches } = openLookingStore(async () => undefined);
   const all = [ask()];
   look();
   // One look has brought nothing, the next one does, so that two more are taken.
@@ -120,21 +125,8 @@ test("a batch begins when two looks in a row have brought nothing more", async (
 
 test("nobody looks while a batch runs, and those who ask meanwhile are in the next one", async () => {
   const ends: (() => void)[] = [];
-  const batches: number[] = [];
-  const looks: (() => void)[] = [];
-  const store = groupCommit({
-    runBatch: async (calls: readonly Call[]) => {
-      batches.push(calls.length);
-      await new Promise<void>((resolve) => ends.push(resolve));
-      return { replies: calls.map(() => ({ answer: null })), deliveries: [], calledOff: [], dueAt: null, faults: [] };
-    },
-    read: new Proxy({}, { get: () => async () => null }) as never,
-    nextDueAt: async () => null,
-    look: (run) => void looks.push(run),
-    close: async () => undefined,
-  });
-  const ask = () => store.execute("claim", { limit: 1 });
-  const lookTwice = () => [1, 2].forEach(() => looks.shift()?.());
+  const { ask, look, looks, batches } = openLookingStore(() => new Promise((resolve) => ends.push(resolve)));
+  const lookTwice = () => [1, 2].forEach(look);
   const first = ask();
   lookTwice();
   const others = [ask(), ask()];
