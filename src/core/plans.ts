@@ -76,6 +76,8 @@ const known = new WeakMap<Terms, Readonly<AccountLimits>>();
 function heldBy(ofPlan: AccountLimits, own: Partial<AccountLimits>): AccountLimits {
   const held: AccountLimits = { ...ofPlan, ...own };
   for (const name of limitNames) held[name] = Math.min(held[name], selfHosted[name]);
+  // A warning beyond what is refused would never be seen, and it would be told as if so many could be asked for.
+  held.requestsPerDay = Math.min(held.requestsPerDay, held.requestsPerDayHard);
   return held;
 }
 

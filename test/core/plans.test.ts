@@ -31,6 +31,9 @@ describe("the limits of an account", () => {
     expect(limitsOf({ plan: "free" })).toEqual(plans.free);
     expect(limitsOf({ plan: "free", limits: { retries: 5 } })).toEqual({ ...plans.free, retries: 5 });
     expect(limitsOf({ limits: { retries: house.retries + 1 } }).retries).toBe(house.retries);
+    expect(limitsOf({ plan: "paid", limits: { requestsPerDayHard: 70 } })).toMatchObject({ requestsPerDay: 70, requestsPerDayHard: 70 });
+    expect(limitsOf({ limits: { requestsPerDay: 90, requestsPerDayHard: 70 } }).requestsPerDay).toBe(70);
+    expect(limitsOf({ limits: { requestsPerDay: 60, requestsPerDayHard: 70 } }).requestsPerDay).toBe(60);
   });
 
   test.each(planNames)("of the plan %s are whole numbers within what the server can bear", (name) => {
