@@ -19,10 +19,9 @@ import { ask, pause, type Server } from "./server.ts";
 import { startWaypost } from "./waypost.ts";
 
 const options = {
-  loads: { default: "1-key,100-keys,10000-keys,hot-key,1-queue,1000-queues", help: "what is compared with plain messages" },
+  loads: { default: "1-key,100-keys,10000-keys,hot-10,hot-20,hot-50,1-queue,1000-queues", help: "what is compared with plain messages" },
   rounds: { default: 5, help: "throughput turns of each load" },
   messages: { default: 10_000, help: "messages of a throughput turn, and of the warm-up; with 10000-keys no fewer than the default" },
-  "hot-parallelism": { default: 10, help: "limit of the hot key: so few that messages wait in its line" },
   "queue-parallelism": { default: 50, help: "limit of the one queue; the many have 1 each" },
   "latency-rounds": { default: 2, help: "turns of each load at a fixed rate (0: leave latency out)" },
   "latency-seconds": { default: 3, help: "seconds of such a turn" },
@@ -42,7 +41,6 @@ type Load = {
 
 /** No limit that any of these could reach: there are never so many hands for one host. */
 const ample = "parallelism=1000";
-const hotKey = "hot";
 const oneQueue = "the-one";
 
 const loads: Readonly<Record<string, Load>> = {
@@ -50,10 +48,9 @@ const loads: Readonly<Record<string, Load>> = {
   "1-key": keyed(1),
   "100-keys": keyed(100),
   "10000-keys": keyed(10_000),
-  "hot-key": {
-    aim: (field, given) => publishWith(field, limitsOf(hotKey, `parallelism=${given["hot-parallelism"]}`)),
-    keyWithLine: hotKey,
-  },
+  "hot-10": hot(10),
+  "hot-20": hot(20),
+  "hot-50": hot(50),
   "1-queue": {
     aim: (field) => enqueueTo(field, oneQueue, 1),
     prepare: (server, given) =>
@@ -66,6 +63,12 @@ function keyed(names: number): Load {
   return { aim: (field) => publishWith(field, limitsOf(`of-${names}-${nameSlot}`, ample), names) };
 }
 
+/** So few may be under way that messages wait in its line: how far it comes is its limit through the time that a delivery and its commit take. */
+function hot(parallelism: number): Load {
+  const key = `hot-${parallelism}`;
+  return { aim: (field) => publishWith(field, limitsOf(key, `parallelism=${parallelism}`)), keyWithLine: key };
+}
+
 function limitsOf(key: string, value: string): string[] {
   return [`Svc-Flow-Control-Key: ${key}`, `Svc-Flow-Control-Value: ${value}`];
 }
@@ -76,7 +79,7 @@ function enqueueTo(field: Field, queue: string, names: number): Aim {
 
 type Entry = { server: Server; load: Load; aim: Aim };
 
-/** `line`: how many waited at most when the hot key was warmed up; null for loads without a line. */
+/** `line`: how many waited at most when a hot key was warmed up; null for loads without a line. */
 type Measured = { name: string; line: number | null; turns: Turn[]; latencies: Turn[] };
 
 export const flow = question({
@@ -133,7 +136,7 @@ async function warmUp(
   // Where nobody can ask for a key, this says so; otherwise it is still known, for it was used just now.
   await ask(server, { path: `/v2/flowControl/${load.keyWithLine}` });
   if (longest > 0) return longest;
-  throw new Error(`Nobody ever waited in the line of ${server.name}. Give more --connections or --messages, or less --hot-parallelism.`);
+  throw new Error(`Nobody ever waited in the line of ${server.name}. Give more --connections or --messages.`);
 }
 
 /** Looks at the line until the signal comes. A key that is not there yet has none. */
