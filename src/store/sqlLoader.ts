@@ -9,7 +9,7 @@ import { bytesOfRow } from "./historyBytes.ts";
 import type { Loader } from "./loader.ts";
 import { fittingPage } from "./shelf.ts";
 import { reader, rows, stretch, within } from "./sqlRows.ts";
-import { byKey, columnsOf, eachByItself } from "./statements.ts";
+import { byKey, columnsOf, eachByItself, inOrderOfKeys, isValue } from "./statements.ts";
 import type { Columns } from "./tables.ts";
 import { tables } from "./tables.ts";
 
@@ -65,7 +65,7 @@ function headsIn(connection: Connection): Loader["heads"] {
   const types = ["text", "text", "integer"] as const;
   const { also, column } = dialect.given(types);
   const ofOne = `select ${columnsOf(messages)} from ${messages.name} ${dialect.by("messages_line")} where line is not null
-    and ${dialect.isRow(["account", "line"], [column(0), column(1)])} order by account, line, id${dialect.lock(messages.name)} limit ${column(2)}`;
+    and account = ${column(0)} and ${isValue("line", column(1))} order by line, id${dialect.lock(messages.name)} limit ${column(2)}`;
   const statement = eachByItself({ also }, messages.name, ofOne);
   return async (heads) => {
     // In the same order on all nodes.
@@ -128,9 +128,9 @@ function ofRunsIn(connection: Connection): Loader["ofRuns"] {
   const { messages, waiters, notifications, steps } = tables;
   const { dialect, seals } = connection;
   const ofRun = dialect.given(types.run);
-  const ofOne = `select ${columnsOf(messages)} from messages ${dialect.by("messages_run")} where messages.run is not null
-    and ${dialect.isRow(["account", "run"], [ofRun.column(0), ofRun.column(1)])} order by account, run, id${dialect.lock(messages.name)}`;
-  const ofMessages = eachByItself(ofRun, messages.name, ofOne);
+  const ofOne = (columns: string): string => `select ${columns} from messages ${dialect.by("messages_run")} where messages.run is not null
+    and account = ${ofRun.column(0)} and ${isValue("run", ofRun.column(1))} order by run, id`;
+  const ofMessages = inOrderOfKeys(dialect, messages, { of: ofRun, ofOne });
   const sized = `notifications.account, notifications.id, notifications.kind, notifications.event, notifications.created_at,
     coalesce(length(notifications.body), 0) as size`;
   const columns = { waiters: columnsOf(waiters), notifications: sized, steps: columnsOf(steps, { bodies: false }) };
@@ -163,8 +163,7 @@ function ofRunsIn(connection: Connection): Loader["ofRuns"] {
       ]);
       return whole.concat(part);
     };
-    const ofMessagesIn = needs.filter(({ table }) => table === "messages").map(({ account, run }) => [account, run]);
-    const runs = ofMessagesIn.sort(byKey(2));
+    const runs = needs.filter(({ table }) => table === "messages").map(({ account, run }) => [account, run]);
     const [inMessages, inWaiters, inNotifications, inSteps] = await Promise.all([
       eachOf(connection, ofMessages, types.run, runs),
       found("waiters"),

@@ -40,7 +40,7 @@ function write(dialect: Dialect, table: Shape): Statements {
   const types = Object.values(table.columns);
   const keyTypes = table.key.map((): ColumnType => "text");
   const byKey = dialect.given(keyTypes);
-  const isGiven = table.key.map((column, index) => `${table.name}.${column} = ${byKey.column(index)}`).join(" and ");
+  const isGiven = equalTo(table, byKey.column);
   // What is gone although its row is still there is not found by its key either.
   const isKept = table.name === "log" && dialect.forgottenUpTo ? ` and log.id > ${dialect.forgottenUpTo("log.account")}` : "";
   const select = (columns: string, lock = ""): string => {
@@ -56,10 +56,7 @@ function write(dialect: Dialect, table: Shape): Statements {
     keyTypes,
     insert: `insert into ${table.name} (${Object.keys(table.columns).join(", ")}) ${dialect.given(types).values}`,
     update: update(dialect, table),
-    remove: `delete from ${table.name}${byKey.using} where ${dialect.isRow(
-      table.key.map((column) => `${table.name}.${column}`),
-      table.key.map((_, index) => byKey.column(index)),
-    )}`,
+    remove: `delete from ${table.name}${byKey.using} where ${isRow(dialect, table, byKey.column)}`,
     whole: both(columnsOf(table)),
     outline: both(columnsOf(table, { bodies: false })),
     sizes: select(`${table.name}.id, coalesce(length(${table.name}.body), 0) as size`),
@@ -73,6 +70,38 @@ function write(dialect: Dialect, table: Shape): Statements {
 export const eachByItself = ({ also }: { also: string }, name: string, found: string): string =>
   also === "" ? found : `select ${name}.* from (select 1 as one) as one${also}, lateral (${found} offset 0) as ${name}`;
 
+/**
+ * That a column has a value, as a range that is read in the order of an index: with the columns before it equal, and its order asked for,
+ * no other index that begins like that one will do.
+ */
+export const isValue = (column: string, value: string): string => `${column} >= ${value} and ${column} <= ${value}`;
+
+type Found = { of: { also: string }; ofOne(columns: string): string };
+
+/** The same where rows are locked: first their keys alone, of all that is given, then the rows in the order in which everybody takes them. */
+export function inOrderOfKeys(dialect: Dialect, table: Shape, { of, ofOne }: Found): string {
+  const { name, key } = table;
+  if (of.also === "") return ofOne(columnsOf(table)) + dialect.lock(name);
+  const keys = key.map((column) => `keys.${column}`).join(", ");
+  const inOrder = `select ${keys} from (${eachByItself(of, "keys", ofOne(key.join(", ")))}) as keys order by ${keys}`;
+  const isFound = key.map((column) => `${name}.${column} = found.${column}`).join(" and ");
+  const taken = `select ${columnsOf(table)} from ${name} where ${isFound}${dialect.lock(name)} offset 0`;
+  return `select ${name}.* from (${inOrder}) as found, lateral (${taken}) as ${name}`;
+}
+
+/** That a row has a key, in words for statements that change it. `value`: that of a column of the key. */
+function isRow(dialect: Dialect, table: Shape, value: (index: number) => string): string {
+  // Its parts are told apart by what their ids are equal to.
+  if (table.name === "log") return equalTo(table, value);
+  return dialect.isRow(
+    table.key.map((column) => `${table.name}.${column}`),
+    table.key.map((_, index) => value(index)),
+  );
+}
+
+const equalTo = ({ name, key }: Shape, value: (index: number) => string): string =>
+  key.map((column, index) => `${name}.${column} = ${value(index)}`).join(" and ");
+
 function update(dialect: Dialect, table: Shape): Update {
   const names = Object.keys(table.columns);
   const types = Object.values(table.columns);
@@ -84,14 +113,11 @@ function update(dialect: Dialect, table: Shape): Update {
   const all = table.unlocked ? [...ofNamed, ...types] : ofNamed;
   const given = dialect.given(all);
   const sets = changing.map((column, index) => `${column} = ${given.column(index)}`);
-  const isRow = dialect.isRow(
-    table.key.map((column) => `${table.name}.${column}`),
-    table.key.map((_, index) => given.column(changing.length + index)),
-  );
+  const isChanged = isRow(dialect, table, (index) => given.column(changing.length + index));
   const isUnchanged = names.map((column, index) => ` and ${table.name}.${column} = ${given.column(named.length + index)}`);
   const returning = table.unlocked ? ` returning 1 as changed` : "";
   return {
-    sql: `update ${table.name} set ${sets.join(", ")}${given.from} where ${isRow}${table.unlocked ? isUnchanged.join("") : ""}${returning}`,
+    sql: `update ${table.name} set ${sets.join(", ")}${given.from} where ${isChanged}${table.unlocked ? isUnchanged.join("") : ""}${returning}`,
     types: all,
     places,
   };

@@ -2,10 +2,6 @@ import { Client } from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
 import type { Letter } from "../../src/core/message.ts";
 import { postgresStore } from "../../src/store/postgres.ts";
-import { connect, connectionOf, plainly } from "../../src/store/postgresSession.ts";
-import { statementsOf } from "../../src/store/statements.ts";
-import { tableNames } from "../../src/store/store.ts";
-import { tables } from "../../src/store/tables.ts";
 import { freshDatabase } from "../postgres.ts";
 import { randomFrom } from "./chance.ts";
 import { openNode } from "./postgresDatabase.ts";
@@ -154,49 +150,3 @@ test.each(["session", "transaction"] as const)(
     expect(noted).toEqual([]);
   },
 );
-
-/** The scans of a plan, of tables alone. */
-function scansOf(plan: unknown): { relation: string; index: string; condition: string }[] {
-  if (typeof plan !== "object" || plan === null) return [];
-  const { "Relation Name": relation, "Index Name": index, "Index Cond": condition, "Node Type": type } = plan as Record<string, unknown>;
-  const own =
-    typeof relation === "string" && type !== "ModifyTable" ? [{ relation, index: String(index), condition: String(condition) }] : [];
-  return [...own, ...Object.values(plan).flatMap((part) => (Array.isArray(part) ? part.flatMap(scansOf) : scansOf(part)))];
-}
-
-test("rows are found by the index of their key, each by itself, in tables that were empty when they were last looked at", async () => {
-  const url = await freshDatabase();
-  closedAfterwards(await openNode(url, new TestClock()));
-  const writer = await connect({ url }, { kind: "writer" });
-  onTestFinished(() => writer.end());
-  const { dialect } = connectionOf(async () => ({ rows: [] }));
-  // As autovacuum does, when nothing is left of what was there.
-  await plainly(writer, "vacuum");
-  await plainly(writer, "analyze");
-  const seen: string[] = [];
-  // Lines of the log are hardly ever asked for by their keys, and a part of it is never emptied while it is in use.
-  for (const name of tableNames.filter((one) => one !== "log")) {
-    const { whole, outline, update, remove, keyTypes } = statementsOf(dialect, name);
-    const texts = {
-      take: [whole.take, keyTypes],
-      outline: [outline.take, keyTypes],
-      update: [update.sql, update.types],
-      remove: [remove, keyTypes],
-    } as const;
-    // Of some nothing is ever changed; and what is compared with all that was read is found by any of it that is unique.
-    const isUpdated = !tables[name].unlocked && Object.keys(tables[name].columns).length > tables[name].key.length;
-    for (const [what, [text, types]] of Object.entries(texts)) {
-      if (what === "update" && !isUpdated) continue;
-      await plainly(writer, `prepare explained as ${text}`);
-      const [row] = await plainly(writer, `explain (format json) execute explained (${types.map(() => "null").join(", ")})`);
-      await plainly(writer, "deallocate explained");
-      const own = scansOf(row?.["QUERY PLAN"]);
-      seen.push(...own.map(({ relation }) => relation));
-      for (const { relation, index, condition } of own) {
-        expect([name, what, relation, index]).toEqual([name, what, relation, expect.stringMatching(/_pkey\d*$/)]);
-        for (const column of tables[name].key) expect([name, what, condition]).toEqual([name, what, expect.stringContaining(column)]);
-      }
-    }
-  }
-  expect(new Set(seen).size).toBe(tableNames.length - 1);
-});

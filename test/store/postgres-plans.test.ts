@@ -1,0 +1,222 @@
+import type { Client } from "pg";
+import { expect, onTestFinished, test } from "vitest";
+import type { TableName } from "../../src/core/command.ts";
+import type { Loader } from "../../src/store/loader.ts";
+import { day, makeParts } from "../../src/store/logParts.ts";
+import { connect, connectionOf, plainly } from "../../src/store/postgresSession.ts";
+import { loaderOf } from "../../src/store/sqlLoader.ts";
+import { statementsOf } from "../../src/store/statements.ts";
+import { tableNames } from "../../src/store/store.ts";
+import type { ColumnType } from "../../src/store/tables.ts";
+import { tables } from "../../src/store/tables.ts";
+import { freshDatabase } from "../postgres.ts";
+import { openNode } from "./postgresDatabase.ts";
+import { closedAfterwards, TestClock } from "./world.ts";
+
+// How PostgreSQL means to find what batches ask for, whatever it believes of the tables: docs/decisions/0041.
+
+/** Each index that a statement may go through, and the columns by which it must be searched. */
+type Asked = { what: string; text: string; parameters: number; ways: Record<string, readonly string[]> };
+
+/** Lines of the log are hardly ever asked for by their keys, and a part of it is never emptied while it is in use. */
+const names = tableNames.filter((one) => one !== "log");
+
+function byKeys(): Asked[] {
+  const { dialect } = connectionOf(async () => ({ rows: [] }));
+  return names.flatMap((name) => {
+    const { whole, outline, update, remove, keyTypes } = statementsOf(dialect, name);
+    const { key, columns, unlocked } = tables[name];
+    // Of some nothing is ever changed; and what is compared with all that was read is found by any of it that is unique.
+    const isUpdated = !unlocked && Object.keys(columns).length > key.length;
+    const ways = { [`${tables[name].name}_pkey`]: key };
+    return [
+      { what: `${name} take`, text: whole.take, parameters: keyTypes.length, ways },
+      { what: `${name} outline`, text: outline.take, parameters: keyTypes.length, ways },
+      ...(isUpdated ? [{ what: `${name} update`, text: update.sql, parameters: update.types.length, ways }] : []),
+      { what: `${name} remove`, text: remove, parameters: keyTypes.length, ways },
+    ];
+  });
+}
+
+/** What is asked of the loader, and the statement that it puts for that. */
+async function loaded(): Promise<Asked[]> {
+  const put: { text: string; parameters: number }[] = [];
+  const loader = loaderOf(
+    connectionOf(async ({ text, values = [] }) => {
+      put.push({ text, parameters: values.length });
+      return { rows: [] };
+    }),
+  );
+  const [account, run, event] = ["a", "r", "e"];
+  const ofSteps = { steps_pkey: ["account", "id"] };
+  const asks: [string, () => Promise<unknown>, Asked["ways"]][] = [
+    ["first of a line", () => loader.heads([{ account, line: "l", limit: 3 }]), { messages_line: ["account", "line"] }],
+    [
+      "messages of a run",
+      () => loader.ofRuns([{ account, run, table: "messages" }]),
+      { messages_run: ["account", "run"], messages_pkey: ["account", "id"] },
+    ],
+    ["waiters of a run", () => loader.ofRuns([{ account, run, table: "waiters" }]), { waiters_pkey: ["account", "id"] }],
+    ["notifications of a run", () => loader.ofRuns([{ account, run, table: "notifications" }]), { notifications_pkey: ["account", "id"] }],
+    ["steps of a run", () => loader.ofRuns([{ account, run, table: "steps" }]), ofSteps],
+    [
+      "waiters of an event",
+      () => loader.ofRuns([{ account, run, table: "waiters", event }]),
+      { waiters_event: ["account", "event", "id"], waiters_pkey: ["account", "id"] },
+    ],
+    ["history", () => loader.steps([{ account, run }]), ofSteps],
+    ["size of a history", () => loader.sizesOfSteps([{ account, run }]), ofSteps],
+  ];
+  const asked: Asked[] = [];
+  for (const [what, ask, ways] of asks) {
+    put.length = 0;
+    await ask();
+    expect(put).toHaveLength(1);
+    asked.push(...put.map((one) => ({ ...one, what, ways })));
+  }
+  return asked;
+}
+
+type Node = { "Node Type"?: string; "Index Name"?: string; "Index Cond"?: string; "Relation Name"?: string; "Actual Loops"?: number };
+/** `loops`: how often it was done, where the plan was carried out. */
+type Way = { index: string; condition: string; loops: number };
+
+/** What a plan reads from tables, and how. */
+function waysOf(plan: unknown): Way[] {
+  if (typeof plan !== "object" || plan === null) return [];
+  const {
+    "Node Type": type = "",
+    "Index Name": index,
+    "Index Cond": condition = "",
+    "Relation Name": relation,
+    "Actual Loops": loops = 0,
+  } = plan as Node;
+  const isRead = index !== undefined || (relation !== undefined && type === "Seq Scan");
+  const own = isRead ? [{ index: index ?? `all of ${relation}`, condition, loops }] : [];
+  return [...own, ...Object.values(plan).flatMap((part) => (Array.isArray(part) ? part.flatMap(waysOf) : waysOf(part)))];
+}
+
+async function planOf(writer: Client, { text, parameters }: Asked): Promise<unknown> {
+  await plainly(writer, `prepare explained as ${text}`);
+  const nulls = Array.from({ length: parameters }, () => "null").join(", ");
+  const [row] = await plainly(writer, `explain (format json) execute explained (${nulls})`);
+  await plainly(writer, "deallocate explained");
+  return row?.["QUERY PLAN"];
+}
+
+/** Nothing is read but through the indexes that are meant, by all the columns that are known, and each of these is gone through. */
+async function check(writer: Client, asked: readonly Asked[]): Promise<void> {
+  for (const one of asked) {
+    const { what, ways } = one;
+    const found = waysOf(await planOf(writer, one));
+    const used = found.filter(({ index }) => index in ways);
+    expect({ what, others: found.filter((way) => !used.includes(way)) }).toEqual({ what, others: [] });
+    expect({ what, used: used.length }).not.toEqual({ what, used: 0 });
+    for (const { index, condition } of used)
+      for (const column of ways[index] ?? [])
+        expect({ what, index, condition }).toMatchObject({ condition: expect.stringContaining(column) });
+  }
+}
+
+/** So many rows in each table: with `accounts`, lines of which each has many messages, and runs with a few each. */
+async function fill(writer: Client, rows: number, accounts: number): Promise<void> {
+  const value = (column: string, type: ColumnType): string => {
+    if (column === "account") return `'acc' || (i % ${accounts})`;
+    if (column === "line") return `'key:k' || (i % 50)`;
+    if (column === "run") return `'run' || (i / 4)`;
+    if (type === "text") return `'${column}' || lpad(i::text, 12, '0')`;
+    return type === "bytea" ? `'x'::bytea` : "i";
+  };
+  for (const name of names) {
+    const { name: table, columns } = tables[name as TableName];
+    const values = Object.entries(columns).map(([column, type]) => value(column, type));
+    const into = `${table} (${Object.keys(columns).join(", ")})`;
+    await plainly(writer, `insert into ${into} select ${values.join(", ")} from generate_series(1, ${rows}) as i on conflict do nothing`);
+  }
+}
+
+test("rows are found by the index that is meant, each by itself, whatever is believed of the tables", async () => {
+  const url = await freshDatabase();
+  closedAfterwards(await openNode(url, new TestClock()));
+  const writer = await connect({ url }, { kind: "writer" });
+  onTestFinished(() => writer.end());
+  const asked = [...byKeys(), ...(await loaded())];
+  const lookAt = async (): Promise<void> => {
+    await plainly(writer, "vacuum");
+    await plainly(writer, "analyze");
+  };
+  // As autovacuum does, when nothing is left of what was there.
+  await lookAt();
+  await check(writer, asked);
+  // Nobody looks at what comes then.
+  await fill(writer, 30_000, 1);
+  await check(writer, asked);
+  await lookAt();
+  await check(writer, asked);
+  for (const name of names) await plainly(writer, `truncate ${tables[name].name}`);
+  await fill(writer, 30_000, 1_000);
+  await lookAt();
+  await check(writer, asked);
+});
+
+test("a line of the log is looked for in the part of its day alone, where it is taken away", async () => {
+  const url = await freshDatabase();
+  closedAfterwards(await openNode(url, new TestClock()));
+  const writer = await connect({ url }, { kind: "writer" });
+  onTestFinished(() => writer.end());
+  // What is of today, or older, has no parts of its own.
+  const today = Math.floor(Date.now() / day);
+  const days = Array.from({ length: 10 }, (_, index) => (today + 5 + index) * day);
+  await makeParts(writer, days);
+  const idAt = (time: number): string => `${String(time)}-000000001`;
+  for (const at of days) {
+    await plainly(
+      writer,
+      `insert into log (account, id, message_id, time, states) values ('acc', '${idAt(at + 1)}', 'msg', ${at + 1}, 'DELIVERED')`,
+    );
+  }
+  const { dialect } = connectionOf(async () => ({ rows: [] }));
+  await plainly(writer, `prepare explained as ${statementsOf(dialect, "log").remove}`);
+  const keys = `array['acc', 'acc'], array['${idAt((days[3] ?? 0) + 1)}', '${idAt((days[7] ?? 0) + 1)}']`;
+  const [row] = await plainly(writer, `explain (analyze, format json) execute explained (${keys})`);
+  const lookups = waysOf(row?.["QUERY PLAN"]).reduce((sum, { loops }) => sum + loops, 0);
+  expect(lookups).toBe(2);
+  expect(await plainly(writer, "select count(*)::int as count from log")).toEqual([{ count: 8 }]);
+});
+
+test("messages of runs are locked in the order in which everybody locks messages", async () => {
+  const url = await freshDatabase();
+  closedAfterwards(await openNode(url, new TestClock()));
+  const open = async (): Promise<{ client: Client; loader: Loader }> => {
+    const client = await connect({ url }, { kind: "writer" });
+    onTestFinished(() => client.end());
+    return { client, loader: loaderOf(connectionOf((query) => client.query(query))) };
+  };
+  const [ofRuns, byKey, holding] = [await open(), await open(), await open()];
+  const row = (id: string, run: string): string => `('acc', '${id}', 'active', 0, 0, 'h', 0, 0, '${run}')`;
+  const rows = [row("m1", "run1"), row("m4", "run1"), row("m2", "run2"), row("m3", "run2")];
+  const { client } = holding;
+  await plainly(client, `insert into messages (account, id, state, attempts, lost, host, size, tells, run) values ${rows.join(", ")}`);
+  for (const one of [ofRuns, byKey, holding])
+    await plainly(one.client, "begin; set local lock_timeout = 0; set local deadlock_timeout = 100");
+  await plainly(client, "select 1 from messages where id = 'm4' for update");
+  const needs = ["run1", "run2"].map((run) => ({ account: "acc", run, table: "messages" as const }));
+  const first = ofRuns.loader.ofRuns(needs);
+  // It has what comes before m4, and waits.
+  await waitingFor(client, 1);
+  const second = byKey.loader.rows("messages", [
+    ["acc", "m2"],
+    ["acc", "m4"],
+  ]);
+  await waitingFor(client, 2);
+  await plainly(client, "rollback");
+  expect((await first).messages.map(({ id }) => id)).toEqual(["m1", "m2", "m3", "m4"]);
+  await plainly(ofRuns.client, "rollback");
+  expect((await second).length).toBe(2);
+});
+
+/** Until so many connections wait for a lock. */
+async function waitingFor(client: Client, count: number): Promise<void> {
+  const waiting = "select count(*)::int as count from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+  await expect.poll(async () => (await plainly(client, waiting))[0]?.count, { timeout: 10_000 }).toBe(count);
+}
