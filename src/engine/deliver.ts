@@ -56,7 +56,9 @@ class Call implements Caller {
   readonly #options: DeliverOptions;
   readonly #resolve: (outcome: Outcome) => void;
   readonly #host: string;
+  /** Before anything is sent, when it was begun; then when it was sent first, as it may be sent anew within the attempt. */
   #startedAt: Millis;
+  #isSent = false;
   #silence: (() => void) | null = null;
   #takeBack: (() => void) | null = null;
   #connection: Connection | null = null;
@@ -90,7 +92,8 @@ class Call implements Caller {
 
   sent(connection: Connection): void {
     this.#connection = connection;
-    this.#startedAt = this.#options.clock.now();
+    if (!this.#isSent) this.#startedAt = this.#options.clock.now();
+    this.#isSent = true;
   }
 
   begins(status: number, fields: () => HeaderList): void {

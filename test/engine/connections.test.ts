@@ -3,7 +3,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { Closed, type Connections } from "../../src/engine/connections.ts";
 import { type Caller, Lost, reading } from "../../src/engine/connection.ts";
 import { createEgress } from "../../src/engine/egress.ts";
-import { ask, bodyOf, connecting, httpDestination, rawDestination } from "./destination.ts";
+import { ask, bodyOf, connecting, deliveryTo, httpDestination, opened as openedDeliver, rawDestination } from "./destination.ts";
 
 function start(perOrigin = 2): Connections {
   const egress = createEgress({ allow: ["127.0.0.1"], resolve: async () => ["127.0.0.1"] });
@@ -276,6 +276,20 @@ test("it is sent anew once", async () => {
   watch.goOn(1_000);
   await expect(ask(connections, `http://a.test:${port}/`)).rejects.toThrow(/ECONNRESET/);
   expect([opened, connections.count]).toEqual([2, 0]);
+});
+
+test("an attempt began when its request was sent first, also where it was sent anew", async () => {
+  const watch = stopwatch();
+  const late = 150;
+  const { port, requests } = await fickle((socket) => setTimeout(() => socket.destroy(), late));
+  const deliver = openedDeliver();
+  await deliver(deliveryTo(`http://127.0.0.1:${port}/`)).outcome;
+  for (let look = 0; look < 3; look++) await new Promise(setImmediate);
+  watch.goOn(1_000);
+  const { status, took } = await deliver(deliveryTo(`http://127.0.0.1:${port}/`)).outcome;
+  expect([status, requests.length]).toEqual([200, 3]);
+  // A timer may ring some milliseconds early.
+  expect(took).toBeGreaterThan(late - 10);
 });
 
 test("it has failed where the connection did not rest, where an answer had begun, and where the end came late", async () => {
