@@ -40,7 +40,10 @@ export class Baton {
     if (this.lostRaces === 0 && this.#chance.happens(this.#often)) await this.#pass();
   }
 
-  /** The same connection, with such a moment before each statement. */
+  /**
+   * The same connection, with such a moment before each statement. Behind one that has failed no other is put, as whoever put them goes on to
+   * the end of the transaction at once: they would come behind that, and pass the baton when he does not have it any more.
+   */
   between(connection: Connection): Connection {
     let last: Promise<unknown> = Promise.resolve();
     const next = <T>(put: () => Promise<T>): Promise<T> => {
@@ -48,7 +51,7 @@ export class Baton {
         await this.moment();
         return put();
       });
-      last = done.catch(() => undefined);
+      last = done;
       return done;
     };
     return {
