@@ -71,8 +71,9 @@ async function loaded(): Promise<Asked[]> {
   for (const [what, ask, ways] of asks) {
     put.length = 0;
     await ask();
-    expect(put).toHaveLength(1);
-    asked.push(...put.map((one) => ({ ...one, what, ways })));
+    const [one] = put;
+    if (!one || put.length > 1) throw new Error(`${what}: ${put.length} statements`);
+    asked.push({ what, text: one.text, parameters: one.parameters, ways });
   }
   return asked;
 }
@@ -104,18 +105,18 @@ async function planOf(writer: Client, { text, parameters }: Asked): Promise<unkn
   return row?.["QUERY PLAN"];
 }
 
-/** Nothing is read but through the indexes that are meant, by all the columns that are known, and each of these is gone through. */
-async function check(writer: Client, asked: readonly Asked[]): Promise<void> {
+/** What is read in another way than the one that is meant, by all the columns that are known; and what reads nothing. */
+async function strays(writer: Client, asked: readonly Asked[]): Promise<string[]> {
+  const found: string[] = [];
   for (const one of asked) {
-    const { what, ways } = one;
-    const found = waysOf(await planOf(writer, one));
-    const used = found.filter(({ index }) => index in ways);
-    expect({ what, others: found.filter((way) => !used.includes(way)) }).toEqual({ what, others: [] });
-    expect({ what, used: used.length }).not.toEqual({ what, used: 0 });
-    for (const { index, condition } of used)
-      for (const column of ways[index] ?? [])
-        expect({ what, index, condition }).toMatchObject({ condition: expect.stringContaining(column) });
+    const used = waysOf(await planOf(writer, one));
+    if (used.length === 0) found.push(`${one.what}: nothing`);
+    for (const { index, condition } of used) {
+      const columns = one.ways[index];
+      if (!columns?.every((column) => condition.includes(column))) found.push(`${one.what}: ${index} ${condition}`);
+    }
   }
+  return found;
 }
 
 /** So many rows in each table: with `accounts`, lines of which each has many messages, and runs with a few each. */
@@ -147,16 +148,16 @@ test("rows are found by the index that is meant, each by itself, whatever is bel
   };
   // As autovacuum does, when nothing is left of what was there.
   await lookAt();
-  await check(writer, asked);
+  expect(await strays(writer, asked)).toEqual([]);
   // Nobody looks at what comes then.
   await fill(writer, 30_000, 1);
-  await check(writer, asked);
+  expect(await strays(writer, asked)).toEqual([]);
   await lookAt();
-  await check(writer, asked);
+  expect(await strays(writer, asked)).toEqual([]);
   for (const name of names) await plainly(writer, `truncate ${tables[name].name}`);
   await fill(writer, 30_000, 1_000);
   await lookAt();
-  await check(writer, asked);
+  expect(await strays(writer, asked)).toEqual([]);
 });
 
 test("a line of the log is looked for in the part of its day alone, where it is taken away", async () => {
