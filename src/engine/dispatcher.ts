@@ -41,6 +41,8 @@ const atOnce: Millis = 0;
 const over = -1;
 /** After a fault of the storage: how long until the next try. */
 const patience = 1000;
+/** After so long the same trouble is told of again. */
+const refrain: Millis = 60_000;
 
 /**
  * Sends what is due: claim → deliver → settle. It claims when the store says that something is due and a hand is
@@ -62,6 +64,8 @@ export class Dispatcher {
   #nextAt: Millis | null = null;
   /** By how much the clock of this node is ahead of the store's, as far as the last claim could tell. */
   #ahead: Millis = 0;
+  /** Why claiming failed, as it was told last; null when it has succeeded since. */
+  #told: { what: string; at: Millis } | null = null;
   #starved = false;
   #behind = true;
   #stopping = false;
@@ -161,7 +165,7 @@ export class Dispatcher {
   }
 
   async #run(): Promise<void> {
-    const { clock, log } = this.#parts;
+    const { clock } = this.#parts;
     for (await this.#untilDue(); !this.#stopping; await this.#untilDue()) {
       try {
         // First the outcomes of what is sent already: their leases may have run out while nobody could store anything.
@@ -170,12 +174,22 @@ export class Dispatcher {
         else {
           await this.#renewLate();
           await this.tick();
+          this.#told = null;
         }
       } catch (error) {
-        log.trouble("claiming what is due failed; trying again in a second", error);
+        this.#tellOfClaim(error);
         this.#nextAt = clock.now() - this.#ahead + patience;
       }
     }
+  }
+
+  /** An outage fails each second in the same way, and is told of once a minute. */
+  #tellOfClaim(error: unknown): void {
+    const { clock, log } = this.#parts;
+    const [what, at] = [String(error), clock.now()];
+    if (this.#told?.what === what && Math.abs(at - this.#told.at) < refrain) return;
+    this.#told = { what, at };
+    log.trouble("claiming what is due failed; it is tried again each second", error);
   }
 
   /** Sleeps until there is something to claim. A clock that is wrong, or is set meanwhile, does not make it claim in vain. */

@@ -17,6 +17,7 @@ import { NodeClock, World, settled } from "./world.ts";
 
 const second = 1000;
 const minute = 60 * second;
+const claimFails = "claiming what is due failed; it is tried again each second";
 
 let world: World;
 let start: number;
@@ -140,6 +141,35 @@ describe.each([
     // At its start, when it heard of the message, when that is due, and when the lease would have ended; and a few in doubt.
     expect(asked.claim).toBeLessThanOrEqual(8);
   });
+});
+
+test("what fails each second in the same way is told of once a minute, and at once when it has been well meanwhile", async () => {
+  dispatcher();
+  publish({ delay: second });
+  publish({ delay: 2.7 * minute });
+  await runUntil(100);
+  isAway = true;
+  await runUntil(2.5 * minute);
+  expect(troubles).toEqual([claimFails, claimFails, claimFails]);
+  expect(asked.claim).toBeGreaterThan(140);
+  isAway = false;
+  await runUntil(2.6 * minute);
+  expect(calls).toHaveLength(1);
+  isAway = true;
+  await runUntil(2.8 * minute);
+  expect(troubles).toHaveLength(4);
+});
+
+test("what fails in another way is told of at once", async () => {
+  dispatcher();
+  publish({ delay: second });
+  await runUntil(100);
+  isAway = true;
+  await runUntil(10 * second);
+  isAway = false;
+  broken = new Set(["claim", "listDue"]);
+  await runUntil(20 * second);
+  expect(troubles).toEqual([claimFails, claimFails]);
 });
 
 test.each([60 * minute, -60 * minute])("a clock that is set by %d ms while it sleeps makes it neither late nor busy", async (by) => {
