@@ -78,7 +78,7 @@ async function loaded(): Promise<Asked[]> {
   return asked;
 }
 
-type Node = { "Node Type"?: string; "Index Name"?: string; "Index Cond"?: string; "Relation Name"?: string; "Actual Loops"?: number };
+type PlanNode = { "Node Type"?: string; "Index Name"?: string; "Index Cond"?: string; "Relation Name"?: string; "Actual Loops"?: number };
 /** `loops`: how often it was done, where the plan was carried out. */
 type Way = { index: string; condition: string; loops: number };
 
@@ -91,7 +91,7 @@ function waysOf(plan: unknown): Way[] {
     "Index Cond": condition = "",
     "Relation Name": relation,
     "Actual Loops": loops = 0,
-  } = plan as Node;
+  } = plan as PlanNode;
   const isRead = index !== undefined || (relation !== undefined && type === "Seq Scan");
   const own = isRead ? [{ index: index ?? `all of ${relation}`, condition, loops }] : [];
   return [...own, ...Object.values(plan).flatMap((part) => (Array.isArray(part) ? part.flatMap(waysOf) : waysOf(part)))];
@@ -185,35 +185,61 @@ test("a line of the log is looked for in the part of its day alone, where it is 
   expect(await plainly(writer, "select count(*)::int as count from log")).toEqual([{ count: 8 }]);
 });
 
-test("messages of runs are locked in the order in which everybody locks messages", async () => {
+type Node = { client: Client; loader: Loader };
+
+/** Nodes in the middle of a transaction that waits for locks as long as it takes, and messages m1 and m4 of one run, m2 and m3 of another. */
+async function nodesOverRuns(count: number): Promise<Node[]> {
   const url = await freshDatabase();
   closedAfterwards(await openNode(url, new TestClock()));
-  const open = async (): Promise<{ client: Client; loader: Loader }> => {
+  const nodes: Node[] = [];
+  while (nodes.length < count) {
     const client = await connect({ url }, { kind: "writer" });
     onTestFinished(() => client.end());
-    return { client, loader: loaderOf(connectionOf((query) => client.query(query))) };
-  };
-  const [ofRuns, byKey, holding] = [await open(), await open(), await open()];
+    nodes.push({ client, loader: loaderOf(connectionOf((query) => client.query(query))) });
+  }
   const row = (id: string, run: string): string => `('acc', '${id}', 'active', 0, 0, 'h', 0, 0, '${run}')`;
-  const rows = [row("m1", "run1"), row("m4", "run1"), row("m2", "run2"), row("m3", "run2")];
-  const { client } = holding;
-  await plainly(client, `insert into messages (account, id, state, attempts, lost, host, size, tells, run) values ${rows.join(", ")}`);
-  for (const one of [ofRuns, byKey, holding])
-    await plainly(one.client, "begin; set local lock_timeout = 0; set local deadlock_timeout = 100");
-  await plainly(client, "select 1 from messages where id = 'm4' for update");
-  const needs = ["run1", "run2"].map((run) => ({ account: "acc", run, table: "messages" as const }));
-  const first = ofRuns.loader.ofRuns(needs);
+  const rows = [row("m1", "run1"), row("m4", "run1"), row("m2", "run2"), row("m3", "run2")].join(", ");
+  const [first] = nodes;
+  if (first)
+    await plainly(first.client, `insert into messages (account, id, state, attempts, lost, host, size, tells, run) values ${rows}`);
+  for (const { client } of nodes) await plainly(client, "begin; set local lock_timeout = 0; set local deadlock_timeout = 100");
+  return nodes;
+}
+
+const bothRuns = ["run1", "run2"].map((run) => ({ account: "acc", run, table: "messages" as const }));
+
+test("messages of runs are locked in the order in which everybody locks messages", async () => {
+  const [ofRuns, byKey, holding] = await nodesOverRuns(3);
+  if (!ofRuns || !byKey || !holding) throw new Error("no nodes");
+  await plainly(holding.client, "select 1 from messages where id = 'm4' for update");
+  const first = ofRuns.loader.ofRuns(bothRuns);
   // It has what comes before m4, and waits.
-  await waitingFor(client, 1);
+  await waitingFor(holding.client, 1);
   const second = byKey.loader.rows("messages", [
     ["acc", "m2"],
     ["acc", "m4"],
   ]);
-  await waitingFor(client, 2);
-  await plainly(client, "rollback");
+  await waitingFor(holding.client, 2);
+  await plainly(holding.client, "rollback");
   expect((await first).messages.map(({ id }) => id)).toEqual(["m1", "m2", "m3", "m4"]);
   await plainly(ofRuns.client, "rollback");
   expect((await second).length).toBe(2);
+});
+
+test("messages of runs are as others have left them, by whom they were held when they were found", async () => {
+  const [ofRuns, holding] = await nodesOverRuns(2);
+  if (!ofRuns || !holding) throw new Error("no nodes");
+  await plainly(holding.client, "update messages set state = 'cancelling', attempts = 7 where id = 'm2'");
+  await plainly(holding.client, "delete from messages where id = 'm4'");
+  const found = ofRuns.loader.ofRuns(bothRuns);
+  await waitingFor(holding.client, 1);
+  await plainly(holding.client, "commit");
+  const { messages } = await found;
+  expect(messages.map(({ id, attempts, state }) => [id, attempts, state])).toEqual([
+    ["m1", 0, "active"],
+    ["m2", 7, "cancelling"],
+    ["m3", 0, "active"],
+  ]);
 });
 
 /** Until so many connections wait for a lock. */
