@@ -97,7 +97,7 @@ export const settingRows = {
     help: "networks that may be called although they are not public, such as 10.0.0.0/8,::1/128",
   },
   hands: { takes: integer(1, 100_000), default: "1024", value: "<n>", help: "deliveries running at once, in all" },
-  handsPerHost: { takes: integer(1, 100_000), default: "256", value: "<n>", help: "deliveries running at once to one host" },
+  handsPerHost: { takes: integer(1, 100_000), default: "512", value: "<n>", help: "deliveries running at once to one host" },
   connectTimeout: { takes: duration(100), default: "10s", value: "<duration>", help: "how long a connection to a destination may take" },
   responseLimit: {
     takes: integer(0, 64 * 1024 * 1024),
