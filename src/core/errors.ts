@@ -41,7 +41,11 @@ export class Refusal extends Error {
   /** In so many seconds it may be different. */
   readonly retryAfter: number | undefined;
   constructor(code: ErrorCode, message: string, { allowance, retryAfter }: Again = {}) {
+    // Nobody reads where it came from. To note that takes 7 µs and 650 bytes, and a batch may have thousands of them.
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 0;
     super(message);
+    Error.stackTraceLimit = stackTraceLimit;
     this.retryAfter = retryAfter;
     this.name = "Refusal";
     this.code = code;
