@@ -127,7 +127,7 @@ async function startRival(
   const { port } = await part.ask("listen", { name, database: url, connections: given.connections }, 60_000);
   const server: Server = {
     ...{ name, pid: part.process.pid ?? Number.NaN, port, token: "none" },
-    unsettled: async () => null,
+    unsettled: () => part.ask("unsettled", undefined),
     stop: () => end(part.process, "SIGTERM"),
   };
   const drive: Drive = { connections: given.connections, messages: given["rival-messages"], seconds: null, rate: null };

@@ -5,9 +5,11 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Logger, makeWorkerUtils, run } from "graphile-worker";
+import { Client } from "pg";
 import { PgBoss } from "pg-boss";
 import { Agent, request as send } from "undici";
 import { answerDriver } from "./part.ts";
+import { pause } from "./server.ts";
 import { headersOf, newId } from "./signing.ts";
 
 export type RivalAnswers = typeof answers;
@@ -21,9 +23,12 @@ const prefix = "/v2/publish/";
 /** Connections to the database: enough that more bring nothing. */
 const pool = 20;
 
-/** Each begins to work, and answers how a job is stored. */
+/** How a job is stored, and the statement that counts those that are not done, to the database. */
+type Rival = { store: Deliver; unsettled: string };
+
+/** Each begins to work. */
 const rivals = {
-  "pg-boss": async ({ database, deliver }: Plan): Promise<Deliver> => {
+  "pg-boss": async ({ database, deliver }: Plan): Promise<Rival> => {
     const boss = new PgBoss({ connectionString: database, max: pool });
     boss.on("error", (error) => console.error(error));
     await boss.start();
@@ -34,9 +39,12 @@ const rivals = {
         await Promise.all(jobs.map(({ data }) => deliver(data)));
       });
     }
-    return async (job) => void (await boss.send("deliveries", job));
+    return {
+      store: async (job) => void (await boss.send("deliveries", job)),
+      unsettled: "select count(*)::integer as jobs from pgboss.job where name = 'deliveries' and state < 'completed'",
+    };
   },
-  "graphile-worker": async ({ database, connections, deliver }: Plan): Promise<Deliver> => {
+  "graphile-worker": async ({ database, connections, deliver }: Plan): Promise<Rival> => {
     const logger = new Logger(() => () => undefined);
     const utils = await makeWorkerUtils({ connectionString: database, maxPoolSize: pool, logger });
     await utils.migrate();
@@ -46,11 +54,22 @@ const rivals = {
       ...{ connectionString: database, maxPoolSize: pool, concurrency: connections, taskList, preset, logger },
       noHandleSignals: true,
     });
-    return async (job) => void (await utils.addJob("deliver", job));
+    return {
+      store: async (job) => void (await utils.addJob("deliver", job)),
+      unsettled: "select count(*)::integer as jobs from graphile_worker._private_jobs",
+    };
   },
 };
 
+/** So long between two counts: each goes through a table that is being worked on. */
+const restBetween = 20;
+let count: () => Promise<number> = () => Promise.reject(new Error("nothing listens yet"));
+
 const answers = {
+  unsettled: async (): Promise<number> => {
+    await pause(restBetween);
+    return count();
+  },
   listen: async ({
     name,
     database,
@@ -67,8 +86,11 @@ const answers = {
       const answered = await send(url, { method: "POST", headers, body: bytes, dispatcher: agent });
       await answered.body.dump();
     };
-    const store = await rivals[name]({ database, connections, deliver });
-    const server = createServer((request, response) => take(store, request, response));
+    const rival = await rivals[name]({ database, connections, deliver });
+    const counter = new Client({ connectionString: database });
+    await counter.connect();
+    count = async () => (await counter.query<{ jobs: number }>(rival.unsettled)).rows[0]?.jobs ?? Number.NaN;
+    const server = createServer((request, response) => take(rival.store, request, response));
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", 4096, resolve));
     return { port: (server.address() as AddressInfo).port };
   },
