@@ -133,14 +133,11 @@ function admit(head: Asked, callerIp: string | null, way: Way): Admitted | null 
 /** A request that is on its way. */
 type Taken = { way: Way; found: Found; proof: Proof; head: Asked; callerIp: string | null; since: Millis };
 
-async function answerTo({ way, found, proof, head, callerIp, since }: Taken, body: Buffer): Promise<PlainAnswer> {
-  const { row, params } = found;
-  const { method, rawHeaders } = head;
+async function answerTo(taken: Taken, body: Buffer): Promise<PlainAnswer> {
+  const { way, proof, head, since } = taken;
+  const { method } = head;
   const target = splitTarget(head.target);
-  const incoming = { target, query: splitQuery(target.query), proof, source: null, rawHeaders, origin: "", params, body, callerIp };
-  const answer = await row
-    .answer(incoming, isAudited(row) ? inNameOf(row, incoming, way.parts) : way.parts)
-    .then(accepted, (error: unknown) => refused(target, error));
+  const answer = await ask(taken, target, body).then(accepted, (error: unknown) => refused(target, error));
   const { status, headers, fault } = answer;
   const text = JSON.stringify(answer.body);
   way.parts.log(status, () => ({
@@ -149,6 +146,16 @@ async function answerTo({ way, found, proof, head, callerIp, since }: Taken, bod
   }));
   const gone = way.outflow.hold(proof.account.id, Buffer.byteLength(text));
   return { status, headers, text, ...(gone && { gone }) };
+}
+
+/** Rejects also where the request cannot be read. */
+async function ask(
+  { way, found: { row, params }, proof, head: { rawHeaders }, callerIp }: Taken,
+  target: Target,
+  body: Buffer,
+): Promise<Answer> {
+  const incoming = { target, query: splitQuery(target.query), proof, source: null, rawHeaders, origin: "", params, body, callerIp };
+  return row.answer(incoming, isAudited(row) ? inNameOf(row, incoming, way.parts) : way.parts);
 }
 
 type Answered = { status: number; headers: Readonly<Record<string, string>>; body: unknown; fault: string | null };

@@ -122,6 +122,21 @@ test("a token that was not used lately is looked up once for all who show it, an
   expect(asked.length).toBeLessThanOrEqual(2);
 });
 
+test.each(["svc-label=%ff", "svc-delay=%zz", "upstash-delay=%"])("a query that cannot be read is refused in words: %s", async (query) => {
+  const [plain, parsed] = [await open(), await open()].map((home) => home.talk());
+  // From here on its requests are read by Node's parser.
+  await parsed?.write("POST /v2/publish/https://e.example/ HT", request("x").slice("POST /v2/publish/https://e.example/ HT".length));
+  expect((await parsed?.answer())?.status).toBe(200);
+  for (const talk of [plain, parsed]) {
+    await talk?.write(request("x", [], `POST /v2/publish/https://e.example/?${query} HTTP/1.1`));
+    const refused = await talk?.answer();
+    expect(refused?.status).toBe(400);
+    expect(JSON.parse(refused?.body ?? "")).toEqual({ error: expect.stringMatching(/^[\w-]+: \S/) });
+    await talk?.write(request("still here"));
+    expect((await talk?.answer())?.status).toBe(200);
+  }
+});
+
 test("a token that is nobody's is refused the usual way, and counted once as a try", async () => {
   const home = await open();
   const talk = home.talk();
