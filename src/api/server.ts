@@ -1,5 +1,6 @@
 import { STATUS_CODES } from "node:http";
 import type { IncomingMessage } from "node:http";
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import Fastify from "fastify";
 import type { FastifyContextConfig, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -7,7 +8,7 @@ import { Refusal } from "../core/errors.ts";
 import type { Burst } from "../core/burst.ts";
 import { tooManyRequests } from "../core/burst.ts";
 import { limits } from "../core/limits.ts";
-import type { AccountId, Source } from "../core/message.ts";
+import type { AccountId, Millis, Source } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import { mustBeActive } from "../core/plans.ts";
 import type { Verb } from "../core/rights.ts";
@@ -82,9 +83,9 @@ export function createApi(parts: ApiParts): FastifyInstance {
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: serverOptions.maxHeaderSize, querystringParser: () => ({}) },
     frameworkErrors: (error, request, reply) =>
       sendProblem(request, reply, problemOf(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
-    clientErrorHandler: answerBytes,
+    clientErrorHandler: (error, socket) => answerBytes(error, socket, parts),
   });
-  takeEveryRequest(api);
+  takeEveryRequest(api, parts);
   takeEveryBody(api);
   const gate = admit(api, parts);
   const outflow = new Outflow(parts.outflowBytes);
@@ -138,14 +139,14 @@ const scheduleAtDestination = /^\/v2\/schedules(?=\/)(?!\/[\w.-]+\/(?:pause|resu
 const routerPath = (path: string): string => path.replace("/{destination}", "").replaceAll(/\{(\w+)\}/g, ":$1");
 
 /** What Node would refuse by itself, or drop without a word. */
-function takeEveryRequest({ server }: FastifyInstance): void {
+function takeEveryRequest({ server }: FastifyInstance, parts: Lingering): void {
   server.maxHeadersCount = 0;
   // Nobody is told to go on before it is known who asks: see `receive`.
   server.on("checkContinue", (request, response) => server.emit("request", request, response));
   // An expectation that is not known may be ignored (RFC 9110, 10.1.1).
   server.on("checkExpectation", (request, response) => server.emit("request", request, response));
   server.on("connect", (_request: IncomingMessage, socket: Duplex) =>
-    answerRaw(socket, { status: 405, error: "method: CONNECT is not possible; this server is no proxy", fault: null }),
+    answerRaw(socket, { status: 405, error: "method: CONNECT is not possible; this server is no proxy", fault: null }, parts),
   );
 }
 
@@ -361,16 +362,22 @@ function sendProblem(request: FastifyRequest, reply: FastifyReply, problem: Prob
   void reply.code(problem.status).headers(problemHeaders(path, problem)).send(problemBody(path, problem));
 }
 
+type Lingering = Pick<ApiParts, "idleAlarm">;
+
 /** Answers bytes that Node could not make a request of. */
-function answerBytes(error: Error & { code?: string }, socket: Duplex): void {
+function answerBytes(error: Error & { code?: string }, socket: Duplex, parts: Lingering): void {
   if (error.code === "ECONNRESET" || !socket.writable) return void socket.destroy();
-  answerRaw(socket, problemOfBytes(error));
+  answerRaw(socket, problemOfBytes(error), parts);
 }
 
-function answerRaw(socket: Duplex, { status, error }: Problem): void {
+/** So long the other side may take to hear the last answer and to close as well. Who never does would keep the connection for ever. */
+const farewell: Millis = 2_000;
+
+function answerRaw(socket: Duplex, { status, error }: Problem, { idleAlarm }: Lingering): void {
   const body = JSON.stringify({ error });
   const head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close`;
   socket.end(`${head}\r\n\r\n${body}`);
+  if (socket instanceof Socket) idleAlarm(socket, farewell, () => void socket.destroy());
 }
 
 function lineOf(request: FastifyRequest, reply: FastifyReply): RequestLine {

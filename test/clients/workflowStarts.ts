@@ -86,6 +86,17 @@ function plain(arrive: () => Author): void {
 }
 
 function unknownClients(arrive: () => Author): void {
+  // The client knows one name of the setting. Under the other one it posts it back, with all that it forwards.
+  test.each([
+    { "svc-workflow-runid": "neutral", "svc-workflow-unknown-sdk": "true" },
+    { "upstash-workflow-runid": "mixed", "svc-workflow-unknown-sdk": "true" },
+  ])("so it does once where the trigger asks for it in the neutral brand", async (headers) => {
+    const author = arrive();
+    const work = workOf(author);
+    expect(await resultOf(author, await trigger(author, work.url, headers))).toEqual([{ n: 1 }, null, null]);
+    expect(await countOf(work, 4)).toBe(4);
+  });
+
   test("where the client of the endpoint is not known, it begins the run itself: one call more, and the id stays", async () => {
     const author = arrive();
     const work = workOf(author);
