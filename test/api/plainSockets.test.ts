@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
+import { promisify } from "node:util";
 import fc from "fast-check";
 import { expect, onTestFinished, test } from "vitest";
 import { house, token } from "./house.ts";
@@ -343,3 +344,16 @@ test("however a connection's requests are cut and joined, each is taken once and
     { numRuns: 120 },
   );
 });
+
+test.each(["CONNECT e.example:443 HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost x\r\n\r\n"])(
+  "who is refused and never closes loses the connection: %j",
+  async (bytes) => {
+    const home = await house();
+    const socket = connect({ port: await listen(home), host: "127.0.0.1", allowHalfOpen: true });
+    onTestFinished(() => void socket.destroy());
+    socket.on("error", () => undefined).resume();
+    socket.write(bytes);
+    await once(socket, "end");
+    await expect.poll(() => promisify(home.api.server.getConnections.bind(home.api.server))(), { timeout: 6_000 }).toBe(0);
+  },
+);

@@ -1,7 +1,6 @@
 import { once } from "node:events";
 import { connect } from "node:net";
-import { promisify } from "node:util";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { Route } from "../../src/api/route.ts";
 import { fieldsInBody } from "../../src/api/route.ts";
 import { routes } from "../../src/api/routes/index.ts";
@@ -272,21 +271,6 @@ describe("over the wire", () => {
     expect(reply.head).toMatch(/content-type: application\/json/i);
     expect(JSON.parse(reply.body)).toEqual({ error: expect.stringMatching(/^\w+: \S/) });
   });
-
-  test.each(["CONNECT e.example:443 HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost x\r\n\r\n"])(
-    "who never closes is closed: %j",
-    async (bytes) => {
-      const home = await house();
-      const socket = connect({ port: await listen(home), host: "127.0.0.1", allowHalfOpen: true });
-      onTestFinished(() => void socket.destroy());
-      socket
-        .on("error", () => undefined)
-        .resume()
-        .write(bytes);
-      await once(socket, "end");
-      await expect.poll(() => promisify(home.api.server.getConnections.bind(home.api.server))(), { timeout: 6_000 }).toBe(0);
-    },
-  );
 
   test("a body that grows too large in chunks is refused with its limit", async () => {
     const chunk = `100000\r\n${"a".repeat(0x100000)}\r\n`;

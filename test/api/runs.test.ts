@@ -165,6 +165,7 @@ describe("cancelling many runs", () => {
     ["label=l2&label=l3", ["labelled"]],
     ["flowControlKey=k", ["key"]],
     ["callerIp=1.2.3.4", ["labelled"]],
+    ["callerIP=1.2.3.4", ["labelled"]],
     [`fromDate=${at + 2}&toDate=${at + 3}`, ["other", "key"]],
     ["count=2", ["key", "labelled"]],
     ["label=l1&callerIp=4.3.2.1", []],

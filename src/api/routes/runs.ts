@@ -109,6 +109,7 @@ const selection = z.object({
   label: several().optional().describe("One of its labels."),
   flowControlKey: several().optional().describe("Its flow control key."),
   callerIp: several().optional().describe("The IP address of whoever triggered it."),
+  callerIP: several().optional().describe("Another spelling of callerIp."),
   fromDate: moment().optional().describe("Not created before this moment, in unix milliseconds, inclusive."),
   toDate: moment().optional().describe("Not created after this moment, in unix milliseconds, inclusive."),
   count: count({ most: 1_000, normally: meansAll }).describe(
@@ -153,7 +154,7 @@ function filterOf(given: Selection): RunFilter {
     ...(given.path && { paths: given.path }),
     ...(given.label && { labels: given.label }),
     ...(given.flowControlKey && { flowControlKeys: given.flowControlKey }),
-    ...(given.callerIp && { callerIps: given.callerIp }),
+    ...((given.callerIp ?? given.callerIP) && { callerIps: [...(given.callerIp ?? []), ...(given.callerIP ?? [])] }),
     ...(given.fromDate !== undefined && { from: given.fromDate }),
     ...(given.toDate !== undefined && { to: given.toDate }),
   };
