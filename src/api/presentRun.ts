@@ -68,7 +68,17 @@ const nextJson = ({ messageId, stepName, state, retries, retryDelay, errors, nex
 function stepJson(item: StepItem, sight: Sight): Fields {
   const { stepId, stepName, stepType, callType, messageId, concurrent, state, createdAt, retries, retryDelay } = item;
   return present({
-    ...{ stepId, stepName, stepType, callType, messageId, ...bodyIn(sight, "out", item.out), concurrent, state, createdAt },
+    ...{
+      stepId,
+      stepName,
+      stepType,
+      callType,
+      messageId,
+      ...bodyIn(sightOfOut(item, sight), "out", item.out),
+      concurrent,
+      state,
+      createdAt,
+    },
     ...{ retries, retryDelay, headers: item.headers && headersIn(sight, item.headers) },
     errors: errorsJson(item.errors, sight),
     nextDeliveryTime: item.nextDueAt,
@@ -79,6 +89,10 @@ function stepJson(item: StepItem, sight: Sight): Fields {
     truncated: item.isCut ? true : null,
   });
 }
+
+/** What came of a call has all headers of its answer in it, so it is hidden as a whole where any of them is, as a callback is. */
+const sightOfOut = ({ call }: StepItem, sight: Sight): Sight =>
+  call && sight.redaction?.headers ? { ...sight, redaction: { ...sight.redaction, body: true } } : sight;
 
 const waitFields = ({ eventId, timeout, deadline, timedOut, event }: WaitDetail, sight: Sight): Fields => ({
   ...{ waitEventId: eventId, waitTimeoutDuration: timeout, waitTimeoutDeadline: deadline, waitTimeout: timedOut },

@@ -338,4 +338,18 @@ describe("a step", () => {
     expect(done).toEqual(single({ ...known, ...told, messageId: made, out: '{"status":401}', createdAt: at + 1_000 }));
     expect(next).toMatchObject({ type: "next", steps: [{ messageId: made, state: "STEP_PROGRESS" }] });
   });
+
+  test("that called hides what came of it as a whole where a header of the answer is hidden, as it has them all in it", async () => {
+    const home = await house();
+    const first = await start(home, "wfr_1", { redaction: { body: false, headers: ["X-Tell"] } });
+    const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
+    const callback = { ...callbackTo(endpoint), headers: [["Upstash-Workflow-Callback", "true"]] as const };
+    const call = await post(home, letterOf({ url: "https://third.example/x", callback, post: { kind: "call", runId: "wfr_1", head } }));
+    await answer(home, first);
+    await answer(home, call, { headers: [["X-Tell", "secret"]] });
+    await step(home, "wfr_1", { ...head, out: '{"header":{"X-Tell":["secret"]}}' });
+    const [, { steps }] = await stepsOf(home);
+    expect(steps).toMatchObject([{ out: expect.stringMatching(/^REDACTED:/) }]);
+    expect(JSON.stringify(steps)).not.toContain("secret");
+  });
 });
