@@ -376,6 +376,8 @@ const farewell: Millis = 2_000;
 function answerRaw(socket: Duplex, { status, error }: Problem, { idleAlarm }: Lingering): void {
   const body = JSON.stringify({ error });
   const head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close`;
+  // Node takes its own listener away from one that asked for CONNECT, and without any an error ends the process.
+  socket.on("error", () => void socket.destroy());
   socket.end(`${head}\r\n\r\n${body}`);
   if (socket instanceof Socket) idleAlarm(socket, farewell, () => void socket.destroy());
 }
