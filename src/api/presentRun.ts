@@ -68,17 +68,9 @@ const nextJson = ({ messageId, stepName, state, retries, retryDelay, errors, nex
 function stepJson(item: StepItem, sight: Sight): Fields {
   const { stepId, stepName, stepType, callType, messageId, concurrent, state, createdAt, retries, retryDelay } = item;
   return present({
-    ...{
-      stepId,
-      stepName,
-      stepType,
-      callType,
-      messageId,
-      ...bodyIn(sightOfOut(item, sight), "out", item.out),
-      concurrent,
-      state,
-      createdAt,
-    },
+    ...{ stepId, stepName, stepType, callType, messageId },
+    ...bodyIn(sightOfOut(item, sight), "out", item.out),
+    ...{ concurrent, state, createdAt },
     ...{ retries, retryDelay, headers: item.headers && headersIn(sight, item.headers) },
     errors: errorsJson(item.errors, sight),
     nextDeliveryTime: item.nextDueAt,

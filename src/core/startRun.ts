@@ -1,3 +1,4 @@
+import { brandNames } from "./brand.ts";
 import type { Draft, Moment, Needs } from "./command.ts";
 import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
@@ -102,14 +103,16 @@ function sendFirst(draft: Draft, moment: Moment, account: Account, going: Going,
   return message;
 }
 
-/** By which an endpoint is asked to start the run itself, in any brand. */
-const asksToBegin = /-workflow-unknown-sdk$/i;
+/** By which an endpoint is asked to start the run itself, in each brand. */
+const asksToBegin: ReadonlySet<string> = new Set(
+  Object.values(brandNames).map(({ prefix }) => `${prefix.toLowerCase()}-workflow-unknown-sdk`),
+);
 
 /** The payload stays as it is; what is sent along may change, and settings that are not given stay. */
 function startAgain(draft: Draft, moment: Moment, account: Account, letter: StartLetter, { run, active }: Going): Posted {
   const { retries, retryDelay, flowControl, failureCallback } = letter;
   // A client takes it out under one name. Under another one it would come back with all it forwards, and have the run begin again without end.
-  const headers = letter.headers.filter(([name]) => !asksToBegin.test(name));
+  const headers = letter.headers.filter(([name]) => !asksToBegin.has(name.toLowerCase()));
   const { settings } = run;
   const changed = {
     ...{ ...settings, headers, retries: retries ?? settings.retries, retryDelay: retryDelay ?? settings.retryDelay },

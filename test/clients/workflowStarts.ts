@@ -90,7 +90,7 @@ function unknownClients(arrive: () => Author): void {
   test.each([
     { "svc-workflow-runid": "neutral", "svc-workflow-unknown-sdk": "true" },
     { "upstash-workflow-runid": "mixed", "svc-workflow-unknown-sdk": "true" },
-  ])("so it does once where the trigger asks for it in the neutral brand", async (headers) => {
+  ])("a trigger of the neutral brand has the endpoint begin the run itself, once", async (headers) => {
     const author = arrive();
     const work = workOf(author);
     expect(await resultOf(author, await trigger(author, work.url, headers))).toEqual([{ n: 1 }, null, null]);
