@@ -1,6 +1,7 @@
 import type { Server } from "node:http";
 import { STATUS_CODES, validateHeaderValue } from "node:http";
 import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import type { Millis } from "../core/message.ts";
 import { addressIn } from "./address.ts";
 import type { PlainHead } from "./plainRequest.ts";
@@ -12,6 +13,9 @@ export type PlainAnswer = { status: number; headers: Readonly<Record<string, str
 /** A plain request that was let in. If it is not answered after all, `leave` is called instead. */
 export type Admitted = { answer(body: Buffer): Promise<PlainAnswer>; leave(): void };
 
+/** A connection that can tell when nothing comes or goes over it. */
+export type Resting = Duplex & { setTimeout(after: Millis): unknown };
+
 export type PlainService = {
   /**
    * Lets a request in before its body is there. Null: it goes the usual way. A promise: this is to be asked again when it has resolved,
@@ -20,12 +24,12 @@ export type PlainService = {
   admit(head: PlainHead, callerIp: string | null): Admitted | null | Promise<unknown>;
   now(): Millis;
   /** Rings whenever nothing has come or gone over a socket for so long, until it is silenced by calling what it returns. */
-  idleAlarm(socket: Socket, after: Millis, ring: () => void): () => void;
+  idleAlarm(socket: Resting, after: Millis, ring: () => void): () => void;
 };
 
 /**
  * Has a server answer plain requests by itself, on connections that Node's parser has not seen. The first thing on a connection that is
- * not plain, such as another method or two requests in one piece, is given to that parser with all that follows it.
+ * not plain, such as another method or a body in chunks, is given to that parser with all that follows it.
  */
 export function servePlainly(server: Server, service: PlainService): void {
   const usual = server.listeners("connection") as ((socket: Socket) => void)[];
@@ -109,12 +113,12 @@ class PlainSocket {
 
   #begin(bytes: Buffer): void {
     const head = plainHead(bytes);
-    const missing = head === null ? 0 : head.headBytes + head.length - bytes.length;
-    const admitted = head === null || missing < 0 ? null : this.#home.admit(head, this.#callerIp);
+    const admitted = head && this.#home.admit(head, this.#callerIp);
     const isSecondTry = this.#isSecondTry;
     this.#isSecondTry = false;
     if (head === null || admitted === null) this.#handOver([bytes]);
-    else if (!(admitted instanceof Promise)) this.#goOn((this.#begun = { head, admitted, pieces: [bytes], missing }));
+    else if (!(admitted instanceof Promise))
+      this.#goOn((this.#begun = { head, admitted, pieces: [bytes], missing: head.headBytes + head.length - bytes.length }));
     else if (isSecondTry) this.#handOver([bytes]);
     else {
       this.#isBusy = true;
@@ -130,14 +134,17 @@ class PlainSocket {
   }
 
   #goOn({ head, admitted, pieces, missing }: Begun): void {
-    if (missing < 0 || (missing > 0 && pieces.length === mostPieces)) return this.#handOver(pieces);
+    if (missing > 0 && pieces.length === mostPieces) return this.#handOver(pieces);
     if (missing > 0) return;
     const [first, ...others] = pieces;
     const bytes = first && others.length === 0 ? first : Buffer.concat(pieces);
     this.#begun = null;
     this.#isBusy = true;
+    const end = head.headBytes + head.length;
+    // The next one has its turn when this is answered.
+    if (missing < 0) this.#putBack(bytes.subarray(end));
     // A copy, so that what is kept of the request is its body alone.
-    const answer = admitted.answer(Buffer.from(bytes.subarray(head.headBytes)));
+    const answer = admitted.answer(Buffer.from(bytes.subarray(head.headBytes, end)));
     void answer.then((given) => this.#trySending(given, head)).catch(() => this.close());
   }
 

@@ -1,14 +1,10 @@
-import { STATUS_CODES } from "node:http";
-import type { IncomingMessage } from "node:http";
-import { Socket } from "node:net";
-import type { Duplex } from "node:stream";
 import Fastify from "fastify";
 import type { FastifyContextConfig, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Refusal } from "../core/errors.ts";
 import type { Burst } from "../core/burst.ts";
 import { tooManyRequests } from "../core/burst.ts";
 import { limits } from "../core/limits.ts";
-import type { AccountId, Millis, Source } from "../core/message.ts";
+import type { AccountId, Source } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import { mustBeActive } from "../core/plans.ts";
 import type { Verb } from "../core/rights.ts";
@@ -24,6 +20,7 @@ import { servePlainPublishes } from "./plainPublish.ts";
 import type { PlainService } from "./plainSockets.ts";
 import type { Problem } from "./refusals.ts";
 import { basicAuthenticator } from "./basic.ts";
+import { answerBytes, takeEveryRequest } from "./everyRequest.ts";
 import { checkHook, hookParams } from "./hookUrl.ts";
 import { headersOf } from "./bursts.ts";
 import type { Counted } from "./counted.ts";
@@ -33,7 +30,8 @@ import type { Sender } from "./intake.ts";
 import { Intake, bytesAtOnce } from "./intake.ts";
 import { Outflow } from "./outflow.ts";
 import { sourceWith } from "./intakeUrl.ts";
-import { problemBody, problemOf, problemOfBytes } from "./refusals.ts";
+import { afterAnswers, answerInTurn, readInTurn } from "./pipelined.ts";
+import { problemBody, problemOf } from "./refusals.ts";
 import type { RequestLine } from "./requestLog.ts";
 import { shownPath } from "./requestLog.ts";
 import type { Answer, Incoming, Parts, Route } from "./route.ts";
@@ -83,14 +81,16 @@ export function createApi(parts: ApiParts): FastifyInstance {
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: serverOptions.maxHeaderSize, querystringParser: () => ({}) },
     frameworkErrors: (error, request, reply) =>
       sendProblem(request, reply, problemOf(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
-    clientErrorHandler: (error, socket) => answerBytes(error, socket, parts),
+    clientErrorHandler: (error, socket) => afterAnswers(socket, () => answerBytes(error, socket, parts)),
   });
-  takeEveryRequest(api, parts);
   takeEveryBody(api);
   const gate = admit(api, parts);
   const outflow = new Outflow(parts.outflowBytes);
   // What a proxy reports is looked at by the framework.
+  readInTurn(api.server);
   if (parts.trustProxy === false && !parts.servesAccountsOnly) servePlainPublishes(api.server, { ...gate, parts, outflow });
+  answerInTurn(api.server);
+  takeEveryRequest(api.server, parts);
   for (const row of servedBy(parts)) addRoute(api, row, parts, outflow);
   api.addHook("onSend", (request, reply, payload, done) => {
     if (request.proof && !reply.raw.destroyed && (typeof payload === "string" || Buffer.isBuffer(payload))) {
@@ -137,18 +137,6 @@ function routedPath(path: string, method: string): string {
 const scheduleAtDestination = /^\/v2\/schedules(?=\/)(?!\/[\w.-]+\/(?:pause|resume)\/?$)/;
 
 const routerPath = (path: string): string => path.replace("/{destination}", "").replaceAll(/\{(\w+)\}/g, ":$1");
-
-/** What Node would refuse by itself, or drop without a word. */
-function takeEveryRequest({ server }: FastifyInstance, parts: Lingering): void {
-  server.maxHeadersCount = 0;
-  // Nobody is told to go on before it is known who asks: see `receive`.
-  server.on("checkContinue", (request, response) => server.emit("request", request, response));
-  // An expectation that is not known may be ignored (RFC 9110, 10.1.1).
-  server.on("checkExpectation", (request, response) => server.emit("request", request, response));
-  server.on("connect", (_request: IncomingMessage, socket: Duplex) =>
-    answerRaw(socket, { status: 405, error: "method: CONNECT is not possible; this server is no proxy", fault: null }, parts),
-  );
-}
 
 /** Bodies are bytes, whatever their type is said to be; a route that wants JSON reads it itself. */
 function takeEveryBody(api: FastifyInstance): void {
@@ -360,26 +348,6 @@ function sendProblem(request: FastifyRequest, reply: FastifyReply, problem: Prob
   const { path } = splitTarget(request.originalUrl);
   request.fault = problem.fault;
   void reply.code(problem.status).headers(problemHeaders(path, problem)).send(problemBody(path, problem));
-}
-
-type Lingering = Pick<ApiParts, "idleAlarm">;
-
-/** Answers bytes that Node could not make a request of. */
-function answerBytes(error: Error & { code?: string }, socket: Duplex, parts: Lingering): void {
-  if (error.code === "ECONNRESET" || !socket.writable) return void socket.destroy();
-  answerRaw(socket, problemOfBytes(error), parts);
-}
-
-/** So long the other side may take to hear the last answer and to close as well. Who never does would keep the connection for ever. */
-const farewell: Millis = 2_000;
-
-function answerRaw(socket: Duplex, { status, error }: Problem, { idleAlarm }: Lingering): void {
-  const body = JSON.stringify({ error });
-  const head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close`;
-  // Node takes its own listener away from one that asked for CONNECT, and without any an error ends the process.
-  socket.on("error", () => void socket.destroy());
-  socket.end(`${head}\r\n\r\n${body}`);
-  if (socket instanceof Socket) idleAlarm(socket, farewell, () => void socket.destroy());
 }
 
 function lineOf(request: FastifyRequest, reply: FastifyReply): RequestLine {

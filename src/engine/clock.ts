@@ -1,5 +1,5 @@
 import { randomFillSync } from "node:crypto";
-import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import type { Millis } from "../core/message.ts";
 
 /** The time, and waiting for it. Simulations bring their own. */
@@ -52,14 +52,18 @@ export function alarm(delay: Millis, ring: () => void): () => void {
 }
 
 /** Rings whenever nothing has come or gone over a socket for so long, until it is silenced by calling what it returns. */
-export function idleAlarm(socket: Socket, after: Millis, ring: () => void): () => void {
+export function idleAlarm(socket: Duplex & { setTimeout(after: Millis): unknown }, after: Millis, ring: () => void): () => void {
   const again = (): void => {
     // By itself it would not ring a second time before anything has come or gone.
     socket.setTimeout(after);
     ring();
   };
-  socket.setTimeout(after).on("timeout", again);
-  return () => void socket.setTimeout(0).off("timeout", again);
+  socket.setTimeout(after);
+  socket.on("timeout", again);
+  return () => {
+    socket.setTimeout(0);
+    socket.off("timeout", again);
+  };
 }
 
 /** A uniform number from 0 up to, not including, 1, with 53 bits that nobody can foretell. */

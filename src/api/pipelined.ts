@@ -1,0 +1,150 @@
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import { Duplex } from "node:stream";
+
+/** A request of a connection, and what begins with its turn. Null: what comes behind its last one. */
+type Piped = { request: IncomingMessage | null; begin(): void };
+
+/** What was asked on a connection and is not answered. The first has its turn. */
+const lines = new WeakMap<Duplex, Piped[]>();
+
+function lineOf(socket: Duplex): Piped[] {
+  const line = lines.get(socket) ?? [];
+  lines.set(socket, line);
+  return line;
+}
+
+/**
+ * Has Node's parser read the requests of a connection one after the other. By itself it reads and begins all that have come, whoever sends
+ * them, and only their answers wait for each other: a few connections that never wait for an answer would fill the memory.
+ */
+export function readInTurn(server: Server): void {
+  const usual = server.listeners("connection") as ((socket: Duplex) => void)[];
+  server.removeAllListeners("connection");
+  server.on("connection", (socket: Socket) => {
+    const piecemeal = new Piecemeal(socket);
+    for (const listener of usual) listener.call(server, piecemeal);
+  });
+}
+
+/** Does something on a connection as soon as all that was asked on it before is answered; what broke off is not answered any more. */
+export function afterAnswers(socket: Duplex, act: () => void): void {
+  const line = lineOf(socket);
+  if (line.at(-1)?.request?.complete === false) line.pop();
+  if (line.push({ request: null, begin: act }) === 1) act();
+}
+
+/** Has a request begun when those that came before it on its connection are answered: the end of a body and the next head may be one piece. */
+export function answerInTurn(server: Server): void {
+  const usual = server.listeners("request") as RequestListener[];
+  server.removeAllListeners("request");
+  server.on("request", (request: IncomingMessage, response: ServerResponse) => {
+    const { socket } = request;
+    const line = lineOf(socket);
+    const begin = (): void => {
+      response.once("close", () => endTurn(line, socket));
+      for (const listener of usual) listener.call(server, request, response);
+    };
+    if (line.push({ request, begin }) === 1) begin();
+  });
+}
+
+/** The first of the line is answered, or its connection has ended. */
+function endTurn(line: Piped[], socket: Duplex): void {
+  if (socket.destroyed) line.length = 0;
+  line.shift();
+  line[0]?.begin();
+  if (line.length === 0 && socket instanceof Piecemeal) socket.readOn();
+}
+
+/** What ends the head of every request. It may be in a body as well. */
+const headEnd = "\r\n\r\n";
+
+/** A piece of a body is not cut to less than this, or a body full of what ends a head would cost a hundred times what it should. */
+const leastOfBody = 1024;
+
+/** A connection whose bytes are given on in pieces with the head of hardly more than one request, and nothing while one is answered. */
+class Piecemeal extends Duplex {
+  readonly #socket: Socket;
+  #unread: Buffer | null = null;
+  #isAwaited = false;
+  #hasEnded = false;
+
+  constructor(socket: Socket) {
+    super({ readableHighWaterMark: 0 });
+    this.#socket = socket;
+    socket.on("data", (bytes: Buffer) => this.#take(bytes));
+    socket.on("end", () => this.#end());
+    socket.on("error", (error) => this.destroy(error));
+    socket.on("close", () => this.destroy());
+    socket.on("timeout", () => this.emit("timeout"));
+    socket.pause();
+  }
+
+  get remoteAddress(): string | undefined {
+    return this.#socket.remoteAddress;
+  }
+
+  setTimeout(after: number): this {
+    this.#socket.setTimeout(after);
+    return this;
+  }
+
+  destroySoon(): void {
+    if (this.writable) this.end();
+    if (this.writableFinished) this.destroy();
+    else this.once("finish", () => this.destroy());
+  }
+
+  /** A request was answered. */
+  readOn(): void {
+    if (this.#isAwaited) this.#give();
+  }
+
+  override _read(): void {
+    this.#isAwaited = true;
+    this.#give();
+  }
+
+  #take(bytes: Buffer): void {
+    this.#socket.pause();
+    this.#unread = bytes;
+    this.#give();
+  }
+
+  #end(): void {
+    this.#hasEnded = true;
+    this.#give();
+  }
+
+  #give(): void {
+    const last = lines.get(this)?.at(-1)?.request;
+    if (last?.complete === true || !this.#isAwaited) return;
+    const bytes = this.#unread;
+    if (bytes === null) return void (this.#hasEnded ? this.push(null) : this.#socket.resume());
+    const found = bytes.indexOf(headEnd, last ? leastOfBody : 0);
+    const end = found < 0 ? bytes.length : found + headEnd.length;
+    this.#unread = end < bytes.length ? bytes.subarray(end) : null;
+    this.#isAwaited = false;
+    this.push(bytes.subarray(0, end));
+  }
+
+  override _write(bytes: Buffer, encoding: BufferEncoding, done: (error?: Error | null) => void): void {
+    this.#socket.write(bytes, encoding, done);
+  }
+
+  override _writev(all: { chunk: Buffer; encoding: BufferEncoding }[], done: (error?: Error | null) => void): void {
+    this.#socket.cork();
+    for (const [at, { chunk, encoding }] of all.entries()) this.#socket.write(chunk, encoding, at === all.length - 1 ? done : undefined);
+    this.#socket.uncork();
+  }
+
+  override _final(done: () => void): void {
+    this.#socket.end(done);
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    this.#socket.destroy();
+    done(error);
+  }
+}

@@ -1,0 +1,101 @@
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
+import { expect, onTestFinished, test } from "vitest";
+import { house, token } from "./house.ts";
+import type { House } from "./house.ts";
+import { listen, send } from "./wire.ts";
+
+const asked = (line: string, more: readonly string[] = []): string =>
+  [`${line} HTTP/1.1`, "Host: x", `Authorization: Bearer ${token}`, ...more, "", ""].join("\r\n");
+const pause = asked("POST /v2/queues/q/pause");
+const last = asked("POST /v2/queues/q/pause", ["Connection: close"]);
+const plain = `${asked("POST /v2/publish/https://e.example/", ["Content-Length: 5"])}plain`;
+const inChunks = `${asked("POST /v2/publish/https://e.example/", ["Transfer-Encoding: chunked"])}5\r\nchunk\r\n0\r\n\r\n`;
+
+const statusesIn = (received: string): number[] => [...received.matchAll(/HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status));
+const bodies = ({ deliveries }: House): string[] => deliveries.map(({ message }) => Buffer.from(message.body).toString());
+
+/** Counts how much is stored at once. `held`: nothing is stored before. */
+async function counting(held: Promise<unknown> = Promise.resolve()): Promise<House & { port: number; most(): number }> {
+  let [underWay, most] = [0, 0];
+  const home = await house({
+    wrap: (store) => ({
+      ...store,
+      execute: (...given) => {
+        most = Math.max(most, ++underWay);
+        return held.then(() => store.execute(...given)).finally(() => underWay--);
+      },
+    }),
+  });
+  return { ...home, port: await listen(home), most: () => most };
+}
+
+function gate(): [held: Promise<void>, release: () => void] {
+  let release = (): void => undefined;
+  const held = new Promise<void>((resolve) => (release = resolve));
+  return [held, release];
+}
+
+test("any number of requests in one piece are answered in order, and never is more than one of a connection begun", async () => {
+  const home = await counting();
+  const received = await send(home.port, pause.repeat(500) + inChunks + pause.repeat(500) + plain + last);
+  expect(statusesIn(received)).toEqual(Array(1003).fill(200));
+  expect([bodies(home), home.most()]).toEqual([["chunk", "plain"], 1]);
+  expect(received.split("\r\n\r\n")[501]).toMatch(/^\{"messageId":/);
+});
+
+test("who says at once that no more will come has all of it answered", async () => {
+  const [held, release] = gate();
+  const home = await counting(held);
+  const socket = connect({ port: home.port, host: "127.0.0.1", allowHalfOpen: true });
+  onTestFinished(() => void socket.destroy());
+  socket.write(pause);
+  await expect.poll(() => home.most()).toBe(1);
+  socket.end(pause.repeat(300) + inChunks);
+  await new Promise((go) => setTimeout(go, 100));
+  release();
+  expect(statusesIn(await text(socket))).toEqual(Array(302).fill(200));
+  expect(bodies(home)).toEqual(["chunk"]);
+});
+
+test("who sends requests and reads no answers is not listened to", async () => {
+  const home = await counting();
+  const socket = connect(home.port, "127.0.0.1");
+  onTestFinished(() => void socket.destroy());
+  socket.pause().write(pause.repeat(200_000));
+  let [before, now] = [-1, 0];
+  for (; before !== now; [before, now] = [now, socket.bytesWritten - socket.writableLength]) await new Promise((go) => setTimeout(go, 300));
+  // What the system keeps for both sides.
+  expect(socket.writableLength).toBeGreaterThan(4_000_000);
+});
+
+test("bodies arrive byte for byte, also those that are full of what ends a head", async () => {
+  const home = await counting();
+  const odd = "\r\n\r\n".repeat(60_000);
+  const long = `${asked("POST /v2/publish/https://e.example/", [`Content-Length: ${odd.length}`])}${odd}`;
+  const chunk = `${odd.length.toString(16)}\r\n${odd}\r\n`;
+  const chunks = `${asked("POST /v2/publish/https://e.example/", ["Transfer-Encoding: chunked"])}${chunk}${chunk}0\r\nX-Trailer: x\r\n\r\n`;
+  expect(statusesIn(await send(home.port, long + pause + chunks + plain + last))).toEqual(Array(5).fill(200));
+  expect(bodies(home)).toEqual([odd, odd + odd, "plain"]);
+});
+
+test.each([
+  { first: plain, body: "plain" },
+  { first: inChunks, body: "chunk" },
+])("a publish with no request behind it is told what became of it, before that is refused: $body", async ({ first, body }) => {
+  const home = await counting();
+  for (const rest of ["no request\r\n\r\n", asked("CONNECT e.example:443")]) {
+    home.deliveries.length = 0;
+    const received = await send(home.port, first + rest);
+    expect(statusesIn(received)).toEqual([200, rest.startsWith("CONNECT") ? 405 : 400]);
+    expect(bodies(home)).toEqual([body]);
+  }
+});
+
+test("a body that is none is refused at once, and after the answers to what came before it", async () => {
+  const home = await counting();
+  const broken = inChunks.replace("5\r\n", "odd\r\n");
+  expect(statusesIn(await send(home.port, broken))).toEqual([400]);
+  expect(statusesIn(await send(home.port, pause + broken))).toEqual([200, 400]);
+  expect(bodies(home)).toEqual([]);
+});
