@@ -2,8 +2,8 @@ import { STATUS_CODES } from "node:http";
 import type { IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Millis } from "../core/message.ts";
-import { afterAnswers } from "./pipelined.ts";
-import type { PlainService, Resting } from "./plainSockets.ts";
+import { Piecemeal, afterAnswers } from "./pipelined.ts";
+import type { PlainService } from "./plainSockets.ts";
 import type { Problem } from "./refusals.ts";
 import { problemOfBytes } from "./refusals.ts";
 
@@ -38,7 +38,5 @@ function answerRaw(socket: Duplex, { status, error }: Problem, { idleAlarm }: Li
   const body = JSON.stringify({ error });
   const head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close`;
   socket.end(`${head}\r\n\r\n${body}`);
-  if (canRest(socket)) idleAlarm(socket, farewell, () => void socket.destroy());
+  if (socket instanceof Piecemeal) idleAlarm(socket, farewell, () => void socket.destroy());
 }
-
-const canRest = (socket: Duplex): socket is Resting => "setTimeout" in socket;

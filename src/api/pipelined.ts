@@ -64,7 +64,7 @@ const headEnd = "\r\n\r\n";
 const leastOfBody = 1024;
 
 /** A connection whose bytes are given on in pieces with the head of hardly more than one request, and nothing while one is answered. */
-class Piecemeal extends Duplex {
+export class Piecemeal extends Duplex {
   readonly #socket: Socket;
   #unread: Buffer | null = null;
   #isAwaited = false;

@@ -1,9 +1,9 @@
 import type { Server } from "node:http";
 import { STATUS_CODES, validateHeaderValue } from "node:http";
 import type { Socket } from "node:net";
-import type { Duplex } from "node:stream";
 import type { Millis } from "../core/message.ts";
 import { addressIn } from "./address.ts";
+import type { Piecemeal } from "./pipelined.ts";
 import type { PlainHead } from "./plainRequest.ts";
 import { plainHead } from "./plainRequest.ts";
 
@@ -13,9 +13,6 @@ export type PlainAnswer = { status: number; headers: Readonly<Record<string, str
 /** A plain request that was let in. If it is not answered after all, `leave` is called instead. */
 export type Admitted = { answer(body: Buffer): Promise<PlainAnswer>; leave(): void };
 
-/** A connection that can tell when nothing comes or goes over it. */
-export type Resting = Duplex & { setTimeout(after: Millis): unknown };
-
 export type PlainService = {
   /**
    * Lets a request in before its body is there. Null: it goes the usual way. A promise: this is to be asked again when it has resolved,
@@ -24,7 +21,7 @@ export type PlainService = {
   admit(head: PlainHead, callerIp: string | null): Admitted | null | Promise<unknown>;
   now(): Millis;
   /** Rings whenever nothing has come or gone over a socket for so long, until it is silenced by calling what it returns. */
-  idleAlarm(socket: Resting, after: Millis, ring: () => void): () => void;
+  idleAlarm(socket: Socket | Piecemeal, after: Millis, ring: () => void): () => void;
 };
 
 /**
