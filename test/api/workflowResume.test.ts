@@ -298,9 +298,9 @@ describe("many", () => {
     const home = await house({ wrap });
     const ids = [await failed(home, "a"), await failed(home, "b"), await failed(home, "c"), await failed(home, "d")];
     const first = await resume(home, "");
-    expect(first).toMatchObject({ status: 200, body: { cursor: ids[1], skipped: [] } });
+    expect(first).toMatchObject({ status: 200, body: { cursor: `${ids[1]}_${ids[3]}`, skipped: [] } });
     expect(first.body.workflowRuns).toHaveLength(2);
-    expect((await resume(home, `?cursor=${ids[1]}`)).body.workflowRuns).toHaveLength(2);
+    expect((await resume(home, `?cursor=${first.body.cursor}`)).body.workflowRuns).toHaveLength(2);
     left = 0;
     await failed(home, "e");
     expect(await resume(home, "")).toMatchObject({ status: 503 });

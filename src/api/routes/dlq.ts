@@ -12,6 +12,8 @@ import { choice, count } from "../parameters.ts";
 import { entryJson, entryShape } from "../presentFailedRun.ts";
 import type { Incoming, Parts } from "../route.ts";
 import { route } from "../route.ts";
+import type { Sweep } from "../sweep.ts";
+import { sweepOf } from "../sweep.ts";
 
 const byId = z.object({ dlqId: z.string() });
 const portion = count({ most: 100, normally: 100 });
@@ -96,8 +98,8 @@ const removeMany = route({
   refusals: [],
   handle: async ({ account, query, parts }) => {
     if (query.dryRun === "true") return { status: 200, body: await wouldBe(parts, account, query) };
-    const { dlqIds, cursor } = await selected(parts, account, query);
-    const answer = await removeAll(parts, account, dlqIds);
+    const { ids, cursor } = await selected(parts, account, query);
+    const answer = await removeAll(parts, account, ids);
     return { status: 200, body: { ...answer, ...(cursor === null ? {} : { cursor }) } };
   },
 });
@@ -144,18 +146,17 @@ const retryMany = route({
   refusals: ["limit-exceeded"],
   handle: async ({ account, query, incoming, parts }) => {
     if (query.dryRun === "true") return { status: 201, body: await wouldBe(parts, account, query, { ofRuns: false }) };
-    const { dlqIds, cursor } = await selected(parts, account, query);
-    const { responses, stoppedAt, ignored } = await retryAll(parts, { account, incoming, dlqIds });
-    return { status: 201, body: { cursor: stoppedAt ?? cursor ?? "", responses }, ignored };
+    const { ids, cursor, cursorAfter } = await selected(parts, account, query);
+    const { responses, stoppedAt, ignored } = await retryAll(parts, { account, incoming, dlqIds: ids });
+    return { status: 201, body: { cursor: stoppedAt === null ? (cursor ?? "") : cursorAfter(stoppedAt), responses }, ignored };
   },
 });
 
 type Selection = z.output<typeof selection>;
 
-async function selected(parts: Parts, account: Account, query: Selection): Promise<{ dlqIds: string[]; cursor: string | null }> {
-  if (query.dlqIds) return { dlqIds: query.dlqIds.filter(isId), cursor: null };
-  const { entries, cursor } = await entriesOf(parts, account.id, { ...query, filter: filterOfMessages(query), bodies: false });
-  return { dlqIds: entries.map(({ letter }) => letter.id), cursor };
+async function selected(parts: Parts, account: Account, query: Selection): Promise<Sweep> {
+  if (query.dlqIds) return { ids: query.dlqIds.filter(isId), cursor: null, cursorAfter: (dlqId) => dlqId };
+  return sweepOf(parts, account.id, { ...query, filter: filterOfMessages(query) });
 }
 
 /** What was given by its id is there whatever it is of; a list is of messages only. */
@@ -166,11 +167,7 @@ const filterOfMessages = (query: z.output<typeof deadLetterFilters>): Filter =>
 function wouldBe(parts: Parts, account: Account, query: Selection, only: Pick<Filter, "ofRuns"> = {}) {
   const filter = { ...filterOfMessages(query), ...only };
   return dryRun(
-    async (from, count) => {
-      const cursor = from ?? (query.dlqIds ? undefined : query.cursor);
-      const page = await entriesOf(parts, account.id, { filter, cursor, count, bodies: false });
-      return { ids: page.entries.map(({ letter }) => letter.id), cursor: page.cursor };
-    },
+    (from, count) => sweepOf(parts, account.id, { filter, cursor: from ?? (query.dlqIds ? null : query.cursor), count }),
     query.dlqIds ? query.dlqIds.length : query.count,
   );
 }

@@ -18,6 +18,8 @@ import { entryJson, entryShape } from "../presentFailedRun.ts";
 import type { Answer, Incoming, Parts, Route } from "../route.ts";
 import { route } from "../route.ts";
 import { runOverridesOf, settingsOfResume } from "../runOverrides.ts";
+import type { Sweep } from "../sweep.ts";
+import { sweepOf } from "../sweep.ts";
 
 const tag = "Failed workflow runs";
 const byId = z.object({ dlqId: z.string() });
@@ -108,11 +110,8 @@ type Selection = z.output<typeof failedRunFilters> & { cursor?: string | undefin
 /** The ids of failed runs that are there and were asked for, portion by portion. */
 const pagesOf =
   (parts: Parts, account: AccountId, query: Selection) =>
-  async (cursor: string | null, count: number): Promise<IdPage> => {
-    const from = cursor ?? query.cursor ?? null;
-    const page = await entriesOf(parts, account, { filter: failedRunFilter(query), cursor: from, count, bodies: false });
-    return { ids: page.entries.map(({ letter }) => letter.id), cursor: page.cursor };
-  };
+  (cursor: string | null, count: number): Promise<Sweep> =>
+    sweepOf(parts, account, { filter: failedRunFilter(query), cursor: cursor ?? query.cursor, count });
 
 /** So many are resumed or restarted by one request, one after another: each brings its history into memory. */
 const mostTogether = 50;
@@ -204,17 +203,17 @@ async function goOnWithMany(parts: Parts, { account, from, query, incoming }: Ma
 }
 
 /** A portion of the ids that were given, in their order. One that is not there is met when it is its turn, and told of. */
-function named(dlqIds: readonly string[], cursor = "", most: number): IdPage {
+function named(dlqIds: readonly string[], cursor = "", most: number): Sweep {
   if (cursor !== "" && !isDlqId(cursor)) throw new Refusal("invalid", "cursor: not one that this list has given out");
   const left = [...new Set(dlqIds)].filter((dlqId) => isDlqId(dlqId) && dlqId > cursor).sort();
   const ids = left.slice(0, most);
-  return { ids, cursor: left.length > most ? (ids.at(-1) ?? null) : null };
+  return { ids, cursor: left.length > most ? (ids.at(-1) ?? null) : null, cursorAfter: (dlqId) => dlqId };
 }
 
 type Each = { account: Account; from: From; overrides: RunOverrides };
 
 /** When the storage fails on the way, the answer tells what was done, and where to go on. */
-async function goOnWithEach(parts: Parts, { page, ...of }: Each & { page: IdPage }): Promise<z.output<typeof resumedMany>> {
+async function goOnWithEach(parts: Parts, { page, ...of }: Each & { page: Sweep }): Promise<z.output<typeof resumedMany>> {
   const workflowRuns: z.output<typeof resumed>[] = [];
   const skipped: { dlqId: string; error: string }[] = [];
   let done = "";
@@ -225,7 +224,7 @@ async function goOnWithEach(parts: Parts, { page, ...of }: Each & { page: IdPage
       const isOfEntry =
         error instanceof Refusal && (error.code === "invalid" || error.code === "not-found" || error.code === "limit-exceeded");
       if (isOfEntry) skipped.push({ dlqId, error: error.message });
-      else if (workflowRuns.length > 0) return { workflowRuns, cursor: done, skipped };
+      else if (workflowRuns.length > 0) return { workflowRuns, cursor: page.cursorAfter(done), skipped };
       else throw error;
     }
     done = dlqId;
