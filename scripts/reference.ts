@@ -241,7 +241,7 @@ Those for callbacks are also there as \`Svc-Callback-<Name>\` and \`Svc-Failure-
 
 function settingsSection(): string[] {
   const rows = Object.entries(settingRows).map(([name, { about, example, forCallbacks, forRetries }]) => {
-    const [isForCallbacks, isForRetries] = [forCallbacks === true ? "yes" : "", forRetries ? "yes" : ""];
+    const [isForCallbacks, isForRetries] = [forCallbacks === true ? "yes" : "", forRetries === true ? "yes" : ""];
     return [`\`${canonicalName(`Svc-${name}`)}\``, about, `\`${example}\``, isForCallbacks, isForRetries];
   });
   return [aboutAllSettings, ...table(["Header", "Meaning", "Example", "For callbacks", "For retries"], rows), ""];

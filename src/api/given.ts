@@ -64,11 +64,23 @@ export function readSettings(...layers: readonly (readonly Given[])[]): Read {
 
 /** The same, with those of messages that belong to a workflow run. */
 export function readAllSettings(...layers: readonly (readonly Given[])[]): Read {
+  const read = placed(layers);
+  // Clients send settings of a failure callback with a call of a run, which has none.
+  if (read.settings.workflow?.values["workflow-runid"] === undefined) checkCallbacks(read.settings);
+  return read;
+}
+
+/** Reads settings that are to change others: one of a callback may be alone, where there is one already. */
+export function readChanges(...layers: readonly (readonly Given[])[]): Read {
+  const read = placed(layers);
+  refuseOfWorkflows(read.settings);
+  return read;
+}
+
+function placed(layers: readonly (readonly Given[])[]): Read {
   const settings = noSettings("");
   const ignored: string[] = [];
   for (const given of chosen(layers)) if (!place(settings, given)) ignored.push(given.written.toLowerCase());
-  // Clients send settings of a failure callback with a call of a run, which has none.
-  if (settings.workflow?.values["workflow-runid"] === undefined) checkCallbacks(settings);
   return { settings, ignored };
 }
 

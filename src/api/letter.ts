@@ -1,7 +1,8 @@
 import { createHash, hash } from "node:crypto";
 import { Refusal } from "../core/errors.ts";
 import type { Brand, Bytes, CallbackSettings, FlowControl, HeaderList, Letter, SendSettings } from "../core/message.ts";
-import type { Overrides } from "../core/dlq.ts";
+import type { Overrides } from "../core/overrides.ts";
+import { plainCallback } from "../core/overrides.ts";
 import { limits } from "../core/limits.ts";
 import { canonicalName, joinHeaders } from "../core/headers.ts";
 import { forwardedHeader } from "./forward.ts";
@@ -101,18 +102,7 @@ function flowControlOf({ values, written }: Settings): FlowControl | null {
 
 function callbackOf(url: string | undefined, settings: Settings | null): CallbackSettings | null {
   if (url === undefined) return null;
-  if (settings) return { url, ...sendSettings(settings, settings.headers) };
-  return {
-    url,
-    method: "POST",
-    headers: [],
-    retries: null,
-    retryDelay: null,
-    timeout: null,
-    flowControl: null,
-    callback: null,
-    failureCallback: null,
-  };
+  return settings ? { url, ...sendSettings(settings, settings.headers) } : plainCallback(url);
 }
 
 /** The HTTP server bounds the headers of a request; those in a body, as in a batch, are bounded here. */
@@ -150,23 +140,36 @@ function hashOf({ destination, body, headers }: Content): string {
 
 /** What a retry from the dead letter queue sets anew: only what was given. Throws `Refusal` for what stays as it was. */
 export function overridesOf(settings: Settings): Overrides {
-  const { values, written, headers } = settings;
+  const { values, written } = settings;
   for (const name of Object.keys(values) as SettingName[]) {
-    if (!settingRows[name].forRetries)
-      throw new Refusal("invalid", `${written[name] ?? name}: cannot be changed when a message is retried`);
+    const { forRetries } = settingRows[name];
+    if (forRetries !== true) throw new Refusal("invalid", `${written[name] ?? name}: ${forRetries}`);
   }
-  const { method, delay, retries, timeout, callback, "failure-callback": failureCallback } = values;
-  const flowControl = flowControlOf(settings);
   return {
-    ...(method === undefined ? {} : { method }),
-    ...(headers.length === 0 ? {} : { headers }),
-    ...(delay === undefined ? {} : { delay }),
+    ...sendOverrides(settings),
+    ...(values.delay === undefined ? {} : { delay: values.delay }),
     ...(values["not-before"] === undefined ? {} : { notBefore: values["not-before"] }),
-    ...(retries === undefined ? {} : { retries }),
-    ...(values["retry-delay"] === undefined ? {} : { retryDelay: values["retry-delay"] }),
-    ...(timeout === undefined ? {} : { timeout }),
-    ...(flowControl === null ? {} : { flowControl }),
-    ...(callback === undefined ? {} : { callback: callbackOf(callback, settings.callback) }),
-    ...(failureCallback === undefined ? {} : { failureCallback: callbackOf(failureCallback, settings.failureCallback) }),
+    ...(values.label === undefined ? {} : { labels: values.label }),
+    ...(values["redact-fields"] === undefined ? {} : { redaction: values["redact-fields"] }),
   };
+}
+
+function sendOverrides({ values, headers, callback, failureCallback }: Settings) {
+  const key = values["flow-control-key"];
+  const flowControl = { ...(key === undefined ? {} : { key }), ...values["flow-control-value"] };
+  return {
+    ...(values.method === undefined ? {} : { method: values.method }),
+    ...(headers.length === 0 ? {} : { headers }),
+    ...(values.retries === undefined ? {} : { retries: values.retries }),
+    ...(values["retry-delay"] === undefined ? {} : { retryDelay: values["retry-delay"] }),
+    ...(values.timeout === undefined ? {} : { timeout: values.timeout }),
+    ...(Object.keys(flowControl).length === 0 ? {} : { flowControl }),
+    ...callbackOverrides("callback", values.callback, callback),
+    ...callbackOverrides("failureCallback", values["failure-callback"], failureCallback),
+  };
+}
+
+function callbackOverrides(name: "callback" | "failureCallback", url: string | undefined, settings: Settings | null): Overrides {
+  if (url === undefined && !settings) return {};
+  return { [name]: { ...(url === undefined ? {} : { url }), ...(settings ? sendOverrides(settings) : {}) } };
 }

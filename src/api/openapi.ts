@@ -132,7 +132,9 @@ const rows = Object.entries(settingRows);
 
 function settingReferences({ settings, runSettings = [] }: Route): Json[] {
   if (settings === undefined) return [];
-  const isTaken = { all: () => true, retry: (row: Row) => row.forRetries, resume: (_: Row, name: string) => ofResume.has(name) }[settings];
+  const isTaken = { all: () => true, retry: (row: Row) => row.forRetries === true, resume: (_: Row, name: string) => ofResume.has(name) }[
+    settings
+  ];
   const names = rows.filter(([name, row]) => isTaken(row, name)).map(([name]) => name);
   return [...names, ...runSettings, ...(settings === "resume" ? [] : families)].flatMap((name) =>
     prefixes.map((prefix) => ({ $ref: `#/components/parameters/${keyOf(prefix, name)}` })),

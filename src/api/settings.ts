@@ -41,8 +41,8 @@ export type SettingRow<T> = {
   text: z.ZodType;
   /** May be set for callbacks too, as `Svc-Callback-<Name>`; a text says why not. */
   forCallbacks: true | string;
-  /** May be given when a dead letter is sent again. */
-  forRetries: boolean;
+  /** May be given when a dead letter is sent again; a text says why not. */
+  forRetries: true | string;
   /** Of schedules only: what others are told that have it. */
   onlyForSchedules?: string;
   read(text: string): T;
@@ -50,6 +50,8 @@ export type SettingRow<T> = {
 
 const methods: readonly Method[] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 const ofMessages = "is a setting of messages, not of callbacks";
+const ofPublish = "belongs to a publish; several that are retried together would be taken for one, and the others lost";
+const ofSchedule = "belongs to a schedule, and this is a retry";
 const noDelay = "delayed callbacks are not supported; a callback is sent when there is an outcome to tell";
 
 /**
@@ -114,7 +116,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     example: "true",
     text: z.boolean(),
     forCallbacks: ofMessages,
-    forRetries: false,
+    forRetries: "belongs to a publish; what a retry is to send along can be given with Forward-…",
     read: readBoolean,
   },
   "flow-control-key": {
@@ -155,7 +157,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     example: "order-1001",
     text: z.string().min(1).max(limits.nameLength),
     forCallbacks: ofMessages,
-    forRetries: false,
+    forRetries: ofPublish,
     read: (text) => (text === "" ? refuseText(text, "is empty") : named(text)),
   },
   "content-based-deduplication": {
@@ -163,7 +165,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     example: "true",
     text: z.boolean(),
     forCallbacks: ofMessages,
-    forRetries: false,
+    forRetries: ofPublish,
     read: readBoolean,
   },
   label: {
@@ -171,7 +173,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     example: "billing,eu",
     text: z.string(),
     forCallbacks: ofMessages,
-    forRetries: false,
+    forRetries: true,
     read: readLabels,
   },
   "redact-fields": {
@@ -179,7 +181,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     example: "body, header[Authorization]",
     text: z.string(),
     forCallbacks: ofMessages,
-    forRetries: false,
+    forRetries: true,
     read: parseRedaction,
   },
   cron: {
@@ -187,7 +189,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     example: "CRON_TZ=Europe/Berlin 0 9 * * 1-5",
     text: z.string().max(256),
     forCallbacks: ofMessages,
-    forRetries: false,
+    forRetries: ofSchedule,
     onlyForSchedules: "belongs to a schedule; POST /v2/schedules/{destination} makes one",
     read: parseCron,
   },
@@ -196,7 +198,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     example: "daily-report",
     text: z.string().min(1).max(limits.nameLength),
     forCallbacks: ofMessages,
-    forRetries: false,
+    forRetries: ofSchedule,
     read: (text) => checkName("", text),
   },
   "queue-name": {
@@ -204,7 +206,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     example: "reports",
     text: z.string().min(1).max(limits.nameLength),
     forCallbacks: ofMessages,
-    forRetries: false,
+    forRetries: "cannot be changed when a message is retried; it goes through its queue again",
     onlyForSchedules: "belongs to a schedule; POST /v2/enqueue/{queue}/{destination} sends a message through a queue",
     read: (text) => checkName("", text),
   },

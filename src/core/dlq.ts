@@ -5,29 +5,11 @@ import { birthOf } from "./ids.ts";
 import { accept, linesTo } from "./lease.ts";
 import { dropEnvelope } from "./mark.ts";
 import type { AccountId, DeadLetter, Envelope, Letter, MessageId, Millis, Outline } from "./message.ts";
-import { joinHeaders } from "./headers.ts";
+import type { Overrides } from "./overrides.ts";
+import { bothHidden, flowControlWith, overridden } from "./overrides.ts";
 import { acting } from "./plans.ts";
 import { sendingLimitBrokenBy } from "./publish.ts";
 import { countDeadLetters } from "./usage.ts";
-
-/** What a retry may set anew; what is absent stays as it was. Headers replace those of the same name. */
-export type Overrides = Partial<
-  Omit<
-    Letter,
-    | "brand"
-    | "url"
-    | "group"
-    | "endpoint"
-    | "queue"
-    | "scheduleId"
-    | "body"
-    | "callerIp"
-    | "tells"
-    | "deduplication"
-    | "labels"
-    | "redaction"
-  >
->;
 
 export type Retried = { dlqId: string; messageId: MessageId };
 
@@ -47,7 +29,7 @@ export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Ret
     return {
       ...{ envelopes: keysOf(account, messageIds), log: linesOfLog(letters) },
       // Another key may be given that none of them had.
-      flows: flowsOfLetters(account, [...envelopes, { queue: null, flowControl: overrides.flowControl ?? null }]),
+      flows: flowsOfLetters(account, [...envelopes, { queue: null, flowControl: flowControlWith(null, overrides.flowControl) }]),
       lines: linesTo(
         account,
         envelopes.map(({ url }) => url),
@@ -61,7 +43,7 @@ export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Ret
       const envelope = letter && draft.get("envelopes", id, letter.messageId);
       // A run is resumed, or restarted.
       if (!envelope || letter.run) return [];
-      const again = { ...letterOf(envelope), ...overrides, headers: joinHeaders(envelope.headers, overrides.headers ?? []) };
+      const again = letterWith(letterOf(envelope), overrides);
       const refusal = sendingLimitBrokenBy(account, again, moment.now);
       if (refusal) throw new Refusal(refusal.refused, refusal.message);
       const message = accept(draft, moment, account, again);
@@ -77,6 +59,14 @@ const keysOf = (account: AccountId, ids: readonly string[]): Key[] => ids.map((i
 function letterOf(envelope: Envelope): Letter {
   const { account: _account, id: _id, createdAt: _createdAt, startedAtOnce: _startedAtOnce, ...letter } = envelope;
   return { ...letter, delay: null, notBefore: null, deduplication: null };
+}
+
+function letterWith(letter: Letter, { delay, notBefore, labels, redaction, ...changed }: Overrides): Letter {
+  return {
+    ...overridden(letter, changed),
+    ...{ delay: delay ?? null, notBefore: notBefore ?? null },
+    ...{ labels: labels ?? letter.labels, redaction: bothHidden(letter.redaction, redaction ?? null) },
+  };
 }
 
 /** Removes dead letters. Those that are missing are not counted. The log keeps what it knows, for its own time. */

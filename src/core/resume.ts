@@ -19,6 +19,7 @@ import type {
   Outline,
   RunPart,
 } from "./message.ts";
+import { flowControlWith } from "./overrides.ts";
 import { acting } from "./plans.ts";
 import { sendingLimitBrokenBy } from "./publish.ts";
 import type { Run, Step } from "./run.ts";
@@ -120,12 +121,8 @@ function failedRun(draft: Draft, account: AccountId, dlqId: string): RunLetter {
   return { ...letter, run };
 }
 
-function flowControlOf({ settings }: Run, { flowControl: changed }: RunOverrides): FlowControl | null {
-  if (!changed) return settings.flowControl;
-  const known = settings.flowControl ?? { key: null, parallelism: null, rate: null, period: null };
-  const key = changed.key ?? known.key;
-  return key === null ? null : { ...known, ...changed, key };
-}
+const flowControlOf = ({ settings }: Run, { flowControl }: RunOverrides): FlowControl | null =>
+  flowControlWith(settings.flowControl, flowControl);
 
 const initialOf = (steps: readonly Step[]): Step | undefined => steps.find(({ id }) => slotIn(id) === initialSlot);
 

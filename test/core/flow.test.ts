@@ -241,7 +241,7 @@ describe("what a message counts for is given back", () => {
     await broker.end("a", { status: 500 });
     await broker.run("retryDeadLetters", {
       ...{ account: "acme", dlqIds: broker.deadLetters.map(({ id }) => id), logRetention: hour },
-      overrides: withKey("k", { parallelism: 2 }),
+      overrides: { flowControl: { key: "k", parallelism: 2, rate: null, period: null } },
     });
     expect((await broker.begun()).split(" ").toSorted()).toEqual(["a", "b"]);
     expect(broker.counts("key:k")).toEqual([2, 0]);

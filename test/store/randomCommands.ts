@@ -1,3 +1,4 @@
+import type { Overrides } from "../../src/core/overrides.ts";
 import type { DueRow } from "../../src/core/aside.ts";
 import type { CommandName, InputOf } from "../../src/core/commands.ts";
 import { spans } from "../../src/core/limits.ts";
@@ -103,6 +104,14 @@ export class RandomCommands {
     return sent ? { account: sent.message.account, messageIds: [sent.message.id] } : { account, messageIds: this.#some(this.#messageIds) };
   }
 
+  #overrides(): Overrides {
+    if (this.#rarely()) return { retries: 1e9 };
+    const flowControl = this.#flowControl();
+    const of: Overrides = flowControl === null ? { retries: 1 } : { retries: 1, flowControl };
+    if (this.#rarely()) return { ...of, flowControl: { parallelism: 2, rate: null, period: null } };
+    return this.#rarely() ? { ...of, callback: { retries: 1 }, labels: ["again"] } : of;
+  }
+
   #seldom(account: string, now: Millis): Given {
     const dlqIds = this.#some(this.#dlqIds);
     const given: Given[] = [
@@ -112,7 +121,7 @@ export class RandomCommands {
           account,
           dlqIds,
           logRetention: retention.log,
-          overrides: this.#rarely() ? { retries: 1e9 } : { retries: 1, flowControl: this.#flowControl() },
+          overrides: this.#overrides(),
         },
       },
       { name: "deleteDeadLetters", input: { account, dlqIds, logRetention: retention.log } },

@@ -6,7 +6,7 @@ import { retentionFor } from "../../core/retention.ts";
 import { dryRun, dryRunAnswer, dryRunParameter } from "../dryRun.ts";
 import { entriesOf, failedRunFilter, onlyOfRuns } from "../failedRuns.ts";
 import { cursorParameter, deadLetterFilters, filterOf, isId, orderParameter } from "../filters.ts";
-import { givenByHeaders, givenByQuery, readSettings } from "../given.ts";
+import { givenByHeaders, givenByQuery, readChanges } from "../given.ts";
 import { overridesOf } from "../letter.ts";
 import { choice, count } from "../parameters.ts";
 import { entryJson, entryShape } from "../presentFailedRun.ts";
@@ -106,7 +106,7 @@ const removeMany = route({
 
 const retried = z.object({ messageId: z.string().describe("The new message.") });
 const aboutRetry =
-  "The new message has a new id, and the body, headers and settings of the old one; settings of this request replace them.";
+  "The new message has a new id, and the body, headers and settings of the old one; settings of this request replace them, one by one. A callback that is given with its URL replaces the old one as a whole. What is redacted already stays so.";
 
 const retry = route({
   method: "POST",
@@ -182,7 +182,7 @@ type Retry = { account: Account; incoming: Incoming; dlqIds: readonly string[] }
  * meets what went wrong as the first thing.
  */
 async function retryAll({ store, retention }: Parts, { account, incoming, dlqIds }: Retry) {
-  const { settings, ignored } = readSettings(givenByHeaders(incoming.rawHeaders), givenByQuery(incoming.query.settings));
+  const { settings, ignored } = readChanges(givenByHeaders(incoming.rawHeaders), givenByQuery(incoming.query.settings));
   const overrides = overridesOf(settings);
   const responses: z.output<typeof retried>[] = [];
   let stoppedAt: string | null = null;
