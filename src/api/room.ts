@@ -8,11 +8,16 @@ import type { SetUpName } from "../store/queries.ts";
 import { underlying } from "../store/naming.ts";
 import type { Parts } from "./route.ts";
 
-type Counted = { count: number; at: Millis };
+/** `takenAt`: when a place was taken last, by what may not be stored yet. */
+type Counted = { count: number; at: Millis; takenAt: Millis };
+/** `turn`: who asks next waits for it, so that nobody counts what another one is about to take. */
+type Places = { counted: Counted | null; turn: Promise<void> };
 
 /** Counting many rows takes a moment, so it is done once in a while, and what is made here meanwhile is added. */
 const countedFor: Millis = 60_000;
-const counts = new WeakMap<Parts["store"], Map<string, Counted>>();
+/** What a place was taken for is stored after so long, or was refused. */
+const storedAfter: Millis = 1_000;
+const places = new WeakMap<Parts["store"], Map<string, Places>>();
 
 /** `limit`: the name of theirs, which is that of what they are called as well. */
 type PlaceOf = {
@@ -25,23 +30,42 @@ type PlaceOf = {
   house?: { most: number; raise: string };
 };
 
-/** Refuses one more row when an account has as many as it may have. Of those that are made at the same moment, or on other nodes, a few may go beyond. */
-export async function takePlace({ store, now }: Parts, of: PlaceOf): Promise<void> {
+/** Refuses one more row when an account has as many as it may have. Of those that are made at the same moment on other nodes, a few may go beyond. */
+export function takePlace(parts: Parts, of: PlaceOf): Promise<void> {
+  const those = placesOf(parts, of);
+  const taken = those.turn.then(() => take(parts, of, those));
+  those.turn = taken.catch(() => undefined);
+  return taken;
+}
+
+/** One was deleted, and another one may be made in its place at once. */
+export function givePlace(parts: Parts, of: Pick<PlaceOf, "table"> & { account: AccountId }): void {
+  const known = places.get(underlying(parts.store))?.get(`${of.table} ${of.account}`);
+  if (known) known.counted = null;
+}
+
+function placesOf({ store }: Parts, { table, account }: PlaceOf): Places {
+  const known = places.get(underlying(store)) ?? new Map<string, Places>();
+  places.set(underlying(store), known);
+  const name = `${table} ${account.id}`;
+  const those = known.get(name) ?? { counted: null, turn: Promise.resolve() };
+  known.set(name, those);
+  return those;
+}
+
+async function take({ store, now }: Parts, of: PlaceOf, those: Places): Promise<void> {
   const { table, account, limit, beginning = "", house } = of;
   const own = limitsOf(account)[limit];
   const most = Math.min(own, house?.most ?? own);
-  const known = counts.get(underlying(store)) ?? new Map<string, Counted>();
-  counts.set(underlying(store), known);
-  const name = `${table} ${account.id}`;
-  const last = known.get(name);
-  const isFresh = last !== undefined && now() - last.at < countedFor && last.count < most;
-  const counted = isFresh ? last : { count: await store.read.countSetUp(table, account.id, most, beginning), at: now() };
+  const { counted: last } = those;
+  const isFresh = last !== null && now() - last.at < countedFor && (last.count < most || now() - last.takenAt < storedAfter);
+  const counted = isFresh ? last : { count: await store.read.countSetUp(table, account.id, most, beginning), at: now(), takenAt: 0 };
   if (counted.count >= most) {
     const raise = house && house.most <= own ? house.raise : howToRaise(account, limit);
     const problem = `there are ${counted.count}, and the limit is ${most}; delete some that are not needed`;
     throw new Refusal("limit-exceeded", `${limit}: ${problem}${raise}`);
   }
-  known.set(name, { ...counted, count: counted.count + 1 });
+  those.counted = { ...counted, count: counted.count + 1, takenAt: now() };
 }
 
 /** Queues that were there a moment ago, so that not every message has to ask. */
@@ -50,7 +74,7 @@ const seen = new WeakMap<Parts["store"], Map<AccountId, Seen>>();
 
 /**
  * Refuses a queue that would be one more than an account may have. What else makes queues is bounded by itself: schedules,
- * and dead letters that are sent again. One that is deleted and made again within a minute may go beyond.
+ * and dead letters that are sent again.
  */
 export async function takeQueue(parts: Parts, account: Account, queue: string): Promise<void> {
   const { store, mostQueues: most = limits.queues } = parts;
@@ -60,6 +84,12 @@ export async function takeQueue(parts: Parts, account: Account, queue: string): 
   if (!(await store.read.setUp("flows", account.id, queueFlow(queue))))
     await takePlace(parts, { table: "flows", account, limit: "queues", beginning: queueFlow(""), house });
   names.add(queue);
+}
+
+/** A queue was deleted. */
+export function giveQueue(parts: Parts, account: AccountId, queue: string): void {
+  seenOf(parts, account).names.delete(queue);
+  givePlace(parts, { table: "flows", account });
 }
 
 function seenOf({ store, now }: Parts, account: AccountId): Seen {

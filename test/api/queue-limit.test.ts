@@ -37,6 +37,18 @@ describe("an account with as many queues as it may have", () => {
     expect(await names()).toEqual(["a", "b"]);
   });
 
+  test("gets no more by a batch for many that there are not, or by many requests at once", async () => {
+    const queues = Array.from({ length: 30 }, (_, number) => `q${number}`);
+    const items = queues.map((queue) => ({ destination: "https://e.example/", queue }));
+    const { body } = await home.ask("POST", "/v2/batch", { body: JSON.stringify(items), token: otherToken });
+    expect(body.map((one: { error?: string }) => one.error ?? "")).toEqual(["", "", ...Array<string>(28).fill(error)]);
+    home.clock.now += 60_000;
+    for (const queue of ["a", "b"]) await home.ask("DELETE", `/v2/queues/${queue}`);
+    const replies = await Promise.all(queues.map((queue, number) => (number % 2 === 0 ? enqueue(queue) : upsert(queue))));
+    expect(replies.filter(({ status }) => status === 200)).toHaveLength(2);
+    expect(await names()).toHaveLength(2);
+  });
+
   test("uses and changes those it has", async () => {
     expect(await enqueue("a")).toMatchObject({ status: 200 });
     expect(await enqueue("b")).toMatchObject({ status: 200 });

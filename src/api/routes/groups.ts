@@ -10,7 +10,7 @@ import { headersOf, shownSettings } from "../keptSettings.ts";
 import type { SettingsGiven } from "../keptSettings.ts";
 import { letterOf } from "../letter.ts";
 import { readObject } from "../readObject.ts";
-import { takePlace } from "../room.ts";
+import { givePlace, takePlace } from "../room.ts";
 import { route } from "../route.ts";
 import { checkName, checkUrl } from "../target.ts";
 
@@ -73,10 +73,11 @@ const remove = route({
   params: byName,
   answers: { 200: { about: "1 when there was one, 0 when there was none.", schema: z.object({ deleted: z.int() }) } },
   refusals: [],
-  handle: async ({ account, params, parts: { store } }) => ({
-    status: 200,
-    body: await store.execute("deleteGroup", { account: account.id, name: checkName("name", params.name) }),
-  }),
+  handle: async ({ account, params, parts }) => {
+    const body = await parts.store.execute("deleteGroup", { account: account.id, name: checkName("name", params.name) });
+    givePlace(parts, { table: "groups", account: account.id });
+    return { status: 200, body };
+  },
 });
 
 const added = z.strictObject({

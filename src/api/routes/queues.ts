@@ -5,7 +5,7 @@ import { limits, spans } from "../../core/limits.ts";
 import type { AccountId, Flow } from "../../core/message.ts";
 import type { Store } from "../../store/store.ts";
 import { readObject } from "../readObject.ts";
-import { takeQueue } from "../room.ts";
+import { giveQueue, takeQueue } from "../room.ts";
 import { route } from "../route.ts";
 import { checkName } from "../target.ts";
 import { flowsOf } from "./flowControl.ts";
@@ -145,7 +145,9 @@ const remove = route({
   handle: async ({ account, params, parts }) => {
     const name = checkName("queue", params.name);
     const exists = await parts.store.read.setUp("flows", account.id, queueFlow(name));
-    return { status: 200, body: { cancelled: exists ? await removeQueue(parts.store, account.id, name) : 0 } };
+    const cancelled = exists ? await removeQueue(parts.store, account.id, name) : 0;
+    giveQueue(parts, account.id, name);
+    return { status: 200, body: { cancelled } };
   },
 });
 

@@ -8,7 +8,7 @@ import type { Store } from "../../store/store.ts";
 import { readPosting } from "../posting.ts";
 import type { ScheduleState } from "../scheduleJson.ts";
 import { scheduleJson, scheduleShape } from "../scheduleJson.ts";
-import { takePlace } from "../room.ts";
+import { givePlace, takePlace } from "../room.ts";
 import { route } from "../route.ts";
 import { scopeIn } from "../scope.ts";
 
@@ -104,6 +104,7 @@ const remove = route({
   refusals: [],
   handle: async ({ account, params: { scheduleId: id }, parts }) => {
     const { deleted } = isName(id) ? await parts.store.execute("deleteSchedule", { account: account.id, id }) : { deleted: false };
+    givePlace(parts, { table: "schedules", account: account.id });
     return { status: 200, body: { deleted: deleted ? 1 : 0 } };
   },
 });

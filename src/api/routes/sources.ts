@@ -10,7 +10,7 @@ import { headersOf } from "../keptSettings.ts";
 import { count, one } from "../parameters.ts";
 import { rejectionJson, sourceJson } from "../presentSource.ts";
 import { readObject } from "../readObject.ts";
-import { takePlace } from "../room.ts";
+import { givePlace, takePlace } from "../room.ts";
 import type { Parts } from "../route.ts";
 import { route } from "../route.ts";
 import { rejection, source } from "../sourceShapes.ts";
@@ -174,6 +174,7 @@ const remove = route({
     const { sourceId: id } = params;
     const { deleted } = isId(id) ? await parts.store.execute("deleteSource", { account: account.id, id }) : { deleted: false };
     if (!deleted) throw missing(id);
+    givePlace(parts, { table: "sources", account: account.id });
     return { status: 200, body: { deleted: 1 } };
   },
 });

@@ -8,7 +8,7 @@ import { verbs } from "../../core/rights.ts";
 import { isId } from "../filters.ts";
 import { count, one } from "../parameters.ts";
 import { readObject } from "../readObject.ts";
-import { takePlace } from "../room.ts";
+import { givePlace, takePlace } from "../room.ts";
 import { route } from "../route.ts";
 import { scopeIn } from "../scope.ts";
 import { hashOfToken, newTokenOf } from "../token.ts";
@@ -141,6 +141,7 @@ const revoke = route({
   handle: async ({ account, params: { tokenId: id }, parts }) => {
     const { revoked } = isId(id) ? await parts.store.execute("revokeToken", { account: account.id, id }) : { revoked: false };
     if (!revoked) throw missing(id);
+    givePlace(parts, { table: "tokens", account: account.id });
     return { status: 200, body: { revoked: 1 } };
   },
 });
