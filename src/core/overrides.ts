@@ -46,6 +46,21 @@ export function overridden<S extends SendSettings>(settings: S, changed: SendOve
   };
 }
 
+/** What is given anew, alone: as if there had been a key and callbacks, and nothing said of them. */
+export function overridesAlone(changed: SendOverrides): SendSettings {
+  const { callback, failureCallback } = changed;
+  const nothing = plainCallback("");
+  return overridden(
+    {
+      ...nothing,
+      flowControl: { key: "", parallelism: null, rate: null, period: null },
+      callback: callback ? { ...nothing, ...overridesAlone(callback) } : null,
+      failureCallback: failureCallback ? { ...nothing, ...overridesAlone(failureCallback) } : null,
+    },
+    changed,
+  );
+}
+
 /** Null: there is no key, neither before nor now. */
 export function flowControlWith(old: FlowControl | null, changed: Partial<FlowControl> | undefined): FlowControl | null {
   if (!changed) return old;

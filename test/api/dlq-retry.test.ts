@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { Refusal } from "../../src/core/errors.ts";
 import type { Store } from "../../src/store/store.ts";
 import { house } from "./house.ts";
 import type { Reply } from "./house.ts";
@@ -63,11 +64,7 @@ describe("sending dead letters again", () => {
   test.each([
     [{ "svc-deduplication-id": "x" }, 400, /^svc-deduplication-id: belongs to a publish/],
     [{ "svc-header-forward": "true" }, 400, /^svc-header-forward: belongs to a publish/],
-    [{ "svc-callback-retries": "1" }, 400, "callback: there is none that its settings could apply to; give its URL as well"],
-    [{ "svc-failure-callback-forward-x": "1" }, 400, /^failure-callback: there is none/],
-    [{ "svc-flow-control-value": "rate=1" }, 400, /^flow-control-value: there is no key that it could apply to/],
     [{ "svc-retries": "x" }, 400, 'svc-retries: "x" is not a whole number of 0 or more'],
-    [{ "svc-flow-control-key": "k" }, 400, /^flow-control-key: there are no limits that it could come with/],
     [{ "svc-retries": "1001" }, 412, "retries: 1001 asked for, the limit is 1000"],
     [{ "svc-delay": "367d" }, 412, /^delay: /],
   ])("with %o is refused, and leaves the entries", async (headers, status, error) => {
@@ -75,6 +72,20 @@ describe("sending dead letters again", () => {
     const body = { error: typeof error === "string" ? error : expect.stringMatching(error) };
     expect(await home.ask("POST", `/v2/dlq/retry/${ids[0]}`, { headers })).toMatchObject({ status, body });
     expect(await home.ask("POST", "/v2/dlq/retry", { headers })).toMatchObject({ status, body });
+    expect((await listed(home)).messages.length).toBe(3);
+    expect(home.deliveries).toEqual([]);
+  });
+
+  test.each([
+    [{ "svc-callback-retries": "1" }, "callback: there is none that its settings could apply to; give its URL as well"],
+    [{ "svc-failure-callback-forward-x": "1" }, "failure-callback: there is none that its settings could apply to; give its URL as well"],
+    [{ "svc-flow-control-value": "rate=1" }, "flow-control-value: there is no key that it could apply to; give Flow-Control-Key as well"],
+    [{ "svc-flow-control-key": "k" }, "flow-control-key: there are no limits that it could come with; give Flow-Control-Value as well"],
+  ])("with %o is refused for messages that have nothing of the kind", async (headers, error) => {
+    const { home, ids } = await three();
+    expect(await home.ask("POST", `/v2/dlq/retry/${ids[0]}`, { headers })).toMatchObject({ status: 400, body: { error } });
+    const skipped = ids.map((dlqId) => ({ dlqId, error }));
+    expect(await home.ask("POST", "/v2/dlq/retry", { headers })).toMatchObject({ status: 201, body: { responses: [], skipped } });
     expect((await listed(home)).messages.length).toBe(3);
     expect(home.deliveries).toEqual([]);
   });
@@ -149,25 +160,57 @@ describe("sending dead letters again", () => {
     expect(body).toEqual({ cursor: "", responses: home.deliveries.map(({ message }) => ({ messageId: message.id })) });
   });
 
-  test.each(["by filter", "by id"])("tells what was sent again before one that cannot be: %s", async (how) => {
+  test.each(["by filter", "by id"])("skips what cannot be sent again, and says why: %s", async (how) => {
     const home = await house();
-    for (let number = 0; number < 6; number++) {
-      await fail(home, "https://e.example", { headers: { "svc-retry-delay": "0", "svc-retries": "0", "svc-timeout": `${number}1s` } });
+    for (const seconds of [1, 51, 11, 21, 31, 61, 2]) {
+      await fail(home, "https://e.example", { headers: { "svc-retry-delay": "0", "svc-retries": "0", "svc-timeout": `${seconds}s` } });
     }
     const ids = (await listed(home)).messages.map(({ dlqId }) => dlqId);
     await home.store.execute("changeAccount", { account: "acc_1", change: { limits: { timeout: 40_000 } } });
+    const query = how === "by id" ? `?dlqIds=${ids.join(",")}` : "";
+    const { status, body } = await home.ask("POST", `/v2/dlq/retry${query}`);
+    expect({ status, body }).toEqual({
+      status: 201,
+      body: {
+        cursor: "",
+        responses: home.deliveries.map(({ message }) => ({ messageId: message.id })),
+        skipped: [1, 5].map((at) => ({
+          dlqId: ids[at],
+          error: expect.stringMatching(/^timeout: [56]1 seconds asked for, the limit is 40/),
+        })),
+      },
+    });
+    expect(home.deliveries).toHaveLength(5);
+    expect((await listed(home)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[1], ids[5]]);
+    // Whoever goes on page by page is not kept from those behind.
+    const page = await home.ask("POST", "/v2/dlq/retry?count=1");
+    expect(page.body).toMatchObject({ responses: [], cursor: `${ids[1]}_${ids[5]}`, skipped: [{ dlqId: ids[1] }] });
+    const last = await home.ask("POST", `/v2/dlq/retry?count=1&cursor=${page.body.cursor}`, { headers: { "svc-timeout": "9s" } });
+    expect(last.body).toEqual({ cursor: "", responses: [{ messageId: expect.any(String) }] });
+  });
+
+  test.each(["by filter", "by id"])("tells what was sent again before the storage failed, and where to go on: %s", async (how) => {
+    let left = 1;
+    const failing = (store: Store): Store => ({
+      ...store,
+      execute: async (name, input) => {
+        if (name === "retryDeadLetters" && left-- <= 0) throw new Refusal("unavailable", "the storage cannot be reached");
+        return store.execute(name, input);
+      },
+    });
+    const home = await house({ wrap: failing });
+    for (let number = 0; number < 6; number++) await fail(home, "https://e.example");
+    const ids = (await listed(home)).messages.map(({ dlqId }) => dlqId);
     const query = how === "by id" ? `?dlqIds=${ids.join(",")}` : "?";
     const { status, body } = await home.ask("POST", `/v2/dlq/retry${query}`);
     const sent = home.deliveries.map(({ message }) => ({ messageId: message.id }));
     const cursor = how === "by id" ? ids[3] : `${ids[3]}_${ids[5]}`;
     expect({ status, body }).toEqual({ status: 201, body: { cursor, responses: sent } });
     expect(sent).toHaveLength(4);
-    expect(await home.ask("POST", `/v2/dlq/retry${query}&cursor=${body.cursor}`)).toMatchObject({
-      status: 412,
-      body: { error: /^timeout: / },
-    });
+    expect(await home.ask("POST", `/v2/dlq/retry${query}&cursor=${body.cursor}`)).toMatchObject({ status: 503 });
     expect((await listed(home)).messages).toHaveLength(2);
-    expect(home.deliveries).toHaveLength(4);
+    left = 2;
+    expect((await home.ask("POST", `/v2/dlq/retry${query}&cursor=${body.cursor}`)).body).toMatchObject({ cursor: "", responses: [{}, {}] });
   });
 
   test.each([

@@ -1,6 +1,10 @@
 import { z } from "zod";
+import type { ErrorCode } from "../../core/errors.ts";
 import { Refusal } from "../../core/errors.ts";
-import type { Account } from "../../core/message.ts";
+import type { Account, Millis } from "../../core/message.ts";
+import type { Overrides } from "../../core/overrides.ts";
+import { overridesAlone } from "../../core/overrides.ts";
+import { sendingLimitBrokenBy } from "../../core/publish.ts";
 import type { Filter } from "../../core/filter.ts";
 import { retentionFor } from "../../core/retention.ts";
 import { dryRun, dryRunAnswer, dryRunParameter } from "../dryRun.ts";
@@ -119,8 +123,10 @@ const retry = route({
   answers: { 201: { about: "It is a message again.", schema: retried } },
   refusals: ["not-found", "limit-exceeded"],
   handle: async ({ account, params, incoming, parts }) => {
-    const { responses, ignored } = await retryAll(parts, { account, incoming, dlqIds: [params.dlqId].filter(isId) });
+    const { responses, skipped, ignored } = await retryAll(parts, { account, incoming, dlqIds: [params.dlqId].filter(isId) });
     const [response] = responses;
+    const [refused] = skipped;
+    if (refused) throw new Refusal(refused.code, refused.error);
     if (!response) throw await notRetried(parts, account, params.dlqId);
     return { status: 201, body: response, ignored };
   },
@@ -131,14 +137,21 @@ const retryMany = route({
   path: "/v2/dlq/retry",
   tag: "Dead letter queue",
   summary: "Send many dead letters again",
-  about: `Those with the given ids, or those that pass all filters, oldest first. Missing ones are skipped. ${aboutRetry} When one cannot be sent again, the answer tells of those before it, with a cursor.`,
+  about: `Those with the given ids, or those that pass all filters, oldest first. Missing ones are skipped. ${aboutRetry} One that cannot be sent again, such as with more retries than the account may have now, is skipped and stays. When the storage fails on the way, the answer tells of those before, with a cursor.`,
   settings: "retry",
   query: selection,
   answers: {
     201: {
       about: "The new messages; or how many there would be.",
       schema: z.union([
-        z.object({ cursor: z.string().describe("Where to go on. Empty at the end."), responses: z.array(retried) }),
+        z.object({
+          cursor: z.string().describe("Where to go on. Empty at the end."),
+          responses: z.array(retried),
+          skipped: z
+            .array(z.object({ dlqId: z.string(), error: z.string() }))
+            .optional()
+            .describe("Entries that stay as they are, and why. Absent: none."),
+        }),
         dryRunAnswer,
       ]),
     },
@@ -147,8 +160,9 @@ const retryMany = route({
   handle: async ({ account, query, incoming, parts }) => {
     if (query.dryRun === "true") return { status: 201, body: await wouldBe(parts, account, query, { ofRuns: false }) };
     const { ids, cursor, cursorAfter } = await selected(parts, account, query);
-    const { responses, stoppedAt, ignored } = await retryAll(parts, { account, incoming, dlqIds: ids });
-    return { status: 201, body: { cursor: stoppedAt === null ? (cursor ?? "") : cursorAfter(stoppedAt), responses }, ignored };
+    const { responses, skipped, stoppedAt, ignored } = await retryAll(parts, { account, incoming, dlqIds: ids });
+    const told = skipped.length === 0 ? {} : { skipped: skipped.map(({ dlqId, error }) => ({ dlqId, error })) };
+    return { status: 201, body: { cursor: stoppedAt === null ? (cursor ?? "") : cursorAfter(stoppedAt), responses, ...told }, ignored };
   },
 });
 
@@ -181,22 +195,54 @@ type Retry = { account: Account; incoming: Incoming; dlqIds: readonly string[] }
  * What was sent again before something went wrong is told, and where to go on: at `stoppedAt`, after which the same request
  * meets what went wrong as the first thing.
  */
-async function retryAll({ store, retention }: Parts, { account, incoming, dlqIds }: Retry) {
+async function retryAll(parts: Parts, { account, incoming, dlqIds }: Retry) {
   const { settings, ignored } = readChanges(givenByHeaders(incoming.rawHeaders), givenByQuery(incoming.query.settings));
   const overrides = overridesOf(settings);
-  const responses: z.output<typeof retried>[] = [];
+  mustBeWithin(account, overrides, parts.now());
+  const done: Done = { responses: [], skipped: [] };
   let stoppedAt: string | null = null;
   for (const portion of portionsOf([...new Set(dlqIds)])) {
-    const input = { account: account.id, dlqIds: portion, logRetention: retentionFor(account, retention).log, overrides };
     try {
-      for (const { messageId } of await store.execute("retryDeadLetters", input)) responses.push({ messageId });
+      const { responses, skipped } = await retryPortion(parts, { account, overrides, dlqIds: portion });
+      done.responses.push(...responses);
+      done.skipped.push(...skipped);
     } catch (error) {
-      if (responses.length === 0 || stoppedAt === null) throw error;
-      return { responses, stoppedAt, ignored };
+      if (done.responses.length === 0 || stoppedAt === null) throw error;
+      return { ...done, stoppedAt, ignored };
     }
     stoppedAt = portion.at(-1) ?? stoppedAt;
   }
-  return { responses, stoppedAt: null, ignored };
+  return { ...done, stoppedAt: null, ignored };
+}
+
+/** What no message may have is refused before any of them is touched. */
+function mustBeWithin(account: Account, overrides: Overrides, now: Millis): void {
+  const { delay = null, notBefore = null } = overrides;
+  const broken = sendingLimitBrokenBy(account, { ...overridesAlone(overrides), delay, notBefore }, now);
+  if (broken) throw new Refusal(broken.refused, broken.message);
+}
+
+type Done = { responses: z.output<typeof retried>[]; skipped: { dlqId: string; error: string; code: ErrorCode }[] };
+type Portion = { account: Account; overrides: Overrides; dlqIds: readonly string[] };
+
+/** Where one cannot be sent again, the others are taken one by one. Throws what is not to be said of one of them alone. */
+async function retryPortion(parts: Parts, { account, overrides, dlqIds }: Portion): Promise<Done> {
+  const input = { account: account.id, dlqIds, logRetention: retentionFor(account, parts.retention).log, overrides };
+  try {
+    const all = await parts.store.execute("retryDeadLetters", input);
+    return { responses: all.map(({ messageId }) => ({ messageId })), skipped: [] };
+  } catch (error) {
+    if (!(error instanceof Refusal) || (error.code !== "invalid" && error.code !== "limit-exceeded")) throw error;
+    const [dlqId = "", ...others] = dlqIds;
+    if (others.length === 0) return { responses: [], skipped: [{ dlqId, error: error.message, code: error.code }] };
+  }
+  const done: Done = { responses: [], skipped: [] };
+  for (const dlqId of dlqIds) {
+    const { responses, skipped } = await retryPortion(parts, { account, overrides, dlqIds: [dlqId] });
+    done.responses.push(...responses);
+    done.skipped.push(...skipped);
+  }
+  return done;
 }
 
 /** The bodies of dead letters that are retried together are in memory together. */
