@@ -4,7 +4,7 @@ import { Refusal } from "../../core/errors.ts";
 import { limits } from "../../core/limits.ts";
 import type { Bytes } from "../../core/message.ts";
 import { sendersHeaders } from "../forward.ts";
-import { hookParams } from "../hookUrl.ts";
+import { hookOf, hookParams } from "../hookUrl.ts";
 import type { Answer, Incoming, Parts, Route } from "../route.ts";
 import { runIdNow } from "../runNow.ts";
 
@@ -30,9 +30,10 @@ const hookBy = (method: (typeof methods)[number]): Route => ({
 export const hooks = methods.map(hookBy);
 
 async function take(method: string, incoming: Incoming, { store }: Parts): Promise<Answer> {
-  const { userId: account, workflowRunId: runId, eventId: event } = hookParams(incoming.params);
+  const hook = hookOf(hookParams(incoming.params));
   const body = callOf(method, incoming);
-  await store.execute("notify", { account, event, body, runId: (await runIdNow(store, account, runId)) ?? runId, kind: "webhook" });
+  const { account, event, runId } = hook;
+  await store.execute("notify", { account, event, body, runId: (await runIdNow(store, hook)) ?? runId, kind: "webhook" });
   return { status: 200, body: { accepted: true } };
 }
 

@@ -166,7 +166,7 @@ const notifyRun = route({
   tag: "Events",
   needs: "publish",
   summary: "Tell one run of an event",
-  about: `Ends the wait of all that waits for the event in the run. When nothing does, the event is kept, and the next that waits for it has it at once. A run that has failed and was resumed is told as the run that goes on with it. A run keeps ${limits.notifications} events, and ${mebibytes(limits.notificationBytes)} of them, at most.`,
+  about: `Ends the wait of all that waits for the event in the run. When nothing does, the event is kept, and the next that waits for it has it at once. A run that has failed and was resumed is told as the run that goes on with it; where another run has its id by now, the one of them that waits for the event. A run keeps ${limits.notifications} events, and ${mebibytes(limits.notificationBytes)} of them, at most.`,
   params: z.object({ workflowRunId: z.string(), eventId: z.string() }),
   body: event,
   answers: { 200: { about: "Who was told; when the event is kept, one entry without a waiter.", schema: z.array(notifiedShape) } },
@@ -174,8 +174,9 @@ const notifyRun = route({
   handle: async ({ account, params, incoming: { body }, parts: { store } }) => {
     const named = checkSegment("workflowRunId", params.workflowRunId);
     const event = checkSegment("eventId", params.eventId);
-    const runId = (await runIdNow(store, account.id, named)) ?? named;
-    const { notified, stored } = await store.execute("notify", { account: account.id, event, body, runId, kind: "event" });
+    const told = { account: account.id, event, kind: "event" } as const;
+    const runId = (await runIdNow(store, { ...told, runId: named })) ?? named;
+    const { notified, stored } = await store.execute("notify", { ...told, body, runId });
     return { status: 200, body: stored ? [{ workflowRunId: runId }] : notified.map(notifiedJson) };
   },
 });
