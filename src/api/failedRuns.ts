@@ -5,7 +5,7 @@ import { mostValues } from "../core/filter.ts";
 import { limits } from "../core/limits.ts";
 import type { AccountId } from "../core/message.ts";
 import type { DeadLetterPage } from "../store/queries.ts";
-import { deadLetterFilters, filterOf, isId } from "./filters.ts";
+import { deadLetterFilters, filterOf, isId, keysOfAction } from "./filters.ts";
 import { several, severalNumbers } from "./parameters.ts";
 import { callbackState } from "./presentFailedRun.ts";
 import type { Parts } from "./route.ts";
@@ -18,7 +18,7 @@ const callbackStates = several().pipe(z.array(callbackState));
 
 /** What failed runs can be chosen by, and messages cannot. */
 export const onlyOfRuns = {
-  workflowRunId: runIds.optional().describe("The id of the run, or how it begins."),
+  workflowRunId: runIds.optional().describe("The id of the run. Several runs can have one."),
   workflowUrl: several("https?://").optional().describe("The URL of the workflow, exactly as it was given."),
   workflowCreatedAt: severalNumbers().optional().describe("When the run began, in unix milliseconds, exactly."),
   failureFunctionState: callbackStates.optional().describe("What became of the failure callback."),
@@ -28,16 +28,27 @@ export const onlyOfRuns = {
 /** Which failed runs. */
 export const failedRunFilters = deadLetterFilters.omit({ topicName: true, queueName: true, scheduleId: true }).extend(onlyOfRuns);
 
+/** Which failed runs an action does something to. */
+export const chosenRunFilters = failedRunFilters.extend(keysOfAction);
+
+/** Which failed runs to go on with. */
+export const continuedRunFilters = chosenRunFilters.extend({
+  workflowRunId: runIds.optional().describe("The id of the run, or how it begins."),
+});
+
 type Asked = z.output<typeof deadLetterFilters> & Partial<z.output<typeof failedRunFilters>>;
 
-/** The filter of the house, of what was asked of failed runs. Throws `Refusal` when the dates are the wrong way round. */
-export function failedRunFilter(asked: Asked): Filter {
+/**
+ * The filter of the house, of what was asked of failed runs. `runIds`: whether a run is meant by its id alone, or also by how that begins.
+ * Throws `Refusal` when the dates are the wrong way round.
+ */
+export function failedRunFilter(asked: Asked, runIds: "runIds" | "runIdStarts" = "runIds"): Filter {
   if (asked.dlqIds) return { dlqIds: asked.dlqIds.filter(isId), ofRuns: true };
   const states = [...(asked.failureFunctionState ?? []), ...(asked.failureCallbackState ?? [])];
   return {
     ...filterOf(asked),
     ofRuns: true,
-    ...(asked.workflowRunId ? { runIdStarts: asked.workflowRunId } : {}),
+    ...(asked.workflowRunId ? { [runIds]: asked.workflowRunId } : {}),
     ...(asked.workflowUrl ? { runUrls: asked.workflowUrl } : {}),
     ...(asked.workflowCreatedAt ? { runsCreatedAt: asked.workflowCreatedAt } : {}),
     ...(states.length > 0 ? { callbackStates: states } : {}),

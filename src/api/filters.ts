@@ -2,7 +2,7 @@ import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
 import type { Filter } from "../core/filter.ts";
 import type { LogState } from "../core/message.ts";
-import { choice, moment, one, several, severalNumbers } from "./parameters.ts";
+import { choice, moment, one, several, severalNumbers, severalWhole } from "./parameters.ts";
 
 const ofTheMessage = {
   url: several("https?://").optional().describe("The destination, exactly as it was given."),
@@ -22,11 +22,17 @@ const byParts = {
   path: several("/").optional().describe("The path of the destination."),
 };
 
+/** What an action does something to: all keys with a comma would be missed, and others hit, if it parted them. */
+export const keysOfAction = {
+  flowControlKey: severalWhole().optional().describe("Its flow control key. Repeat it for several: a comma is a part of a key."),
+};
+
 /** Which unfinished messages. */
 export const messageFilters = z.object({
   messageIds: several().optional().describe("These messages. Other filters do not count then."),
   ...ofTheMessage,
   ...byParts,
+  ...keysOfAction,
 });
 
 /** Which dead letters. */

@@ -57,6 +57,9 @@ export const several = (startingWith = "") =>
     })
     .pipe(z.array(z.string()).max(mostValues, `has more than ${mostValues} values`));
 
+/** One or more texts, which are repeated: a comma is a part of one. For what may have commas anywhere, where more than was meant must not be hit. */
+export const severalWhole = () => z.array(text).max(mostValues, `has more than ${mostValues} values`);
+
 /** Like `several`, of whole numbers. */
 export const severalNumbers = () => several().pipe(z.array(digits.pipe(z.int())));
 

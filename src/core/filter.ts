@@ -19,7 +19,9 @@ export type Filter = {
   flowControlKeys?: readonly string[];
   /** Of dead letters: only those of workflow runs, or none of them. Of unfinished messages: with `false` none of runs. */
   ofRuns?: boolean;
-  /** Of dead letters of runs. A run is meant by its id, or by how that begins. */
+  /** Of dead letters of runs. */
+  runIds?: readonly string[];
+  /** A run is meant by its id, or by how that begins. */
   runIdStarts?: readonly string[];
   runUrls?: readonly string[];
   runsCreatedAt?: readonly Millis[];
@@ -61,10 +63,11 @@ export function passes(filter: Filter, seen: Seen): boolean {
   );
 }
 
-function runPasses({ ofRuns, runIdStarts, runUrls, runsCreatedAt, callbackStates }: Filter, letter: Seen["letter"]): boolean {
+function runPasses({ ofRuns, runIds, runIdStarts, runUrls, runsCreatedAt, callbackStates }: Filter, letter: Seen["letter"]): boolean {
   const run = letter?.run;
   return (
     (ofRuns === undefined || ofRuns === (run !== undefined)) &&
+    any(runIds, run?.runId) &&
     (runIdStarts === undefined || runIdStarts.some((start) => run?.runId.startsWith(start))) &&
     any(runUrls, run?.url) &&
     any(runsCreatedAt, run?.createdAt) &&
@@ -114,6 +117,7 @@ export function marksWanted(filter: Filter, list: MarkedList): string[][] {
     isLetters ? filter.runUrls?.map(markOf.url) : undefined,
     isLetters ? filter.callerIps?.map(markOf.callerIp) : undefined,
     isLetters ? filter.responseStatuses?.map(markOf.status) : undefined,
+    isLetters ? filter.runIds?.map(markOf.run) : undefined,
     isLetters && filter.ofRuns ? [markOf.workflow] : undefined,
     list === "log" && filter.states?.every((state) => markedStates.has(state)) ? filter.states.map(markOf.state) : undefined,
   ];

@@ -248,3 +248,19 @@ describe("what nobody should ask", () => {
     expect((await home.ask("GET", "/v2/dlq")).body.messages.length).toBe(6);
   });
 });
+
+test("an action by a key that has a comma hits no other one", async () => {
+  const home = await house();
+  for (const key of ["berlin", "berlin,de", "de"]) {
+    const headers = { "svc-flow-control-key": key, "svc-flow-control-value": "rate=5", "svc-delay": "1h" };
+    await home.ask("POST", "/v2/publish/https://e.example/", { headers });
+    await home.ask("POST", "/v2/publish/https://e.example/", { headers: { ...headers, "svc-delay": "0s", "svc-retries": "0" } });
+  }
+  for (const delivery of home.deliveries.splice(0)) await home.settle(delivery, { status: 500 });
+  const cancelled = await home.ask("DELETE", "/v2/messages?flowControlKey=berlin%2Cde");
+  expect(cancelled.body).toEqual({ cancelled: 1 });
+  expect((await home.ask("DELETE", "/v2/dlq?flowControlKey=berlin%2Cde")).body).toEqual({ deleted: 1 });
+  expect((await home.ask("POST", "/v2/dlq/retry?flowControlKey=berlin%2Cde")).body).toMatchObject({ responses: [] });
+  expect((await home.ask("DELETE", "/v2/messages?flowControlKey=berlin&flowControlKey=de")).body).toEqual({ cancelled: 2 });
+  expect((await home.ask("GET", "/v2/dlq?flowControlKey=berlin,de")).body.messages).toHaveLength(2);
+});

@@ -238,6 +238,8 @@ describe("many", () => {
     });
     expect(await entries(home)).toBe(1);
     expect(await resume(home, "", { body: '{"dlqIds":[]}' })).toMatchObject({ status: 400 });
+    for (const run of ["order-1", "order-10", "order-2"]) await failed(home, run);
+    expect((await resume(home, "?workflowRunId=order-1")).body.workflowRuns).toHaveLength(2);
     expect(await resume(home, "?workflowRunId=none")).toMatchObject({ status: 200, body: { workflowRuns: [], cursor: "" } });
   });
 

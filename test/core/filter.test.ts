@@ -63,6 +63,8 @@ describe("passes", () => {
       [{ ofRuns: true }, true, false],
       [{ ofRuns: false }, false, true],
       [{ runIdStarts: ["order-1"] }, true, false],
+      [{ runIds: ["other", "order-1"] }, true, false],
+      [{ runIds: ["order-"] }, false, false],
       [{ runIdStarts: ["other", "ord"] }, true, false],
       [{ runIdStarts: ["order-10"] }, false, false],
       [{ runIdStarts: ["%"] }, false, false],

@@ -36,6 +36,7 @@ export function describeFailedRuns(open: OpenStore): void {
       expect(await found({ ofRuns: true, runIdStarts: ["order-1"] })).toEqual(["order-1", "order-10"]);
       expect(await found({ ofRuns: true, runIdStarts: ["order_", "заказ"] }, { order: "latestFirst" })).toEqual(["заказ-1", "order_%1"]);
       expect(await found({ ofRuns: true, runIdStarts: ["%"] })).toEqual([]);
+      expect(await found({ ofRuns: true, runIds: ["order-1", "заказ-1", "order-"] })).toEqual(["order-1", "заказ-1"]);
       expect(await found({ ofRuns: true, runUrls: ["https://other.example"] })).toEqual(["order-10"]);
       expect(await found({ ofRuns: true, callbackStates: ["CALLBACK_FAIL"] })).toEqual([]);
       expect(await found({ ofRuns: true, runsCreatedAt: [world.clock.now] }, { bodies: false })).toEqual(["заказ-1"]);

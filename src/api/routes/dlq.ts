@@ -9,7 +9,7 @@ import type { Filter } from "../../core/filter.ts";
 import { retentionFor } from "../../core/retention.ts";
 import { dryRun, dryRunAnswer, dryRunParameter } from "../dryRun.ts";
 import { entriesOf, failedRunFilter, onlyOfRuns } from "../failedRuns.ts";
-import { cursorParameter, deadLetterFilters, filterOf, isId, orderParameter } from "../filters.ts";
+import { cursorParameter, deadLetterFilters, filterOf, isId, keysOfAction, orderParameter } from "../filters.ts";
 import { givenByHeaders, givenByQuery, readChanges } from "../given.ts";
 import { overridesOf } from "../letter.ts";
 import { choice, count } from "../parameters.ts";
@@ -86,6 +86,7 @@ const remove = route({
 });
 
 const selection = deadLetterFilters.extend({
+  ...keysOfAction,
   count: portion.describe("At most so many. Does not count when dlqIds is given."),
   cursor: cursorParameter,
   ...dryRunParameter,

@@ -8,6 +8,7 @@ import type { RunFilter } from "../../core/runFilter.ts";
 import { dryRun, dryRunAnswer, dryRunParameter } from "../dryRun.ts";
 import type { IdPage } from "../dryRun.ts";
 import { historyStream } from "../history.ts";
+import { keysOfAction } from "../filters.ts";
 import { choice, count, moment, several } from "../parameters.ts";
 import type { Parts } from "../route.ts";
 import { route } from "../route.ts";
@@ -107,7 +108,7 @@ const selection = z.object({
   host: several().optional().describe("The host of that URL."),
   path: several("/").optional().describe("The path of that URL."),
   label: several().optional().describe("One of its labels."),
-  flowControlKey: several().optional().describe("Its flow control key."),
+  ...keysOfAction,
   callerIp: several().optional().describe("The IP address of whoever triggered it."),
   callerIP: several().optional().describe("Another spelling of callerIp."),
   fromDate: moment().optional().describe("Not created before this moment, in unix milliseconds, inclusive."),

@@ -10,7 +10,7 @@ import type { DeadLetterEntry } from "../../store/queries.ts";
 import { retentionFor } from "../../core/retention.ts";
 import { dryRun, dryRunAnswer, dryRunParameter } from "../dryRun.ts";
 import type { IdPage } from "../dryRun.ts";
-import { entriesOf, failedRunFilter, failedRunFilters, isDlqId } from "../failedRuns.ts";
+import { chosenRunFilters, continuedRunFilters, entriesOf, failedRunFilter, failedRunFilters, isDlqId } from "../failedRuns.ts";
 import { cursorParameter, orderParameter } from "../filters.ts";
 import { count } from "../parameters.ts";
 import { present } from "../present.ts";
@@ -86,7 +86,7 @@ const removeMany = route({
   tag,
   summary: "Delete many failed workflow runs",
   about: "Those with the given ids, or those that pass all filters, oldest first. Without any filter, all of them pass.",
-  query: failedRunFilters.extend({
+  query: chosenRunFilters.extend({
     count: portion.describe("At most so many. Does not count when dlqIds is given."),
     cursor: cursorParameter,
     ...dryRunParameter,
@@ -109,9 +109,9 @@ type Selection = z.output<typeof failedRunFilters> & { cursor?: string | undefin
 
 /** The ids of failed runs that are there and were asked for, portion by portion. */
 const pagesOf =
-  (parts: Parts, account: AccountId, query: Selection) =>
+  (parts: Parts, account: AccountId, query: Selection, runIds: "runIds" | "runIdStarts" = "runIds") =>
   (cursor: string | null, count: number): Promise<Sweep> =>
-    sweepOf(parts, account, { filter: failedRunFilter(query), cursor: cursor ?? query.cursor, count });
+    sweepOf(parts, account, { filter: failedRunFilter(query, runIds), cursor: cursor ?? query.cursor, count });
 
 /** So many are resumed or restarted by one request, one after another: each brings its history into memory. */
 const mostTogether = 50;
@@ -173,7 +173,7 @@ const continueMany = (from: From): Route =>
     summary: `${whatHappens[from].summary} many failed workflow runs`,
     about: `Those with the given ids, or those that pass all filters, oldest first; at most ${mostTogether} by one request. ${whatHappens[from].about} Without any filter, all of them pass. An entry that cannot be continued is skipped and stays.`,
     settings: "resume",
-    query: failedRunFilters.extend({
+    query: continuedRunFilters.extend({
       count: portion.describe(`At most so many, and at most ${mostTogether}.`),
       cursor: cursorParameter,
       ...dryRunParameter,
@@ -193,7 +193,7 @@ type Many = {
 async function goOnWithMany(parts: Parts, { account, from, query, incoming }: Many): Promise<Answer> {
   const { overrides, ignored } = runOverridesOf(incoming, { many: true, account });
   const most = Math.min(query.count, mostTogether);
-  const pageOf = pagesOf(parts, account.id, query);
+  const pageOf = pagesOf(parts, account.id, query, "runIdStarts");
   if (query.dryRun === "true") return { status: 200, body: await dryRun(pageOf, most), ignored };
   const page = query.dlqIds ? named(query.dlqIds, query.cursor, most) : await pageOf(null, most);
   const body = await goOnWithEach(parts, { account, from, overrides, page });
