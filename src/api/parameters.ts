@@ -32,8 +32,21 @@ export const one = () => once(z.string());
 export const choice = <const T extends readonly string[]>(words: T) =>
   once(z.string().pipe(z.enum(words, { error: `is none of ${words.join(", ")}` })));
 
-/** A page or a portion of so many. */
-export const count = ({ most, normally }: { most: number; normally: number }) =>
+/** A page or a portion of so many, and where there is a cursor to go on with: whoever asks for more gets as many as there can be. */
+export const count = ({ most, normally, about = "" }: { most: number; normally: number; about?: string }) =>
+  once(
+    digits.pipe(
+      z
+        .int()
+        .min(1, "must be at least 1")
+        .overwrite((asked) => Math.min(asked, most)),
+    ),
+  )
+    .default(normally)
+    .describe(`At most so many, and at most ${most}.${about && ` ${about}`}`);
+
+/** A portion of so many, where there is no cursor. */
+export const countUpTo = ({ most, normally }: { most: number; normally: number }) =>
   once(digits.pipe(z.int().min(1, "must be at least 1").max(most, `must be at most ${most}`))).default(normally);
 
 /** A whole number of 1 or more. */

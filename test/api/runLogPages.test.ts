@@ -207,7 +207,6 @@ describe("the list", () => {
   });
 
   test.each([
-    ["logs?count=11", "count: must be at most 10"],
     ["logs?count=0", "count: must be at least 1"],
     ["logs?cursor=x", "cursor: not one that this list has given out"],
     ["logs?cursor=run_1", "cursor: not one that this list has given out"],
@@ -220,12 +219,9 @@ describe("the list", () => {
     ["logs?trimBody=-2", "trimBody: is neither a number of bytes nor -1"],
     ["logs?workflowRunId=%00", "workflowRunId: "],
     ["events?groupBy=label", "groupBy: is none of workflowRunId"],
-    ["events?groupBy=workflowRunId&count=11", "count: must be at most 10"],
     ["events?groupBy=workflowRunId&state=CREATED", "state: is none of RUN_STARTED"],
-    ["events?count=1001", "count: must be at most 1000"],
     ["events?count=x", "count: is not a whole number"],
     ["events?state=NONE", "state: is none of"],
-    ["messageLogs?count=1001", "count: must be at most 1000"],
   ])("refuses %s", async (query, error) => {
     const { ask } = await house();
     const reply = await ask("GET", `/v2/workflows/${query}`);

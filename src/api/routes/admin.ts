@@ -103,7 +103,7 @@ const bodyOf = (about: string, schema: z.ZodType) => ({
 const list = operatorRoute({
   ...{ method: "GET", path: all, tag, summary: "List all accounts" },
   about: "In the order of their ids.",
-  query: z.object({ count: count({ most: 1_000, normally: 100 }).describe("At most so many."), cursor: cursorParameter }),
+  query: z.object({ count: count({ most: 1_000, normally: 100 }), cursor: cursorParameter }),
   answers: {
     200: {
       about: "A page of the list.",

@@ -37,7 +37,7 @@ const query = z.object({
     .describe("What was proved by whoever did it."),
   fromDate: moment().optional().describe("Not before this moment, in unix milliseconds, inclusive."),
   toDate: moment().optional().describe("Not after this moment, in unix milliseconds, inclusive."),
-  count: count({ most: 1_000, normally: 100 }).describe("At most so many."),
+  count: count({ most: 1_000, normally: 100 }),
   cursor: cursorParameter,
 });
 

@@ -20,7 +20,7 @@ import type { Sweep } from "../sweep.ts";
 import { sweepOf } from "../sweep.ts";
 
 const byId = z.object({ dlqId: z.string() });
-const portion = count({ most: 100, normally: 100 });
+const portion = (about: string) => count({ most: 100, normally: 100, about });
 const nextPage = z.string().optional().describe("Where to go on. Absent at the end.");
 
 const ofRuns = Object.keys(onlyOfRuns) as (keyof typeof onlyOfRuns)[];
@@ -34,7 +34,7 @@ const list = route({
     "Messages whose attempts have all failed; with source=workflow, workflow runs that have failed. fromDate and toDate are compared with the time of the failure.",
   query: deadLetterFilters.extend({
     order: orderParameter("earliestFirst"),
-    count: portion.describe("At most so many. Pages with large bodies are shorter."),
+    count: portion("Pages with large bodies are shorter."),
     cursor: cursorParameter,
     source: choice(["workflow"]).optional().describe("Failed workflow runs instead. Only they can be asked for by what runs have."),
     ...onlyOfRuns,
@@ -87,7 +87,7 @@ const remove = route({
 
 const selection = deadLetterFilters.extend({
   ...keysOfAction,
-  count: portion.describe("At most so many. Does not count when dlqIds is given."),
+  count: portion("Does not count when dlqIds is given."),
   cursor: cursorParameter,
   ...dryRunParameter,
 });

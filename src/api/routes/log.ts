@@ -9,7 +9,7 @@ import { event } from "../shapes.ts";
 
 const query = logFilters.extend({
   order: orderParameter("latestFirst"),
-  count: count({ most: 1_000, normally: 100 }).describe("At most so many."),
+  count: count({ most: 1_000, normally: 100 }),
   cursor: cursorParameter,
 });
 

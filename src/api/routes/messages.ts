@@ -7,7 +7,7 @@ import type { MessageView } from "../../store/queries.ts";
 import { dryRun, dryRunAnswer, dryRunParameter } from "../dryRun.ts";
 import type { IdPage } from "../dryRun.ts";
 import { filterOf, isId, messageFilters } from "../filters.ts";
-import { count } from "../parameters.ts";
+import { countUpTo } from "../parameters.ts";
 import { messageJson } from "../present.ts";
 import type { Parts } from "../route.ts";
 import { route } from "../route.ts";
@@ -78,7 +78,7 @@ const cancelMany = route({
   about:
     "Cancels unfinished messages, oldest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass. Those of workflow runs are left alone; who wants to stop them cancels the run.",
   query: messageFilters.extend({
-    count: count({ most: 500, normally: meansAll }).describe(
+    count: countUpTo({ most: 500, normally: meansAll }).describe(
       `At most so many; without it all of them. ${meansAll} means all too, because that is what clients send then. Does not count when messageIds is given.`,
     ),
     ...dryRunParameter,

@@ -50,14 +50,14 @@ const filters = {
 const grouped = {
   ...filters,
   state: stateOf(runStates).describe("The state of the run."),
-  count: count({ most: mostRuns, normally: mostRuns }).describe("At most so many runs. Pages with large bodies are shorter."),
+  count: count({ most: mostRuns, normally: mostRuns, about: "Pages with large bodies are shorter." }),
 };
 
 const flatState = stateOf([...eventStates, ...stepStates]).describe("What happened, or the state of the step that it happened to.");
 const flat = {
   ...filters,
   state: flatState,
-  count: count({ most: mostEvents, normally: mostEvents }).describe("At most so many events. Pages with large bodies are shorter."),
+  count: count({ most: mostEvents, normally: mostEvents, about: "Pages with large bodies are shorter." }),
 };
 
 const cursor = z.string().optional().describe("Where the next page begins. Absent at the end.");

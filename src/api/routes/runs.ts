@@ -9,7 +9,7 @@ import { dryRun, dryRunAnswer, dryRunParameter } from "../dryRun.ts";
 import type { IdPage } from "../dryRun.ts";
 import { historyStream } from "../history.ts";
 import { keysOfAction } from "../filters.ts";
-import { choice, count, moment, several } from "../parameters.ts";
+import { choice, countUpTo, moment, several } from "../parameters.ts";
 import type { Parts } from "../route.ts";
 import { route } from "../route.ts";
 import { scopeIn } from "../scope.ts";
@@ -113,7 +113,7 @@ const selection = z.object({
   callerIP: several().optional().describe("Another spelling of callerIp."),
   fromDate: moment().optional().describe("Not created before this moment, in unix milliseconds, inclusive."),
   toDate: moment().optional().describe("Not created after this moment, in unix milliseconds, inclusive."),
-  count: count({ most: 1_000, normally: meansAll }).describe(
+  count: countUpTo({ most: 1_000, normally: meansAll }).describe(
     `At most so many; without it all of them. ${meansAll} means all too, because that is what clients send then. Does not count when workflowRunIds is given.`,
   ),
   ...dryRunParameter,

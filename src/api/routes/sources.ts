@@ -78,7 +78,7 @@ const list = route({
   summary: "List sources",
   about: "Oldest first.",
   query: z.object({
-    count: count({ most: 100, normally: 100 }).describe("At most so many."),
+    count: count({ most: 100, normally: 100 }),
     cursor: one().optional().describe("Where the page before ended."),
   }),
   answers: {

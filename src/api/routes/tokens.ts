@@ -94,7 +94,7 @@ const list = route({
   summary: "List tokens",
   about: "Oldest first. The two tokens that every account has are not among them.",
   query: z.object({
-    count: count({ most: 100, normally: 100 }).describe("At most so many."),
+    count: count({ most: 100, normally: 100 }),
     cursor: one().optional().describe("Where the page before ended."),
   }),
   answers: {

@@ -23,7 +23,7 @@ import { sweepOf } from "../sweep.ts";
 
 const tag = "Failed workflow runs";
 const byId = z.object({ dlqId: z.string() });
-const portion = count({ most: 100, normally: 100 });
+const portion = (about: string) => count({ most: 100, normally: 100, about });
 const nextPage = z.string().optional().describe("Where to go on. Absent at the end.");
 
 const list = route({
@@ -35,7 +35,7 @@ const list = route({
     "Runs that have failed for good: each is the message that failed, with the last response, the run it was of, and what became of its failure callback. fromDate and toDate are compared with the time of the failure. GET /v2/dlq?source=workflow answers the same.",
   query: failedRunFilters.extend({
     order: orderParameter("earliestFirst"),
-    count: portion.describe("At most so many. Pages with large bodies are shorter."),
+    count: portion("Pages with large bodies are shorter."),
     cursor: cursorParameter,
   }),
   answers: { 200: { about: "A page of entries.", schema: z.object({ messages: z.array(entryShape), cursor: nextPage }) } },
@@ -87,7 +87,7 @@ const removeMany = route({
   summary: "Delete many failed workflow runs",
   about: "Those with the given ids, or those that pass all filters, oldest first. Without any filter, all of them pass.",
   query: chosenRunFilters.extend({
-    count: portion.describe("At most so many. Does not count when dlqIds is given."),
+    count: portion("Does not count when dlqIds is given."),
     cursor: cursorParameter,
     ...dryRunParameter,
   }),
@@ -174,7 +174,7 @@ const continueMany = (from: From): Route =>
     about: `Those with the given ids, or those that pass all filters, oldest first; at most ${mostTogether} by one request. ${whatHappens[from].about} Without any filter, all of them pass. An entry that cannot be continued is skipped and stays.`,
     settings: "resume",
     query: continuedRunFilters.extend({
-      count: portion.describe(`At most so many, and at most ${mostTogether}.`),
+      count: count({ most: mostTogether, normally: mostTogether }),
       cursor: cursorParameter,
       ...dryRunParameter,
     }),
@@ -192,7 +192,7 @@ type Many = {
 
 async function goOnWithMany(parts: Parts, { account, from, query, incoming }: Many): Promise<Answer> {
   const { overrides, ignored } = runOverridesOf(incoming, { many: true, account });
-  const most = Math.min(query.count, mostTogether);
+  const { count: most } = query;
   const pageOf = pagesOf(parts, account.id, query, "runIdStarts");
   if (query.dryRun === "true") return { status: 200, body: await dryRun(pageOf, most), ignored };
   const page = query.dlqIds ? named(query.dlqIds, query.cursor, most) : await pageOf(null, most);
