@@ -252,8 +252,6 @@ const readLimits = remembered((text): Readonly<Omit<FlowControl, "key">> => {
     else if (name !== "parallelism" && name !== "rate") refuseText(text, expectedLimits);
     else found.set(name, countIn(value) ?? refuseText(text, `has a ${name} that is not a whole number of 1 or more`));
   }
-  // Beside a parallelism it limits nothing, but clients may send it.
-  if (found.size === 1 && found.has("period")) refuseText(text, "has a period and no rate");
   return { parallelism: found.get("parallelism") ?? null, rate: found.get("rate") ?? null, period: found.get("period") ?? null };
 });
 

@@ -51,7 +51,6 @@ export const pinFlow: Decision<KeyName & Pins, Flow> = {
     const flow = flowOf(draft, moment, account, keyFlow(key));
     const pinsRate = rate !== undefined || period !== undefined;
     const ofRate = { rate: rate ?? flow.rate, period: period ?? flow.period, windowStart: moment.now, windowUsed: 0 };
-    if (pinsRate && ofRate.rate === null) throw new Refusal("invalid", "period: the key has no rate; give rate, too");
     return changed(draft, moment, {
       ...flow,
       ...(parallelism === undefined ? {} : { parallelism }),

@@ -249,7 +249,9 @@ function settingsBrokenBy(account: Account, { retries, timeout, headers, flowCon
 export function flowLimitBrokenBy({ parallelism, rate, period }: Partial<Omit<FlowControl, "key">>): Refused | null {
   if ((parallelism ?? 0) > limits.parallelism) return over("parallelism", parallelism ?? 0, limits.parallelism, "");
   if ((rate ?? 0) > limits.rate) return over("rate", rate ?? 0, limits.rate, "");
-  if ((period ?? 0) > limits.period) return over("period", (period ?? 0) / 1000, limits.period / 1000, "seconds");
+  // Not what an account may have more of: protocol 8 tells it from those above.
+  if ((period ?? 0) > limits.period)
+    return { ...over("period", (period ?? 0) / 1000, limits.period / 1000, "seconds"), refused: "invalid" };
   return null;
 }
 

@@ -77,6 +77,7 @@ const cases: Record<Exclude<SettingName, "cron" | "queue-name">, Case> = {
       ["parallelism=3", { flowControl: { key: "k", parallelism: 3, rate: null, period: null } }],
       [" rate=5 , period = 1m", { flowControl: { key: "k", parallelism: null, rate: 5, period: 60_000 } }],
       ["period=7d,rate=5,parallelism=2", { flowControl: { key: "k", parallelism: 2, rate: 5, period: 7 * day } }],
+      ["period=1m", { flowControl: { key: "k", parallelism: null, rate: null, period: 60_000 } }],
       ["rate=5,period=30", { flowControl: { key: "k", parallelism: null, rate: 5, period: 30_000 } }],
     ],
     bad: [
@@ -88,7 +89,6 @@ const cases: Record<Exclude<SettingName, "cron" | "queue-name">, Case> = {
       "rate=1.5",
       "rate=1,rate=2",
       "rate=5,period=0",
-      "period=1m",
       "speed=9",
       "rate=1,",
     ],
