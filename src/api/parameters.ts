@@ -87,7 +87,11 @@ export function parametersFor(query: string | null, body: unknown): ReadonlyMap<
     if (!values.every((one) => typeof one === "string" || typeof one === "number" || typeof one === "boolean")) {
       throw new Refusal("invalid", `${name.slice(0, 200)}: is neither a text, a number, true or false, nor a list of such`);
     }
-    fields.set(name, [...(fields.get(name) ?? []), ...values.map(String)]);
+    const texts = values.map(String);
+    const inQuery = fields.get(name);
+    if (inQuery && inQuery.join() !== texts.join())
+      throw new Refusal("invalid", `${name.slice(0, 200)}: given in the query and in the body, with different values; leave one out`);
+    fields.set(name, texts);
   }
   return fields;
 }

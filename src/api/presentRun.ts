@@ -75,16 +75,19 @@ function stepJson(item: StepItem, sight: Sight): Fields {
     errors: errorsJson(item.errors, sight),
     nextDeliveryTime: item.nextDueAt,
     ...{ sleepFor: item.sleepFor, sleepUntil: item.sleepUntil },
-    ...(item.wait && waitFields(item.wait, sight)),
+    ...(item.wait && waitFields(item.wait, sightOfOut(item, sight))),
     ...(item.call && callFields(item.call, sight)),
     ...(item.invoke && invokeFields(item.invoke, sight)),
     truncated: item.isCut ? true : null,
   });
 }
 
-/** What came of a call has all headers of its answer in it, so it is hidden as a whole where any of them is, as a callback is. */
-const sightOfOut = ({ call }: StepItem, sight: Sight): Sight =>
-  call && sight.redaction?.headers ? { ...sight, redaction: { ...sight.redaction, body: true } } : sight;
+/**
+ * What came of a call has all headers of its answer in it, and a call to a webhook all of the request, so each is hidden as a whole where any
+ * header is, as a callback is.
+ */
+const sightOfOut = ({ call, stepType }: StepItem, sight: Sight): Sight =>
+  (call || stepType === "WaitForWebhook") && sight.redaction?.headers ? { ...sight, redaction: { ...sight.redaction, body: true } } : sight;
 
 const waitFields = ({ eventId, timeout, deadline, timedOut, event }: WaitDetail, sight: Sight): Fields => ({
   ...{ waitEventId: eventId, waitTimeoutDuration: timeout, waitTimeoutDeadline: deadline, waitTimeout: timedOut },

@@ -263,3 +263,13 @@ test("an action by a key that has a comma hits no other one", async () => {
   expect((await home.ask("DELETE", "/v2/messages?flowControlKey=berlin&flowControlKey=de")).body).toEqual({ cancelled: 2 });
   expect((await home.ask("GET", "/v2/dlq?flowControlKey=berlin,de")).body.messages).toHaveLength(2);
 });
+
+test("what the query and the body say of one thing has to be the same", async () => {
+  const { home } = await six({ delay: 60_000 });
+  const cancel = (query: string, body: unknown) => home.ask("DELETE", `/v2/messages${query}`, { body: JSON.stringify(body) });
+  expect(await cancel("?label=red", { label: "none" })).toMatchObject({
+    status: 400,
+    body: { error: "label: given in the query and in the body, with different values; leave one out" },
+  });
+  expect((await cancel("?label=red", { label: ["red"] })).body).toEqual({ cancelled: 1 });
+});

@@ -339,6 +339,19 @@ describe("a step", () => {
     expect(next).toMatchObject({ type: "next", steps: [{ messageId: made, state: "STEP_PROGRESS" }] });
   });
 
+  test("that waited for a webhook hides the call as a whole where a header of it is hidden", async () => {
+    const home = await house();
+    await answer(home, await start(home, "wfr_1", { redaction: { body: false, headers: ["X-Tell"] } }));
+    const waiter = waitFor("hook", 1);
+    const call = { ...waiter, kind: "webhook", step: { ...waiter.step, stepType: "WaitForWebhook" } } as const;
+    await home.store.execute("wait", { account: "acc_1", runId: "wfr_1", waiter: call });
+    await home.ask("POST", "/v2/workflows/hooks/acc_1/wfr_1/hook", { headers: { "x-tell": "secret" }, token: null });
+    const [, { steps }] = await stepsOf(home);
+    expect(steps).toMatchObject([{ stepType: "WaitForWebhook", waitTimeout: false, eventData: expect.stringMatching(/^REDACTED:/) }]);
+    expect(JSON.stringify(steps)).not.toContain("secret");
+    expect(JSON.stringify(steps)).not.toContain(btoa("secret").slice(0, 6));
+  });
+
   test("that called hides what came of it as a whole where a header of the answer is hidden, as it has them all in it", async () => {
     const home = await house();
     const first = await start(home, "wfr_1", { redaction: { body: false, headers: ["X-Tell"] } });

@@ -16,7 +16,7 @@ const hookBy = (method: (typeof methods)[number]): Route => ({
   ...{ method, path: "/v2/workflows/hooks/{userId}/{workflowRunId}/{eventId}", tag: "Events", access: "hook" },
   summary: "Call a webhook of a run",
   unaudited: "a run goes on with it, which its history tells",
-  about: `What a third party calls at the URL that a run has made for it. The step that waits for it goes on with method, headers, body and URL of the call; of several, the first. When none waits yet, the call is kept for the next one; of a run that has ended nothing is known any more, but one that was resumed is reached still. A run keeps ${limits.notifications} calls and events at most.`,
+  about: `What a third party calls at the URL that a run has made for it. The step that waits for it goes on with method, headers, body and URL of the call; of several, the first. When none waits yet, the call is kept for the next one; of a run that has ended nothing is known any more, but one that was resumed is reached still. A run keeps ${limits.notifications} calls and events at most. HEAD and OPTIONS are no calls: browsers and those who look at links send them beforehand, and the run would go on with that.`,
   ...{ params: z.object({}), query: z.object({}) },
   ...(method === "GET"
     ? {}
