@@ -76,7 +76,8 @@ export function reasonsOf(standing: Standing, now: Millis): Reason[] {
   if (state.line === (state.queue !== null && queueFlow(state.queue)))
     return [...inQueue(standing), ...laterPauses(standing, [standing.key])];
   if (state.line === (state.flowKey !== null && keyFlow(state.flowKey))) return behindKey(standing, now);
-  return [state.line !== null && isAllowance(state.line) ? inAccount(standing, state.line) : atHost(standing)];
+  const reason = state.line !== null && isAllowance(state.line) ? inAccount(standing, state.line) : atHost(standing);
+  return [reason, ...laterPauses(standing, [standing.key])];
 }
 
 function sending({ state, last, createdAt }: Standing, now: Millis): Reason {
@@ -160,30 +161,33 @@ function behindKey(standing: Standing, now: Millis): Reason[] {
   if (!flow) return [turnOf(standing)];
   const key = state.flowKey ?? "";
   const reasons: Reason[] = flow.paused ? [paused(flow)] : [];
-  const { parallelism, rate, running, period } = flow;
-  if (parallelism !== null && running >= parallelism) {
-    const facts = { key, used: running, limit: parallelism };
-    reasons.push({ reason: "key-parallelism", text: `key ${key}: ${running} of ${parallelism} in flight`, ...facts });
+  const { parallelism, rate, running, period, onward = 0 } = flow;
+  if (parallelism !== null && running + onward >= parallelism) {
+    const facts = { key, used: running + onward, limit: parallelism };
+    reasons.push({ reason: "key-parallelism", text: `key ${key}: ${running} of ${parallelism} in flight${ahead(flow)}`, ...facts });
   }
   const { windowStart, windowUsed } = windowOf(flow, now);
-  if (rate !== null && windowUsed >= rate) {
+  if (rate !== null && windowUsed + onward >= rate) {
     const until = windowStart + period;
-    const text = `key ${key}: rate ${windowUsed} of ${rate} used until ${iso(until)}`;
-    reasons.push({ reason: "key-rate", text, key, used: windowUsed, limit: rate, until });
+    const text = `key ${key}: rate ${windowUsed} of ${rate} used until ${iso(until)}${ahead(flow)}`;
+    reasons.push({ reason: "key-rate", text, key, used: windowUsed + onward, limit: rate, until });
   }
   return reasons.length === 0 ? [turnOf(standing)] : reasons.map((reason) => inLine(reason, standing));
 }
 
+/** Those that went on to a line of the account have their places already. */
+const ahead = ({ onward = 0 }: Pick<Flow, "onward">): string => (onward > 0 ? `, ${onward} more in line for the account` : "");
+
 function inAccount(standing: Standing, line: string): Reason {
-  const { running = 0, parallelism = null } = standing.allowance ?? {};
-  if (parallelism === null || running < parallelism) return turnOf(standing);
+  const { running = 0, parallelism = null, onward = 0 } = standing.allowance ?? {};
+  if (parallelism === null || running + onward < parallelism) return turnOf(standing);
   const flag = flagOfLimit(isHostFlow(line) ? "parallelism" : "globalParallelism");
   const raise = `"waypost account limits ${standing.state.account} --${flag} ..." raises the limit`;
-  const facts = { used: running, limit: parallelism };
+  const facts = { used: running + onward, limit: parallelism };
   if (!isHostFlow(line))
     return inLine({ reason: "account", text: `account: ${running} of ${parallelism} deliveries under way (${raise})`, ...facts }, standing);
   const host = flowName(line);
-  const text = `account: ${running} of ${parallelism} deliveries under way to host ${host} (${raise})`;
+  const text = `account: ${running} of ${parallelism} deliveries under way to host ${host}${ahead({ onward })} (${raise})`;
   return inLine({ reason: "account-host", text, host, ...facts }, standing);
 }
 

@@ -39,6 +39,30 @@ test("a message that waits for what its account may have under way to its host s
   ]);
 });
 
+test("places of a key and a host that others have, who wait for the account, are not open", () => {
+  const onward = { ...key, running: 1, onward: 1, rate: 3, period: 1000, windowStart: noon, windowUsed: 2 };
+  expect(reasonsOf({ ...standing, key: onward }, noon)).toMatchObject([
+    { reason: "key-parallelism", used: 2, limit: 2, text: "key k: 1 of 2 in flight, 1 more in line for the account; 4 before it in line" },
+    { reason: "key-rate", used: 3, limit: 3, text: expect.stringMatching(/rate 2 of 3 used until .*, 1 more in line for the account;/) },
+  ]);
+  expect(textsOf({ key: { ...onward, rate: null, running: 0 } })).toEqual([
+    "key k is open; the next node that looks takes it on; 4 before it in line",
+  ]);
+  const allowance = { ...newFlow("acme", "under-way:shop.example", noon), parallelism: 2, running: 1, onward: 1, waiting: 5 };
+  expect(reasonsOf({ ...standing, state: { ...held, line: "under-way:shop.example" }, key: null, allowance }, noon)).toMatchObject([
+    { reason: "account-host", used: 2, limit: 2, text: expect.stringMatching(/^account: 1 of 2 .*, 1 more in line for the account \(/) },
+  ]);
+});
+
+test.each(["under-way:", "under-way:shop.example", "host:shop.example"])(
+  "a key that is paused will hold back what stands in line %s, too",
+  (line) => {
+    const allowance = { ...newFlow("acme", line, noon), parallelism: 2, running: 2, waiting: 5 };
+    const reasons = reasonsOf({ ...standing, state: { ...held, line }, key: { ...key, paused: true }, allowance }, noon);
+    expect(reasons.map(({ reason }) => reason)).toEqual([expect.stringMatching(/^(account|account-host|host)$/), "key-paused"]);
+  },
+);
+
 describe("reasonsOf", () => {
   test("counts those before it only so far", () => {
     expect(reasonsOf({ ...standing, before: mostCounted }, noon)).toMatchObject([{ position: 1000 }]);
