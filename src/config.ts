@@ -110,6 +110,12 @@ export const settingRows = {
   auditRetention: { takes: duration(60_000), default: "90d", value: "<duration>", help: "how long the audit log is kept" },
   grace: { takes: duration(0), default: "10s", value: "<duration>", help: "how long running deliveries may take when the server stops" },
   maxQueues: { takes: integer(1, 1_000_000), default: String(limits.queues), value: "<n>", help: "queues that an account may have" },
+  brand: {
+    takes: z.enum(["svc", "upstash"], { error: "must be svc or upstash" }),
+    default: "svc",
+    value: "<name>",
+    help: "whose names deliveries have (Svc-Signature or Upstash-Signature), where the publish shows neither",
+  },
   region: { takes: text, default: "US-EAST-1", value: "<name>", help: "what deliveries name as their region" },
   sendsFrom: {
     takes: networks,

@@ -190,6 +190,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     now: () => clock.now(),
     retention,
     mostQueues: settings.maxQueues,
+    brand: settings.brand,
     region: settings.region,
     sendsFrom: settings.sendsFrom.map((network) => (network.includes("/") ? network : `${network}/${isIPv6(network) ? 128 : 32}`)),
     prices,

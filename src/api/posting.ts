@@ -27,6 +27,8 @@ export type PostingOf = {
   defaults?: HeaderList;
   /** Settings that only schedules have are refused for messages. */
   for?: Purpose;
+  /** Of a request that shows none. */
+  brand?: Brand | undefined;
 };
 
 /** `kept`: what is published again and again, with settings that were given once. It is in no workflow run, nor is a schedule. */
@@ -46,7 +48,7 @@ export async function readPosting(incoming: Incoming, of: PostingOf): Promise<Po
   else checkFanOut(group, { messages: 0, bytes: 0 }, body);
   const own = [givenByHeaders(rawHeaders), givenByQuery(query.settings), givenBy(of.defaults)];
   return postingFrom(purpose, [...own, givenBy(group?.headers)], {
-    brand: brandOf(query.tokenName, own, purpose),
+    brand: brandOf(query.tokenName, own, brandOtherwise(purpose, of.brand)),
     destination: group?.name ?? destination,
     queue: of.queue ?? null,
     body,
@@ -72,14 +74,14 @@ const nothing: readonly Given[] = [];
 export const givenBy = (headers: HeaderList | undefined): readonly Given[] => (headers?.length ? givenByHeaders(headers.flat()) : nothing);
 
 /** The brand that a request shows. The default headers of a group are no part of it. */
-function brandOf(tokenName: string | null, own: readonly (readonly Given[])[], purpose: Purpose) {
+function brandOf(tokenName: string | null, own: readonly (readonly Given[])[], otherwise: Brand) {
   const ofToken = tokenName === null ? null : brandOfToken(tokenName);
   const shown = own.flatMap((given) => given.map(({ brand }) => brand));
-  return brandShown(ofToken ? [...shown, ofToken] : shown, brandOtherwise(purpose));
+  return brandShown(ofToken ? [...shown, ofToken] : shown, otherwise);
 }
 
 /** The brand of a request that shows none. The client that a trigger speaks to knows one only. */
-export const brandOtherwise = (purpose: Purpose): Brand => (purpose === "triggers" ? "upstash" : "svc");
+export const brandOtherwise = (purpose: Purpose, ofServer: Brand = "svc"): Brand => (purpose === "triggers" ? "upstash" : ofServer);
 
 /** The URL group that a destination names. Throws `Refusal`: 404 where there is none, 400 where it could be none. */
 export async function groupAt(store: Store, account: AccountId, destination: string): Promise<Group> {

@@ -3,7 +3,7 @@ import type { AccountChange } from "../core/account.ts";
 import type { Actor } from "../core/auditEntry.ts";
 import type { ErrorCode } from "../core/errors.ts";
 import { Refusal } from "../core/errors.ts";
-import type { Account, AccountId, Bytes, Millis, Source } from "../core/message.ts";
+import type { Account, AccountId, Brand, Bytes, Millis, Source } from "../core/message.ts";
 import type { Retention } from "../core/retention.ts";
 import type { Prices } from "../core/statistics.ts";
 import type { Verb } from "../core/rights.ts";
@@ -30,6 +30,8 @@ export type Parts = {
   retention: Retention;
   /** Queues that an account may have. Not given: as many as `limits` says. */
   mostQueues?: number;
+  /** The brand of what is published by a request that shows none. Not given: the neutral one. */
+  brand?: Brand;
   /** Where this server is, and which networks its deliveries come from, for those who ask. */
   region?: string;
   sendsFrom?: readonly string[];

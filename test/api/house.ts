@@ -7,7 +7,7 @@ import { createApi } from "../../src/api/server.ts";
 import { deskOf } from "../../src/desk.ts";
 import { idMaker } from "../../src/core/ids.ts";
 import { idleAlarm } from "../../src/engine/clock.ts";
-import type { Account, Delivery, Millis, Outcome } from "../../src/core/message.ts";
+import type { Account, Brand, Delivery, Millis, Outcome } from "../../src/core/message.ts";
 import { noBytes } from "../../src/core/message.ts";
 import type { Prices } from "../../src/core/statistics.ts";
 import { Memory, memoryStore } from "../../src/store/memory.ts";
@@ -50,6 +50,7 @@ export async function house(
     intakeBytes?: number;
     outflowBytes?: number;
     mostQueues?: number;
+    brand?: Brand;
     sendsFrom?: string[];
     prices?: Prices;
     hasOperator?: boolean;
@@ -91,6 +92,7 @@ export async function house(
     idleAlarm,
     ...(options.intakeBytes === undefined ? {} : { intakeBytes: options.intakeBytes }),
     ...(options.outflowBytes === undefined ? {} : { outflowBytes: options.outflowBytes }),
+    ...(options.brand === undefined ? {} : { brand: options.brand }),
     ...(options.mostQueues === undefined ? {} : { mostQueues: options.mostQueues }),
     ...(options.hasOperator === false
       ? {}

@@ -33,10 +33,10 @@ export type House = { url: string; newcomer(): Newcomer; close(): Promise<void> 
 const accountsPerHouse = 150;
 
 /** Starts the whole server within this process. Close it when it is no longer needed. */
-export async function startHouse(store: "SQLite" | "PostgreSQL"): Promise<House> {
+export async function startHouse(store: "SQLite" | "PostgreSQL", more: Record<string, string> = {}): Promise<House> {
   const data = mkdtempSync(join(tmpdir(), "waypost-clients-"));
   const settings = readSettings(
-    { port: "0", data, egressAllow: "127.0.0.0/8", ...(store === "PostgreSQL" ? { databaseUrl: await freshDatabase() } : {}) },
+    { port: "0", data, egressAllow: "127.0.0.0/8", ...(store === "PostgreSQL" ? { databaseUrl: await freshDatabase() } : {}), ...more },
     {},
   );
   const secret = (): string => `sig_${randomUUID()}`;

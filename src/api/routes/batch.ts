@@ -99,7 +99,7 @@ type Item = { given: unknown; headers: readonly string[] };
 /** `isWhole`: one that is refused stops the others. */
 async function readEach(items: readonly Item[], incoming: Incoming, of: ReadingOf & { isWhole: boolean }): Promise<ReadItems> {
   const { account, parts, purpose } = of;
-  const brand = brandOf(incoming, purpose);
+  const brand = brandOf(incoming, brandOtherwise(purpose, parts.brand));
   const takes = (queue: string): Promise<void> => takeQueue(parts, account, queue);
   const around: Around = { incoming, brand, purpose, ignored: new Set(), groupAt: groupsOf(parts.store, account.id), takes };
   const read: (Letter | Refusal)[] = [];
@@ -167,10 +167,10 @@ function itemsOf({ body }: Incoming): unknown[] {
 }
 
 /** The brand of the request holds for messages that show none themselves. */
-function brandOf({ rawHeaders, query }: Incoming, purpose: Purpose): Brand {
+function brandOf({ rawHeaders, query }: Incoming, otherwise: Brand): Brand {
   const token = query.tokenName === null ? null : brandOfToken(query.tokenName);
   const shown = givenByHeaders(rawHeaders).map(({ brand }) => brand);
-  return brandShown(token ? [...shown, token] : shown, brandOtherwise(purpose));
+  return brandShown(token ? [...shown, token] : shown, otherwise);
 }
 
 type GroupAt = (destination: string, body: Bytes) => Promise<Group>;

@@ -17,7 +17,13 @@ export const enqueue = route({
   handle: async ({ account, incoming, parts }) => {
     const queue = checkName("queue", incoming.params["queue"] ?? "");
     await takeQueue(parts, account, queue);
-    return publishOne(incoming, { destination: destinationIn(incoming), account: account.id, store: parts.store, queue });
+    return publishOne(incoming, {
+      destination: destinationIn(incoming),
+      account: account.id,
+      store: parts.store,
+      brand: parts.brand,
+      queue,
+    });
   },
 });
 

@@ -106,7 +106,13 @@ async function letterOf({ source, secret, incoming, parts }: SourceCall, eventId
   const query = { token: null, tokenName: null, settings: [], rest: null };
   const call: Incoming = { ...incoming, query, rawHeaders: headers.flat(), proof: null };
   const { account, destination } = source;
-  const { letter } = await readPosting(call, { destination, account, store: parts.store, defaults: defaultsOf(source) });
+  const { letter } = await readPosting(call, {
+    destination,
+    account,
+    store: parts.store,
+    brand: parts.brand,
+    defaults: defaultsOf(source, parts),
+  });
   if (!source.deduplicate || eventId === null) return letter;
   return { ...letter, deduplication: `s:${hash("sha256", `${source.id} ${eventId}`, "hex")}` };
 }

@@ -49,9 +49,9 @@ export const publish = route({
     "Takes in one message, to be delivered to the destination; to a URL group, one for each of its endpoints, or none. The rest of the path, and the query without the parameters of this interface, are the destination, byte for byte. The body and its content type are delivered as they come.",
   ...publishing,
   runSettings: settingsOfPosts,
-  handle: ({ account, incoming, parts: { store } }) => {
+  handle: ({ account, incoming, parts: { store, brand } }) => {
     const destination = incoming.target.path.slice("/v2/publish/".length);
-    return publishOne(incoming, { destination, account: account.id, store });
+    return publishOne(incoming, { destination, account: account.id, store, brand });
   },
 });
 

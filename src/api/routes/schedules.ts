@@ -42,7 +42,13 @@ const create = route({
     const { store } = parts;
     const { id: account } = owner;
     const destination = incoming.target.path.slice("/v2/schedules/".length);
-    const { letter, settings, ignored } = await readPosting(incoming, { destination, account, store, for: "schedules" });
+    const { letter, settings, ignored } = await readPosting(incoming, {
+      destination,
+      account,
+      store,
+      brand: parts.brand,
+      for: "schedules",
+    });
     const { cron, "schedule-id": id = null } = settings.values;
     if (cron === undefined) throw new Refusal("invalid", 'cron: missing; say with Svc-Cron when to publish, as in "0 9 * * 1-5"');
     if (id === null || !(await store.read.setUp("schedules", account, id)))

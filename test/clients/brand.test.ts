@@ -1,0 +1,38 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { House } from "./house.ts";
+import { startDestination } from "../process/waypost.ts";
+import { startHouse, startVerifying } from "./house.ts";
+
+let house: House;
+beforeAll(async () => {
+  house = await startHouse("SQLite", { brand: "upstash" });
+});
+afterAll(() => house.close());
+
+test.each(["publish", "enqueue/q", "batch", "in"] as const)(
+  "the Receiver verifies what any sender publishes by %s, with --brand",
+  async (way) => {
+    const newcomer = house.newcomer();
+    const destination = await startVerifying(newcomer);
+    const ask = (path: string, body: string): Promise<Response> =>
+      fetch(`${house.url}/v2/${path}`, { method: "POST", headers: { authorization: `Bearer ${newcomer.token}` }, body });
+    if (way === "batch") await ask("batch", JSON.stringify([{ destination: destination.url, body: "plain" }]));
+    else if (way === "in") {
+      const source = (await (await ask("sources", JSON.stringify({ destination: destination.url }))).json()) as { url: string };
+      await fetch(source.url, { method: "POST", body: "plain" });
+    } else await ask(`${way}/${destination.url}`, "plain");
+    const { headers, body } = await destination.first();
+    expect(await newcomer.receiver.verify({ signature: String(headers["upstash-signature"]), body: body.toString() })).toBe(true);
+  },
+);
+
+test("what shows the neutral brand has its names all the same", async () => {
+  const newcomer = house.newcomer();
+  const destination = await startDestination();
+  const headers = { authorization: `Bearer ${newcomer.token}`, "svc-retries": "0" };
+  await fetch(`${house.url}/v2/publish/${destination.url}`, { method: "POST", headers });
+  await destination.until(({ length }) => length > 0);
+  const [arrival] = destination.arrivals;
+  expect(Object.keys(arrival?.headers ?? {}).filter((name) => /^(svc|upstash)-/.test(name) && !name.startsWith("svc-"))).toEqual([]);
+  expect(arrival?.headers).toHaveProperty("svc-signature");
+});
