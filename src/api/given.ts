@@ -125,20 +125,29 @@ function chosen(layers: readonly (readonly Given[])[]): readonly Given[] {
 const outdone: Readonly<Partial<Record<string, string>>> = { delay: "not-before", "content-based-deduplication": "deduplication-id" };
 
 function once(all: readonly Given[]): Given[] {
-  const seen = new Map<string, Given>();
-  return all.filter((given) => {
+  const places = new Map<string, number>();
+  const kept: Given[] = [];
+  for (const given of all) {
     if (given.name.length > longestName) throw new Refusal("invalid", `${shown(given)}: the name is longer than ${longestName} characters`);
     const { isForward, isSwallowed } = aimOf(given.name);
-    if (isForward || isSwallowed) return true;
-    const other = seen.get(given.name);
-    if (other && other.value !== given.value) {
-      const both = other.written === given.written ? "given twice" : `given as ${other.written} too`;
-      throw new Refusal("invalid", `${shown(given)}: ${both}, with different values; leave one out`);
-    }
-    seen.set(given.name, given);
-    return !other;
-  });
+    const place = isForward || isSwallowed ? undefined : places.get(given.name);
+    const other = place === undefined ? undefined : kept[place];
+    if (place !== undefined && other) kept[place] = together(other, given);
+    else places.set(given.name, kept.push(given) - 1);
+  }
+  return kept;
 }
+
+/** Two settings of one name as one. Throws `Refusal` where they differ and are no lists. */
+function together(one: Given, other: Given): Given {
+  if (one.value === other.value) return one;
+  if (lists.has(one.name)) return { ...one, value: `${one.value},${other.value}` };
+  const both = one.written === other.written ? "given twice" : `given as ${one.written} too`;
+  throw new Refusal("invalid", `${shown(other)}: ${both}, with different values; leave one out`);
+}
+
+/** Settings whose values are lists with commas: as with any such header (RFC 9110, 5.3), several are one. */
+const lists: ReadonlySet<string> = new Set<SettingName>(["label", "redact-fields"]);
 
 /** Of a setting, with room for the longest name of a header behind its prefixes. */
 const longestName = 2 * limits.nameLength;

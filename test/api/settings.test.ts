@@ -285,6 +285,17 @@ describe("settings that meet", () => {
     expect(envelope?.url).toBe("https://d.example/path?x=1");
   });
 
+  test("labels and fields to redact may be given in several headers, parameters, or values of a group", async () => {
+    const home = await house();
+    const headers = { "svc-label": ["a", "b,c"], "upstash-redact-fields": ["body", "header[X]"] };
+    await home.ask("POST", "/v2/topics/g/endpoints", { body: '{"endpoints":[{"url":"https://e.example"}]}' });
+    expect((await home.ask("PATCH", "/v2/topics/g", { body: JSON.stringify({ headers }) })).status).toBe(200);
+    await home.ask("POST", "/v2/publish/g");
+    expect(home.delivery().message).toMatchObject({ labels: ["a", "b", "c"], redaction: { body: true, headers: ["X"] } });
+    await home.ask("POST", "/v2/publish/https://e.example?svc-label=a&upstash-label=b&svc-label=a");
+    expect(home.delivery().message.labels).toEqual(["a", "b"]);
+  });
+
   test.each([
     ["retries", { "svc-retries": "1001" }],
     ["timeout", { "svc-timeout": "12h1s" }],
