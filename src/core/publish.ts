@@ -43,7 +43,7 @@ type PublishedToEach = { each: readonly (Published & { url: string })[] };
 
 /**
  * Takes in letters, each for itself: one that is refused does not stop the others. The answers are in their order. Where
- * any belongs to a workflow run it is all or nothing: throws `Refusal` for the first that is refused.
+ * one is refused that belongs to a workflow run, nothing is taken: throws `Refusal` for the first such.
  * A letter to a URL group goes to all of its endpoints, or to none. A letter whose deduplication key was seen within
  * the window makes nothing and is answered with the older message. Of letters beyond the requests of the day each is
  * refused. `scope`: of a token with rights of its own.
@@ -79,13 +79,12 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[];
     const account = existing(draft.get("accounts", id));
     // What has begun goes on: see `goesOn`.
     if (account.state === "passive" && !letters.every((letter) => goesOn(draft, id, letter))) mustBeActive(account);
-    const isWhole = letters.some(isOfRun);
     const day = dayLimitOf(draft, moment, account);
     const results = letters.map((letter, at) => {
       const result: PublishResult =
         (scope && forbiddenBy(scope, draft, id, letter)) ||
         (day ? takeOfDay(draft, moment, account, letter, day) : takeOne(draft, moment, account, letter));
-      if (isWhole && "refused" in result)
+      if (isOfRun(letter) && "refused" in result)
         throw new Refusal(
           result.refused,
           letters.length === 1 ? result.message : `message ${at + 1} of ${letters.length}: ${result.message}`,

@@ -179,9 +179,7 @@ describe("a step", () => {
 describe("a list with messages of a run", () => {
   const good = { headers: {}, destination: "https://e.example" };
   test.each([
-    ["a setting of another item", { ...good, headers: { "upstash-retries": "many" } }, 412, /^message 3 of 3: upstash-retries: /],
-    ["a limit of another item", { ...good, headers: { "upstash-retries": "1001" } }, 412, /^message 3 of 3: retries: /],
-    ["a group that is not there", { ...good, destination: "group" }, 412, /^message 3 of 3: destination: /],
+    ["a limit of a run", { headers: stepHeaders("wfr_1", { "upstash-retries": "1001" }), body: step() }, 412, /^message 3 of 3: retries: /],
     [
       "a malformed setting of a run",
       { headers: stepHeaders("wfr_1", { "upstash-workflow-init": "yes" }) },
@@ -197,6 +195,21 @@ describe("a list with messages of a run", () => {
     });
     expect(home.deliveries).toEqual([]);
     expect(await historyOf(home, "wfr_1")).toHaveLength(1);
+  });
+
+  test.each([
+    ["a setting", { ...good, headers: { "upstash-retries": "many" } }, /^upstash-retries: /],
+    ["a limit", { ...good, headers: { "upstash-retries": "1001" } }, /^retries: /],
+    ["a group that is not there", { ...good, destination: "group" }, /^destination: /],
+  ])("is taken but for a plain message that is refused: %s", async (_, bad: Item, error) => {
+    const home = await house();
+    await start(home, "wfr_1");
+    home.deliveries.splice(0);
+    const { status, body } = await batch(home, [good, bad, { headers: stepHeaders("wfr_1"), body: step() }]);
+    const taken = { messageId: expect.any(String) };
+    expect([status, body]).toMatchObject([200, [taken, { error: expect.stringMatching(error) }, taken]]);
+    expect(home.deliveries).toHaveLength(2);
+    expect(await historyOf(home, "wfr_1")).toHaveLength(2);
   });
 
   test("is stopped by an item for a run that cannot be read, and by no plain one", async () => {

@@ -190,10 +190,13 @@ test("a run without a name is given one of its own", async () => {
   expect(broker.deliveries).toHaveLength(2);
 });
 
-test("what is posted for a run is taken as a whole", async () => {
+test("what is posted for a run is taken as a whole, whatever becomes of plain messages beside it", async () => {
   const broker = await Broker.open();
   await broker.run("publish", { account: "acme", letters: [startOf("wfr_1")] });
-  const letters = [stepOf("wfr_1", {}), letterOf({ retries: 1001 })];
+  const letters = [stepOf("wfr_1", {}), { ...stepOf("wfr_1", {}), retries: 1001 }];
   await expect(broker.run("publish", { account: "acme", letters })).rejects.toThrow("message 2 of 2: retries: 1001 asked for");
   expect([...broker.memory.tables.steps.keys()]).toHaveLength(1);
+  const beside = await broker.run("publish", { account: "acme", letters: [stepOf("wfr_1", {}), letterOf({ retries: 1001 })] });
+  expect(beside).toMatchObject([{ messageId: expect.any(String) }, { refused: "limit-exceeded" }]);
+  expect([...broker.memory.tables.steps.keys()]).toHaveLength(2);
 });

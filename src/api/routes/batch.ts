@@ -51,7 +51,7 @@ export const batch = route({
   tag: "Publish",
   summary: "Publish many messages",
   about:
-    "Takes in a list of messages. One that is refused does not stop the others. When all are refused, the answer is the refusal of the first. A list with messages of a workflow run is taken as a whole, or refused as a whole.",
+    "Takes in a list of messages. One that is refused does not stop the others. When all are refused, the answer is the refusal of the first. When one of a workflow run is refused, so is the whole list.",
   needs: "publish",
   looksAtScope: true,
   body: batchBody,
@@ -85,19 +85,17 @@ const mostNames = 30 * mostItems;
 type ReadingOf = { account: Account; parts: Parts; purpose: Purpose };
 type ReadItems = { read: (Letter | Refusal)[]; ignored: string[] };
 
-/** Reads the items of a batch, each for itself. Throws `Refusal` where one is refused and any belongs to a workflow run: a run is told of all or nothing. */
+/** Reads the items of a batch, each for itself. Throws `Refusal` where one that belongs to a workflow run is refused: a run is told of all or nothing. */
 export async function readItems(incoming: Incoming, of: ReadingOf): Promise<ReadItems> {
   const items = itemsOf(incoming).map((given): Item => ({ given, headers: headersIn(given) }));
-  const isOfRuns = items.some(isOfRun);
-  const isStep = isOfRuns && items.some(({ headers }) => areOfStep(headers));
-  return readingStep(isStep, () => readEach(items, incoming, { ...of, isWhole: isOfRuns || of.purpose === "triggers" }));
+  const isStep = items.some(isOfRun) && items.some(({ headers }) => areOfStep(headers));
+  return readingStep(isStep, () => readEach(items, incoming, of));
 }
 
 /** As it was given, and its headers, names and values in turn, as far as it can be seen. */
 type Item = { given: unknown; headers: readonly string[] };
 
-/** `isWhole`: one that is refused stops the others. */
-async function readEach(items: readonly Item[], incoming: Incoming, of: ReadingOf & { isWhole: boolean }): Promise<ReadItems> {
+async function readEach(items: readonly Item[], incoming: Incoming, of: ReadingOf): Promise<ReadItems> {
   const { account, parts, purpose } = of;
   const brand = brandOf(incoming, brandOtherwise(purpose, parts.brand));
   const takes = (queue: string): Promise<void> => takeQueue(parts, account, queue);
@@ -107,8 +105,8 @@ async function readEach(items: readonly Item[], incoming: Incoming, of: ReadingO
     if (read.length % itemsInATurn === itemsInATurn - 1) await turn();
     read.push(await attempt(() => letterOfItem(one, around)));
   }
-  const first = read.findIndex((one) => one instanceof Refusal);
-  if (first >= 0 && of.isWhole) throw refusalOf(read, first);
+  const first = read.findIndex((one, at) => one instanceof Refusal && (purpose === "triggers" || items.slice(at, at + 1).some(isOfRun)));
+  if (first >= 0) throw refusalOf(read, first);
   return { read, ignored: [...around.ignored] };
 }
 
