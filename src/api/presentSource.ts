@@ -2,13 +2,16 @@ import { headerMap } from "../core/callback.ts";
 import type { HeaderList, Rejection, Source } from "../core/message.ts";
 import { redactBody, redactHeaders } from "../core/redaction.ts";
 import { redactionOf } from "./keptSettings.ts";
+import { overlookedSoFar } from "./rejecting.ts";
+import type { Parts } from "./route.ts";
 import { bodyFields, sha256 } from "./present.ts";
 import { settingsOf } from "./sourceSettings.ts";
 import { verificationSchema } from "./webhooks/verification.ts";
 
-/** A source, as it is shown: nothing that is secret. */
-export function sourceJson(source: Source): Record<string, unknown> {
-  const { id, name, destination, headers, deduplicate, paused, createdAt, acceptedAt, rejected } = source;
+/** A source, as it is shown: nothing that is secret. With the rejected calls that this node will note with the next one that it keeps. */
+export function sourceJson(source: Source, { store }: Pick<Parts, "store">): Record<string, unknown> {
+  const { id, name, destination, headers, deduplicate, paused, createdAt, acceptedAt } = source;
+  const rejected = source.rejected + overlookedSoFar(store, id);
   return {
     ...{ sourceId: id, name, destination, settings: settingsOf(headers), verification: verificationJson(source) },
     ...{ deduplicate, paused, createdAt, ...(acceptedAt === null ? {} : { acceptedAt }), rejected },

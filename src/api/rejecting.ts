@@ -2,6 +2,7 @@ import { logBodyBytes } from "../core/limits.ts";
 import type { Bytes, HeaderList, Source } from "../core/message.ts";
 import { canonicalName } from "../core/headers.ts";
 import { mayKeep } from "../core/source.ts";
+import { underlying } from "../store/naming.ts";
 import type { Store } from "../store/store.ts";
 import { tells } from "./forward.ts";
 import type { Incoming, Parts } from "./route.ts";
@@ -33,17 +34,20 @@ const counts = new WeakMap<Store, Map<string, number>>();
 const mostCounts = 10_000;
 
 function overlook(store: Store, id: string, calls: number): void {
-  const ofStore = counts.get(store) ?? new Map<string, number>();
-  counts.set(store, ofStore);
+  const ofStore = counts.get(underlying(store)) ?? new Map<string, number>();
+  counts.set(underlying(store), ofStore);
   const [oldest] = ofStore.keys();
   if (ofStore.size >= mostCounts && oldest !== undefined && !ofStore.has(id)) ofStore.delete(oldest);
   ofStore.set(id, (ofStore.get(id) ?? 0) + calls);
 }
 
+/** How many calls to a source this node has not noted yet. */
+export const overlookedSoFar = (store: Store, id: string): number => counts.get(underlying(store))?.get(id) ?? 0;
+
+/** Those are noted now. */
 function overlooked(store: Store, id: string): number {
-  const ofStore = counts.get(store);
-  const count = ofStore?.get(id) ?? 0;
-  ofStore?.delete(id);
+  const count = overlookedSoFar(store, id);
+  counts.get(underlying(store))?.delete(id);
   return count;
 }
 

@@ -201,6 +201,7 @@ describe("calls that are rejected", () => {
       expect(replies.every(({ statusCode }) => statusCode === 401)).toBe(true);
     }
     expect(await rejectionsOf(home, made)).toHaveLength(20);
+    expect(await rejectedOf(home, made)).toBe(10_000);
     expect(commands).toBeLessThanOrEqual(200);
     home.clock.now += 1_000;
     await bad();

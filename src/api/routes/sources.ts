@@ -62,7 +62,7 @@ const create = route({
     await takePlace(parts, { table: "sources", account, limit: "sources" });
     const secret = newSecret();
     const made = await parts.store.execute("createSource", { account: account.id, secretHash: hashOfSecret(secret), ...setUp });
-    return { status: 201, body: { ...sourceJson(made), url: intakeUrl(incoming.origin, secret) }, ignored };
+    return { status: 201, body: { ...sourceJson(made, parts), url: intakeUrl(incoming.origin, secret) }, ignored };
   },
 });
 
@@ -94,7 +94,7 @@ const list = route({
     const found = await parts.store.read.allSetUp("sources", range);
     const page = found.slice(0, query.count);
     const last = found.length > page.length ? page.at(-1) : undefined;
-    return { status: 200, body: { sources: page.map(sourceJson), ...(last ? { cursor: last.id } : {}) } };
+    return { status: 200, body: { sources: page.map((source) => sourceJson(source, parts)), ...(last ? { cursor: last.id } : {}) } };
   },
 });
 
@@ -106,7 +106,10 @@ const get = route({
   params: byId,
   answers: { 200: { about: "The source.", schema: source } },
   refusals: ["not-found"],
-  handle: async ({ account, params, parts }) => ({ status: 200, body: sourceJson(await present(parts, account.id, params.sourceId)) }),
+  handle: async ({ account, params, parts }) => ({
+    status: 200,
+    body: sourceJson(await present(parts, account.id, params.sourceId), parts),
+  }),
 });
 
 const patch = route({
@@ -124,7 +127,7 @@ const patch = route({
     const changed = changeOf(readObject(change, incoming));
     const isAimed = changed.destination !== undefined || changed.headers !== undefined;
     const ignored = isAimed ? await checkAim(incoming, parts, { owner: account, ...before, ...changed }) : [];
-    return { status: 200, body: sourceJson(await changedSource(parts, before, changed)), ignored };
+    return { status: 200, body: sourceJson(await changedSource(parts, before, changed), parts), ignored };
   },
 });
 
@@ -157,7 +160,7 @@ const rotate = route({
     const secret = newSecret();
     const before = await present(parts, account.id, params.sourceId);
     const changed = await changedSource(parts, before, { secretHash: hashOfSecret(secret) });
-    return { status: 200, body: { ...sourceJson(changed), url: intakeUrl(incoming.origin, secret) } };
+    return { status: 200, body: { ...sourceJson(changed, parts), url: intakeUrl(incoming.origin, secret) } };
   },
 });
 
