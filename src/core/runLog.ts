@@ -14,6 +14,10 @@ export type NextItem = Pick<StepItem, "state" | "retries" | "retryDelay" | "erro
   stepName: string | null;
 };
 
+/** Whether a run, or any of its steps, is in one of these states. */
+export const isIn = (states: ReadonlySet<string>, known: KnownRun, now: Millis): boolean =>
+  states.has(known.run.state) || groupsOf(known, now).some(({ steps }) => steps.some(({ state }) => states.has(state)));
+
 /** The log of a run: what it has done, in the order in which it was begun, and what it is about to do (protocol 6.17). */
 export function groupsOf(known: KnownRun, now: Millis): StepGroup[] {
   const view = viewOf(known, now);

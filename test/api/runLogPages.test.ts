@@ -185,6 +185,9 @@ describe("the list", () => {
     expect(await found(`workflowRuns=a@${at},c@${at + 2},b@${at}&label=none`)).toEqual(["c", "a"]);
     expect(await found("state=RUN_SUCCESS")).toEqual(["b"]);
     expect(await found("state=RUN_STARTED,RUN_SUCCESS")).toEqual(["c", "b", "a"]);
+    expect(await found("state=STEP_PROGRESS")).toEqual(["c", "a"]);
+    expect(await found("state=STEP_PROGRESS,RUN_SUCCESS")).toEqual(["c", "b", "a"]);
+    expect(await found("state=STEP_FAILED")).toEqual([]);
     expect(await found(`fromDate=${at + 1}&toDate=${at + 1}`)).toEqual(["b"]);
     expect(await found("label=a&label=b")).toEqual(["b", "a"]);
     expect(await found("flowControlKey=key-c")).toEqual(["c"]);
@@ -210,7 +213,7 @@ describe("the list", () => {
     ["logs?count=0", "count: must be at least 1"],
     ["logs?cursor=x", "cursor: not one that this list has given out"],
     ["logs?cursor=run_1", "cursor: not one that this list has given out"],
-    ["logs?state=STEP_SUCCESS", "state: is none of RUN_STARTED"],
+    ["logs?state=CREATED", "state: is none of RUN_STARTED"],
     ["logs?groupBy=workflowRunId", "groupBy: there is no such parameter"],
     ["logs?surprise=1", "surprise: there is no such parameter"],
     ["logs?fromDate=2&toDate=1", "fromDate: is later than toDate"],

@@ -4,6 +4,8 @@ import { memory } from "../../core/limits.ts";
 import type { Account } from "../../core/message.ts";
 import type { RunState } from "../../core/run.ts";
 import type { RunFilter } from "../../core/runFilter.ts";
+import { isIn } from "../../core/runLog.ts";
+import type { KnownRun } from "../../core/runLogView.ts";
 import type { RunEvent } from "../../core/runLogEvents.ts";
 import { eventsOf } from "../../core/runLogEvents.ts";
 import { cursorParameter, isId } from "../filters.ts";
@@ -49,7 +51,7 @@ const filters = {
 
 const grouped = {
   ...filters,
-  state: stateOf(runStates).describe("The state of the run."),
+  state: stateOf([...runStates, ...stepStates]).describe("The state of the run, or of any of its steps."),
   count: count({ most: mostRuns, normally: mostRuns, about: "Pages with large bodies are shorter." }),
 };
 
@@ -110,9 +112,7 @@ const events = route({
   refusals: [],
   handle: async ({ account, query: { groupBy, ...asked }, parts }) => {
     const counted = { ...asked, count: countOf(asked.count, groupBy ? mostRuns : mostEvents) };
-    const body = groupBy
-      ? await runPage(parts, account, { ...counted, state: runStatesOf(asked.state) })
-      : await eventPage(parts, account, counted);
+    const body = groupBy ? await runPage(parts, account, counted) : await eventPage(parts, account, counted);
     return { status: 200, body };
   },
 });
@@ -122,28 +122,40 @@ function countOf(written: string | undefined, most: number): number {
   if (written === undefined) return most;
   if (!/^\d{1,15}$/.test(written)) throw new Refusal("invalid", "count: is not a whole number");
   const asked = Number(written);
-  if (asked < 1 || asked > most) throw new Refusal("invalid", `count: must be ${asked < 1 ? "at least 1" : `at most ${most}`}`);
-  return asked;
+  if (asked < 1) throw new Refusal("invalid", "count: must be at least 1");
+  return Math.min(asked, most);
 }
 
-function runStatesOf(states: readonly string[] | undefined): RunState[] | undefined {
-  return states?.map((state) => {
-    const known = runStates.find((one) => one === state);
-    if (known === undefined) throw new Refusal("invalid", `state: is none of ${runStates.join(", ")}`);
-    return known;
-  });
+/** The states of runs among those that are asked for. Null: there are others, of steps, by which no list is kept. Throws `Refusal`. */
+function runStatesOf(states: readonly string[]): RunState[] | null {
+  const possible: readonly string[] = [...runStates, ...stepStates];
+  if (!states.every((state) => possible.includes(state))) throw new Refusal("invalid", `state: is none of ${possible.join(", ")}`);
+  const ofRuns = runStates.filter((state) => states.includes(state));
+  return states.every((state) => ofRuns.some((one) => one === state)) ? ofRuns : null;
 }
 
 type Filters = Partial<z.output<z.ZodObject<typeof filters>>>;
 type Asked = Filters & { count: number; state?: readonly string[] | undefined };
 
 async function runPage({ store, now }: Parts, { id: account }: Account, asked: Asked): Promise<Record<string, unknown>> {
-  const states = runStatesOf(asked.state);
-  const filter = { ...filterOf(asked), ...(states && !asked.workflowRuns ? { states } : {}) };
-  const { before } = placeOf(asked.cursor);
-  const page = await store.read.runLog({ account, filter, cursor: before, count: asked.count, ...messageOf(asked) });
+  const wanted = asked.workflowRuns ? null : (asked.state ?? null);
+  const states = wanted && runStatesOf(wanted);
+  const filter = { ...filterOf(asked), ...(states ? { states } : {}) };
   const shown = { now: now(), trim: asked.trimBody ?? null };
-  return { runs: page.runs.map((known) => runJson(known, shown)), ...(page.cursor === null ? {} : { cursor: page.cursor }) };
+  const isWanted = (known: KnownRun): boolean => wanted === null || states !== null || isIn(new Set(wanted), known, shown.now);
+  const runs: Record<string, unknown>[] = [];
+  let { before } = placeOf(asked.cursor);
+  let room: number = memory.page;
+  for (let looked = 0; looked < mostLookedAt; looked += mostRuns) {
+    const count = asked.count - runs.length;
+    const page = await store.read.runLog({ account, filter, cursor: before, count, room, ...messageOf(asked) });
+    for (const known of page.runs) if (isWanted(known)) runs.push(runJson(known, shown));
+    before = page.cursor;
+    room -= page.bytes;
+    // Where any may pass, a page that is not full is short because of its bodies.
+    if (before === null || runs.length === asked.count || runs.length === page.runs.length || room < memory.page / 2) break;
+  }
+  return { runs, ...(before === null ? {} : { cursor: before }) };
 }
 
 /** Many runs may have nothing to tell that passes; then a page ends early, and the next one goes on. */
