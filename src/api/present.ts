@@ -93,6 +93,7 @@ function infoJson({ responseHeaders, responseBody, ...info }: FailureCallbackInf
 /** A line of the log, as it is shown. Bodies are in base64, and cut: a page has up to a thousand lines. */
 export function eventJson({ time, state, envelope, row }: LogEvent): Record<string, unknown> {
   const { redaction } = envelope;
+  const isCut = !redaction?.body && [envelope.body, row?.body].some((body) => body !== undefined && body.length > logBodyBytes);
   const callbackHeaders = (to: CallbackSettings | null): Record<string, string[]> | null =>
     to && to.headers.length > 0 ? headerMap(redactHeaders(to.headers, redaction, sha256)) : null;
   return present({
@@ -104,6 +105,7 @@ export function eventJson({ time, state, envelope, row }: LogEvent): Record<stri
     method: envelope.method,
     header: headerMap(redactHeaders(envelope.headers, redaction, sha256)),
     body: logBody(envelope),
+    truncated: isCut ? true : null,
     ...attemptFields({ time, state, envelope, row }),
     timeout: envelope.timeout,
     callback: envelope.callback?.url,

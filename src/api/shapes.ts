@@ -63,6 +63,7 @@ export const event = z.object({
   ...whatItIs,
   state: z.enum(["CREATED", "ACTIVE", "RETRY", "ERROR", "DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELLED"]),
   body: z.string().optional().describe("The body in base64, cut to 16 KiB."),
+  truncated: z.literal(true).optional().describe("One of the bodies of this entry was cut."),
   error: z.string().optional().describe("What went wrong."),
   nextDeliveryTime: millis("When it is sent next").optional(),
   responseStatus: z.int().optional(),

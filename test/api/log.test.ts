@@ -127,6 +127,7 @@ describe("the log", () => {
     await home.ask("POST", "/v2/publish/https://e.example", { body: "x".repeat(20_000) });
     const [entry] = await entries(home, "");
     expect(Buffer.from(String(entry?.body), "base64").length).toBe(16_384);
+    expect(entry).toMatchObject({ truncated: true });
   });
 
   test.each([
