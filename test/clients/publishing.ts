@@ -244,7 +244,7 @@ function refusing(arrive: () => Newcomer): void {
     ["a retry delay that is no expression", { retryDelay: "rm -rf" }, 400, /retry-delay/],
     ["a callback that is no URL", { callback: "example.com" }, 400, /callback/],
     ["a delay that is no duration", { delay: "soon" as "1s" }, 400, /delay/],
-    ["a rate period beyond a week", { flowControl: { key: "k", rate: 1, period: "8d" } }, 412, /period/],
+    ["a rate period beyond a week", { flowControl: { key: "k", rate: 1, period: "8d" } }, 400, /period/],
   ] as const)("%s is refused, with an error that names it", async (_, request, status, text) => {
     const publishing = arrive().client.publish({ url: "https://example.com", ...request });
     const error = await publishing.then(
