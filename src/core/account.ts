@@ -1,6 +1,6 @@
-import { refreshAllowance } from "./allowance.ts";
+import { gainsAllowance, refreshAllowance } from "./allowance.ts";
 import type { Decision, Draft } from "./command.ts";
-import { Refusal } from "./errors.ts";
+import { Later, Refusal } from "./errors.ts";
 import { accountFlow } from "./flow.ts";
 import { spans } from "./limits.ts";
 import type { Account, AccountId, Millis, SigningKeys } from "./message.ts";
@@ -60,6 +60,8 @@ export const changeAccount: Decision<{ account: AccountId; change: AccountChange
       throw new Refusal("forbidden", "plan_name: the plan of this account is set by whoever runs the server");
     const isUpgrade = change.plan !== undefined && planNames.indexOf(change.plan) > planNames.indexOf(planOf(account));
     const changed: Account = { ...withChange(account, change), ...(isUpgrade ? { upgradedAt: moment.now } : {}) };
+    // Others of the batch have not seen the flows by which a limit counts that there was not before.
+    if (gainsAllowance(account, changed) && !draft.isAlone()) throw new Later();
     draft.put("accounts", changed);
     refreshAllowance(draft, moment, id, accountFlow);
     return changed;

@@ -17,6 +17,10 @@ export function allowancesOf(draft: Draft, moment: Pick<Moment, "now">, owner: A
   return flows;
 }
 
+/** Whether an account has a limit now that it had not. */
+export const gainsAllowance = (before: Account, after: Account): boolean =>
+  [mostToHost, mostUnderWay].some((most) => most(before) === null && most(after) !== null);
+
 const limitedTo = (parallelism: number, flow: Flow): Flow => (flow.parallelism === parallelism ? flow : { ...flow, parallelism });
 
 /** Lets a flow that is there follow the limit of its account, which may have been changed, or taken away. */

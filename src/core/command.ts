@@ -162,6 +162,8 @@ export interface Draft {
   isAtHand(of: Pick<MessageState, "account" | "id">): boolean;
   /** Whether it was left because its destination has had its share of the bytes of the batch. Then it stands in line. */
   isCrowded(of: Pick<MessageState, "account" | "host">): boolean;
+  /** Whether there is no other call in the batch. */
+  isAlone(): boolean;
   /** Whether due messages wait for a claim, so that a new one must not go at once. */
   behind(): boolean;
   /** Whether a message to this host may go at once all the same: see `core/hands.ts`. */

@@ -77,6 +77,7 @@ function hasHand(draft: Draft, { account, host, line }: MessageState): boolean {
 
 /** The same question before everything is loaded: false only when it is sure that it has to wait. */
 export function mightPass(draft: Draft, state: MessageState): boolean {
+  if (isStopped(draft, state)) return false;
   const { account, queue, slot, line } = state;
   const ofQueue = queue === null || slot !== null ? undefined : draft.get("flows", account, queueFlow(queue));
   // What is not there yet is open, whatever the time.
@@ -86,6 +87,17 @@ export function mightPass(draft: Draft, state: MessageState): boolean {
 
 const isSurelyClosed = ({ paused, parallelism, running, waiting }: Flow, line: string | null): boolean =>
   paused || (parallelism !== null && running >= parallelism) || (waiting > 0 && line === null);
+
+/** Whether it has a slot of a queue that is paused. Until that goes on it is not sent, whatever else it has waited for. */
+export const isStopped = (draft: Draft, { account, id, queue, slot }: MessageState): boolean =>
+  queue !== null && slot === id && draft.get("flows", account, queueFlow(queue))?.paused === true;
+
+/** Has a message that is stopped looked at again after a while. It stands in no line meanwhile: others there may go on. */
+export function putOff(draft: Draft, moment: Moment, state: MessageState): void {
+  leaveLine(draft, moment, state);
+  const standing = { state: "pending", line: null, leasedBy: null, dueAt: moment.now + spans.stoppedCheck } as const;
+  draft.put("messages", { ...countedBy([], state), ...standing });
+}
 
 function takeSlot(draft: Draft, moment: Moment, state: MessageState, queue: Flow): MessageState {
   const hasStood = state.line === queue.id;

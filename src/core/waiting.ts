@@ -75,9 +75,10 @@ export function reasonsOf(standing: Standing, now: Millis): Reason[] {
   if (state.state === "pending") return [untilDue(standing, now), ...laterPauses(standing, [standing.queue, standing.key])];
   if (state.line === (state.queue !== null && queueFlow(state.queue)))
     return [...inQueue(standing), ...laterPauses(standing, [standing.key])];
-  if (state.line === (state.flowKey !== null && keyFlow(state.flowKey))) return behindKey(standing, now);
+  if (state.line === (state.flowKey !== null && keyFlow(state.flowKey)))
+    return [...behindKey(standing, now), ...laterPauses(standing, [standing.queue])];
   const reason = state.line !== null && isAllowance(state.line) ? inAccount(standing, state.line) : atHost(standing);
-  return [reason, ...laterPauses(standing, [standing.key])];
+  return [reason, ...laterPauses(standing, [standing.queue, standing.key])];
 }
 
 function sending({ state, last, createdAt }: Standing, now: Millis): Reason {
@@ -113,7 +114,10 @@ function afterWhat({ status, error }: Pick<LogRow, "status" | "error">): string 
 
 /** It has not been before these gates yet, and cannot pass them then, unless somebody resumes them. */
 const laterPauses = ({ state }: Standing, flows: readonly (Flow | null)[]): Reason[] =>
-  flows.flatMap((flow) => (flow?.paused && !(isQueue(flow.id) && state.slot !== null) ? [paused(flow)] : []));
+  flows.flatMap((flow) => (flow?.paused && !(isQueue(flow.id) && isOfOther(state)) ? [paused(flow)] : []));
+
+/** A callback has the slot of the message it tells of, and is sent as long as that has one. */
+const isOfOther = ({ slot, id }: MessageState): boolean => slot !== null && slot !== id;
 
 function paused(flow: Flow): Reason {
   const name = flowName(flow.id);

@@ -65,8 +65,11 @@ export class WorkingSet implements Draft {
   #leasedByOthers: readonly MessageState[] = [];
   readonly #expired = new Map<AccountId, Expired | "several">();
 
+  readonly #isAlone: boolean;
+
   constructor(hands: Hands, of: { isAlone: boolean }) {
     this.#hands = hands;
+    this.#isAlone = of.isAlone;
     this.#taken = new TakenHands(hands);
     this.#toSend = new ToSend(hands.bytes.perBatch);
     this.#histories = new HistoryBytes(of);
@@ -240,6 +243,10 @@ export class WorkingSet implements Draft {
   fault(what: string): void {
     this.faults.push(what);
     this.#undo.push(() => this.faults.pop());
+  }
+
+  isAlone(): boolean {
+    return this.#isAlone;
   }
 
   behind = (): boolean => this.#hands.behind;

@@ -249,42 +249,6 @@ describe("a dead letter that is sent again", () => {
   });
 });
 
-describe("a paused queue", () => {
-  const id = "queue:q";
-
-  test("takes messages in and sends none, until it is resumed: then the oldest first", async () => {
-    await broker.run("pauseFlow", { account: "acme", id });
-    await broker.send("a b", { queue });
-    broker.now += minute;
-    expect(await broker.begun()).toBe("");
-    expect(broker.counts(id)).toEqual([0, 2]);
-    await broker.run("resumeFlow", { account: "acme", id });
-    expect(await broker.begun()).toBe("a");
-  });
-
-  test("lets what has begun go on, with its retries, and nothing after it", async () => {
-    await broker.send("a b", { queue, retryDelay: "1000" });
-    expect(await broker.begun()).toBe("a");
-    await broker.run("pauseFlow", { account: "acme", id });
-    await broker.end("a", { status: 500 });
-    broker.now += second;
-    expect(await broker.begun()).toBe("a");
-    await broker.end("a");
-    expect(await broker.begun()).toBe("");
-    await broker.run("resumeFlow", { account: "acme", id });
-    expect(await broker.begun()).toBe("b");
-  });
-
-  test("is paused once, however often it is asked to be, and that changes its time of change", async () => {
-    broker.now += minute;
-    const first = await broker.run("pauseFlow", { account: "acme", id });
-    expect(first).toMatchObject({ paused: true, createdAt: noon + minute, updatedAt: noon + minute });
-    broker.now += minute;
-    expect(await broker.run("pauseFlow", { account: "acme", id })).toEqual(first);
-    expect(await broker.run("resumeFlow", { account: "acme", id })).toMatchObject({ paused: false, updatedAt: noon + 2 * minute });
-  });
-});
-
 describe("a message with a queue and a key", () => {
   test("passes both gates, and keeps its place in the queue while it waits for the key", async () => {
     await broker.send("other", { ...withKey("k", { parallelism: 1 }) });

@@ -37,6 +37,7 @@ export class Flows {
     const before = new Map([...this.#books].map(([name, { running }]) => [name, running]));
     this.#count(of, touched);
     for (const { before, after } of of.changes.flows) for (const row of [before, after]) if (row) touched.add(nameOf(row, row.id));
+    for (const { message } of of.result.deliveries) if (message.queue !== null) touched.add(queueName(message));
     const born = of.changes.envelopes.flatMap(({ after }) => after ?? []);
     for (const name of touched) this.#checkOne(name, { of, court, born, runningBefore: before.get(name) ?? 0 });
     this.#places.judge(of, court);
@@ -103,6 +104,8 @@ export class Flows {
       of.changes.slots.filter(({ before, after }) => !before && after && nameOf(after, `queue:${after.queue}`) === name).length +
       startsOf(name, of);
     demand(begun === 0 || !limits.isPaused, `nothing begins in what is paused: ${quoted(name)}`);
+    const isSent = of.result.deliveries.some(({ message }) => queueName(message) === name);
+    demand(!isSent || !limits.isPaused, `nothing of a paused queue is sent, nor sent again: ${quoted(name)}`);
     const most = Math.max(runningBefore, limits.parallelism);
     demand(book.running <= most, `no more at once than the limit: ${quoted(name)} has ${book.running} of ${limits.parallelism}`);
     if (name.includes("\nkey:")) this.#checkWindow(name, { of, court, before, after: row, limits });
@@ -205,6 +208,8 @@ const isInLine = (state: MessageState | undefined): state is MessageState & { li
   state?.line !== undefined && state.line !== null && !state.line.startsWith("host:");
 
 /** Deliveries under a key that begin with a batch. */
+const queueName = (message: Envelope): string => nameOf(message, `queue:${message.queue}`);
+
 const startsOf = (name: string, { result }: Case): number =>
   result.deliveries.filter(({ message }) => nameOf(message, `key:${message.flowControl?.key}`) === name).length;
 

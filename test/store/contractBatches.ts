@@ -40,6 +40,29 @@ export function describeBatches(open: OpenStore): void {
       expect(await world.states(messageId)).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
     });
 
+    test("a limit that is given beside a publish goes on counting where it counted before it was taken away", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const limit = (parallelism: number | null) =>
+        world.store.execute("changeAccount", { account: "acc", change: { limits: { parallelism } } });
+      const counted = async () =>
+        (await world.store.read.allSetUp("flows", { account: "acc", limit: 9 })).map(({ id, running }) => [id, running]);
+      await limit(1);
+      const url = "https://e.example/";
+      await world.publish([letterTo({ url })]);
+      expect(await counted()).toEqual([["under-way:e.example", 1]]);
+      await limit(null);
+      const [, published] = await Promise.all([limit(2), world.publish([letterTo({ url })]), world.publish([letterTo({ url })])]);
+      expect(published).toMatchObject([{ deduplicated: false }]);
+      // Those beside it have begun before there was a limit again.
+      expect(await counted()).toEqual([["under-way:e.example", 1]]);
+      await world.publish([letterTo({ url }), letterTo({ url })]);
+      expect(await counted()).toEqual([["under-way:e.example", 2]]);
+      for (let round = 0; round < 2; round++)
+        for (const delivery of world.delivered()) await world.store.execute("settle", outcomeOf(delivery));
+      expect(await counted()).toEqual([["under-way:e.example", 0]]);
+    });
+
     test("takes many commands at once", async () => {
       const world = await World.open(open);
       await world.account();
