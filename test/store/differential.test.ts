@@ -26,7 +26,7 @@ import { accountNamed, closedAfterwards, earliest, freshFolder, latest, sourceOf
 
 const chosen = process.env["WAYPOST_SEED"];
 /** Seeds that see everything happen. A fresh one may pass over what is rare; the stores have to agree all the same. */
-const fixed: readonly number[] = [10, 14];
+const fixed: readonly number[] = [14, 5];
 const seeds = chosen === undefined ? [...fixed, randomInt(2 ** 31)] : [Number(chosen)];
 const fewest = 150;
 /** Each step takes longer than the one before, as the tables grow. Where nothing has to be seen there is no sense in going on. */

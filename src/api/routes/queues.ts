@@ -103,7 +103,7 @@ const pause = route({
   tag: "Queues",
   summary: "Pause a queue",
   about:
-    "It takes in messages, and lets none of them begin. A message that is under way goes on, with its retries and callbacks. A queue that does not exist yet is made, so that it can be paused before its first message.",
+    "It takes in messages, and sends none. A request that is under way ends, with its callbacks; a message that is to be sent again waits, and goes on within ten seconds of the queue being resumed. A queue that does not exist yet is made, so that it can be paused before its first message.",
   params: byName,
   answers: { 200: { about: now, schema: queue } },
   refusals: ["limit-exceeded"],
