@@ -172,11 +172,11 @@ describe("in a queue", () => {
     expect(await waitingOn(id)).toEqual([sending]);
   });
 
-  test("a message that has its place waits for its retry though the queue is paused, for that no longer stops it", async () => {
+  test("a message that has its place waits for its retry, and for the queue that is paused", async () => {
     const id = await enqueue({ "svc-retry-delay": "10000" });
     await home.settle(home.delivery(), { status: 500 });
     await command("/v2/queues/q/pause");
-    expect((await waitingOn(id)).map(({ reason }: { reason: string }) => reason)).toEqual(["retry"]);
+    expect((await waitingOn(id)).map(({ reason }: { reason: string }) => reason)).toEqual(["retry", "queue-paused"]);
   });
 });
 
