@@ -40,6 +40,7 @@ export function answerInTurn(server: Server): void {
   server.removeAllListeners("request");
   server.on("request", (request: IncomingMessage, response: ServerResponse) => {
     const { socket } = request;
+    if (socket instanceof Piecemeal) socket.latest = request;
     const line = lineOf(socket);
     const begin = (): void => {
       response.once("close", () => endTurn(line, socket));
@@ -54,7 +55,7 @@ function endTurn(line: Piped[], socket: Duplex): void {
   if (socket.destroyed) line.length = 0;
   line.shift();
   line[0]?.begin();
-  if (line.length === 0 && socket instanceof Piecemeal) socket.readOn();
+  if (socket instanceof Piecemeal) socket.readOn();
 }
 
 /** What ends the head of every request. It may be in a body as well. */
@@ -67,6 +68,8 @@ const leastOfBody = 1024;
 export class Piecemeal extends Duplex {
   readonly #socket: Socket;
   #unread: Buffer | null = null;
+  /** The request that came last. Its body may still be on its way when it is answered. */
+  latest: IncomingMessage | null = null;
   #isAwaited = false;
   #hasEnded = false;
 
@@ -96,7 +99,7 @@ export class Piecemeal extends Duplex {
     else this.once("finish", () => this.destroy());
   }
 
-  /** A request was answered. */
+  /** A request was answered, so that the next one has its turn. */
   readOn(): void {
     if (this.#isAwaited) this.#give();
   }
@@ -117,12 +120,17 @@ export class Piecemeal extends Duplex {
     this.#give();
   }
 
+  /** Nothing behind the request that has its turn; of that, what has not come yet. */
+  #mayRead(): boolean {
+    const [first, ...behind] = lines.get(this) ?? [];
+    return first === undefined || (behind.length === 0 && first.request?.complete === false);
+  }
+
   #give(): void {
-    const last = lines.get(this)?.at(-1)?.request;
-    if (last?.complete === true || !this.#isAwaited) return;
+    if (!this.#isAwaited || !this.#mayRead()) return;
     const bytes = this.#unread;
     if (bytes === null) return void (this.#hasEnded ? this.push(null) : this.#socket.resume());
-    const found = bytes.indexOf(headEnd, last ? leastOfBody : 0);
+    const found = bytes.indexOf(headEnd, this.latest?.complete === false ? leastOfBody : 0);
     const end = found < 0 ? bytes.length : found + headEnd.length;
     this.#unread = end < bytes.length ? bytes.subarray(end) : null;
     this.#isAwaited = false;

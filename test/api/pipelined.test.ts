@@ -1,6 +1,7 @@
 import { connect } from "node:net";
 import { text } from "node:stream/consumers";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { Piecemeal } from "../../src/api/pipelined.ts";
 import { house, token } from "./house.ts";
 import type { House } from "./house.ts";
 import { listen, send } from "./wire.ts";
@@ -67,6 +68,43 @@ test("who sends requests and reads no answers is not listened to", async () => {
   for (; before !== now; [before, now] = [now, socket.bytesWritten - socket.writableLength]) await new Promise((go) => setTimeout(go, 300));
   // What the system keeps for both sides.
   expect(socket.writableLength).toBeGreaterThan(4_000_000);
+});
+
+test("what is cut in the middle of bodies, so that no request is ever whole, does not add up either", async () => {
+  const [held, release] = gate();
+  const home = await counting(held);
+  const socket = connect({ port: home.port, host: "127.0.0.1", noDelay: true });
+  onTestFinished(() => void socket.destroy());
+  let begun = 0;
+  home.api.server.on("request", () => void begun++);
+  const head = asked("POST /v2/queues/q/pause", ["Content-Length: 2"]);
+  socket.write(head);
+  await expect.poll(() => begun).toBe(1);
+  for (let round = 0; round < 50; round++) {
+    socket.write(`{}${head}`.repeat(20));
+    await new Promise((go) => setTimeout(go, 2));
+  }
+  expect([home.most(), begun < 70]).toEqual([1, true]);
+  release();
+  socket.write("{}");
+  await expect.poll(() => begun, { timeout: 10_000 }).toBe(1_001);
+});
+
+test("a body of a request that was refused early is not cut to small pieces", async () => {
+  const home = await counting();
+  const push = vi.spyOn(Piecemeal.prototype, "push");
+  onTestFinished(() => push.mockRestore());
+  const socket = connect({ port: home.port, host: "127.0.0.1" });
+  onTestFinished(() => void socket.destroy());
+  socket.on("error", () => undefined);
+  const body = "\r\n\r\n".repeat(250_000);
+  socket.write(`POST /v2/publish/https://e.example/ HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n\r\n`);
+  const received: string[] = [];
+  socket.on("data", (bytes: Buffer) => received.push(bytes.toString("latin1")));
+  await expect.poll(() => statusesIn(received.join(""))).toEqual([401]);
+  socket.write(body + last);
+  await expect.poll(() => statusesIn(received.join("")), { timeout: 20_000 }).toEqual([401, 200]);
+  expect(push.mock.calls.length).toBeLessThan(2_000);
 });
 
 test("bodies arrive byte for byte, also those that are full of what ends a head", async () => {
