@@ -47,6 +47,11 @@ export class LogPartitions implements LogCut {
     return null;
   }
 
+  /** There was no part for a row, though there should have been: another node, or a hand, has taken it away. */
+  lookAgain(): void {
+    this.#room = { from: 0, to: 0 };
+  }
+
   /**
    * Drops the parts that end before `time`, as far as no account has anything of them left. From now on rows of the day of that time, and
    * of those before, are not deleted one by one.

@@ -21,6 +21,10 @@ export const patience: Millis = 200;
 /** Others had it locked for longer than was waited. */
 export const isLocked = (error: unknown): boolean => codeOf(error) === "55P03";
 
+/** A row found no part that it could be in. */
+export const isWithoutPart = (error: unknown): boolean =>
+  codeOf(error) === "23514" && error instanceof Error && "routine" in error && error.routine === "ExecFindPartition";
+
 /** All parts, in no order. */
 export async function partsOf(client: Client): Promise<Part[]> {
   const found = await plainly(

@@ -12,6 +12,7 @@ import { oldestReader, tooNew } from "./migrate.ts";
 import { migratePostgres } from "./postgresMigration.ts";
 export { inFoundation } from "./postgresMigration.ts";
 import { LogPartitions } from "./logPartitions.ts";
+import { isWithoutPart } from "./logParts.ts";
 import type { Others } from "./postgresListener.ts";
 import { othersOf } from "./postgresListener.ts";
 import { requireOwnConnections } from "./postgresPooling.ts";
@@ -132,7 +133,10 @@ export class PostgresDatabase implements Database {
 
   isConflict(error: unknown): boolean {
     return (
-      isContention(error) || codeOf(error) === uniqueViolation || [LostUpdate, Interrupted, NoRoom].some((kind) => error instanceof kind)
+      isContention(error) ||
+      codeOf(error) === uniqueViolation ||
+      isWithoutPart(error) ||
+      [LostUpdate, Interrupted, NoRoom].some((kind) => error instanceof kind)
     );
   }
 
@@ -182,6 +186,7 @@ export class PostgresDatabase implements Database {
       this.#lockTimeout = firstLockTimeout;
       return result;
     } catch (error) {
+      if (isWithoutPart(error)) this.logCut.lookAgain();
       if (!(error instanceof Unavailable) || error instanceof Outdated) {
         await plainly(session.client, "rollback").catch(() => this.#drop(session));
         throw error;

@@ -139,6 +139,18 @@ test("a day is not dropped while others read it for long, and nobody who writes 
   expect(await partsOf(url)).not.toContain(`log_day_${first}`);
 });
 
+test("a part that somebody took away is made again by whoever writes", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url, new TestClock());
+  await days(world, 2);
+  const today = `log_day_${Math.floor(world.clock.now / day)}`;
+  const delivery = await world.sent();
+  await ask(url, `drop table ${today}`);
+  await world.settle(delivery);
+  expect(await partsOf(url)).toContain(today);
+  expect(await seen(world)).toContain(delivery.message.id);
+});
+
 test("nodes that drop the same days at once do it once, and none of them fails", async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
