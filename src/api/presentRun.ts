@@ -1,7 +1,7 @@
 import { headerMap } from "../core/callback.ts";
 import { defaults } from "../core/limits.ts";
 import type { Bytes, HeaderList, LogRow, Millis, Redaction } from "../core/message.ts";
-import { redactBody, redactHeaders } from "../core/redaction.ts";
+import { bothHidden, redactBody, redactHeaders } from "../core/redaction.ts";
 import { groupsOf } from "../core/runLog.ts";
 import { reasonIn } from "../core/runFailure.ts";
 import type { NextItem, StepGroup } from "../core/runLog.ts";
@@ -104,20 +104,12 @@ const callFields = ({ url, method, headers, body, response }: CallDetail, sight:
 });
 
 function invokeFields({ runId, url, createdAt, payload, headers, redaction }: InvokeDetail, { trim, redaction: own }: Sight): Fields {
-  const sight = { trim, redaction: both(own, redaction) };
+  const sight = { trim, redaction: bothHidden(own, redaction) };
   return {
     ...{ invokedWorkflowRunId: runId, invokedWorkflowUrl: url, invokedWorkflowCreatedAt: createdAt },
     ...bodyIn(sight, "invokedWorkflowRunBody", payload),
     invokedWorkflowRunHeaders: headers && headersIn(sight, headers),
   };
-}
-
-/** Hides what either of two hides. */
-function both(one: Redaction | null, other: Redaction | null): Redaction | null {
-  if (!one || !other) return one ?? other;
-  const headers =
-    one.headers === true || other.headers === true ? true : [...(one.headers === false ? [] : one.headers), ...(other.headers || [])];
-  return { body: one.body || other.body, headers: headers === true || headers.length > 0 ? headers : false };
 }
 
 const errorsJson = (errors: readonly LogRow[], sight: Sight): Fields[] | null =>

@@ -41,7 +41,11 @@ export function takePlace(parts: Parts, of: PlaceOf): Promise<void> {
 /** One was deleted, and another one may be made in its place at once. */
 export function givePlace(parts: Parts, of: Pick<PlaceOf, "table"> & { account: AccountId }): void {
   const known = places.get(underlying(parts.store))?.get(`${of.table} ${of.account}`);
-  if (known) known.counted = null;
+  if (!known?.counted) return;
+  const { count, takenAt } = known.counted;
+  // What a place was taken for a moment ago may not be stored, and would not be counted.
+  const isAllStored = parts.now() - takenAt >= storedAfter;
+  known.counted = isAllStored ? null : { ...known.counted, count: count - 1 };
 }
 
 function placesOf({ store }: Parts, { table, account }: PlaceOf): Places {

@@ -1,7 +1,7 @@
 import type { DueRow } from "./aside.ts";
 import { nameOfRow } from "./aside.ts";
 import type { Decision, Draft, DueNeed, Moment, Needs } from "./command.ts";
-import { advance, countEnd, hostLine, isFlowLine, isStopped, mightPass, needsOfGates, putOff, standInLine } from "./gate.ts";
+import { advance, countEnd, hostLine, isFlowLine, mightPass, needsOfGates, putOffStopped, standInLine } from "./gate.ts";
 import { log } from "./lease.ts";
 import { isLeftOver, runsOf } from "./endRun.ts";
 import { giveUp, headsOf, sendNow, serveFlow, serveLine, withHand } from "./line.ts";
@@ -131,10 +131,7 @@ function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
   if (isLostForGood(draft, met) && !draft.isAtHand(met)) return false;
   const waiting = met.leasedBy !== null ? afterLostLease(draft, moment, met) : met;
   if (!waiting) return true;
-  if (isStopped(draft, waiting)) {
-    putOff(draft, moment, waiting);
-    return true;
-  }
+  if (putOffStopped(draft, moment, waiting)) return true;
   const { state, stoppedAt } = advance(draft, moment, waiting);
   const line = stoppedAt ?? (draft.isAtHand(state) || !draft.isCrowded(state) ? null : hostLine(state.host));
   if (line !== null) standInLine(draft, moment, state, line);

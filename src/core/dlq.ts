@@ -6,9 +6,10 @@ import { accept, linesTo } from "./lease.ts";
 import { dropEnvelope } from "./mark.ts";
 import type { AccountId, DeadLetter, Envelope, Letter, MessageId, Millis, Outline } from "./message.ts";
 import type { Overrides } from "./overrides.ts";
-import { bothHidden, flowControlWith, overridden } from "./overrides.ts";
+import { flowControlWith, overridden } from "./overrides.ts";
 import { acting } from "./plans.ts";
 import { sendingLimitBrokenBy } from "./publish.ts";
+import { bothHidden } from "./redaction.ts";
 import { countDeadLetters } from "./usage.ts";
 
 export type Retried = { dlqId: string; messageId: MessageId };

@@ -89,14 +89,16 @@ const isSurelyClosed = ({ paused, parallelism, running, waiting }: Flow, line: s
   paused || (parallelism !== null && running >= parallelism) || (waiting > 0 && line === null);
 
 /** Whether it has a slot of a queue that is paused. Until that goes on it is not sent, whatever else it has waited for. */
-export const isStopped = (draft: Draft, { account, id, queue, slot }: MessageState): boolean =>
+const isStopped = (draft: Draft, { account, id, queue, slot }: MessageState): boolean =>
   queue !== null && slot === id && draft.get("flows", account, queueFlow(queue))?.paused === true;
 
-/** Has a message that is stopped looked at again after a while. It stands in no line meanwhile: others there may go on. */
-export function putOff(draft: Draft, moment: Moment, state: MessageState): void {
+/** Has a message that is stopped looked at again after a while, and stand in no line meanwhile: others there may go on. False: it is not. */
+export function putOffStopped(draft: Draft, moment: Moment, state: MessageState): boolean {
+  if (!isStopped(draft, state)) return false;
   leaveLine(draft, moment, state);
   const standing = { state: "pending", line: null, leasedBy: null, dueAt: moment.now + spans.stoppedCheck } as const;
   draft.put("messages", { ...countedBy([], state), ...standing });
+  return true;
 }
 
 function takeSlot(draft: Draft, moment: Moment, state: MessageState, queue: Flow): MessageState {

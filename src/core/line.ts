@@ -1,7 +1,7 @@
 import { refreshAllowance } from "./allowance.ts";
 import type { Draft, LineHead, Moment, Needs } from "./command.ts";
 import { isAllowance, isIdle, putFlow, roomBehind } from "./flow.ts";
-import { advance, depart, hostLine, isStopped, needsOfGates, putOff, standInLine } from "./gate.ts";
+import { advance, depart, hostLine, needsOfGates, putOffStopped, standInLine } from "./gate.ts";
 import { lease, log } from "./lease.ts";
 import { spans } from "./limits.ts";
 import type { Flow, Line, MessageState } from "./message.ts";
@@ -88,10 +88,7 @@ export function lookSoon(draft: Draft, moment: Moment, line: Line): void {
 
 /** False when it has to stay: its line is closed, or its envelope is not at hand. Before another closed gate it changes lines. */
 function serveOne(draft: Draft, moment: Moment, met: MessageState, line: string): boolean {
-  if (isStopped(draft, met)) {
-    putOff(draft, moment, met);
-    return true;
-  }
+  if (putOffStopped(draft, moment, met)) return true;
   const { state, stoppedAt } = advance(draft, moment, met);
   if (stoppedAt === line) return false;
   if (stoppedAt !== null) standInLine(draft, moment, state, stoppedAt);

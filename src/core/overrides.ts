@@ -76,11 +76,3 @@ function callbackWith(old: CallbackSettings | null, changed: CallbackOverrides |
   if (old) return overridden(old, others);
   throw new Refusal("invalid", `${name}: there is none that its settings could apply to; give its URL as well`);
 }
-
-/** Hides what either of them hides. */
-export function bothHidden(one: Redaction | null, other: Redaction | null): Redaction | null {
-  if (!one || !other) return one ?? other;
-  const [a, b] = [one.headers, other.headers];
-  const some = (headers: Redaction["headers"]): readonly string[] => (typeof headers === "boolean" ? [] : headers);
-  return { body: one.body || other.body, headers: a === true || b === true ? true : [...new Set([...some(a), ...some(b)])] };
-}

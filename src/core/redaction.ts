@@ -27,6 +27,15 @@ function headerNamed(item: string): string {
   throw new Refusal("invalid", `redact fields: cannot read ${JSON.stringify(item)}; use body, header or header[Name], separated by commas`);
 }
 
+/** Hides what either of two hides. */
+export function bothHidden(one: Redaction | null, other: Redaction | null): Redaction | null {
+  if (!one || !other) return one ?? other;
+  const body = one.body || other.body;
+  if (one.headers === true || other.headers === true) return { body, headers: true };
+  const names = new Set([...(one.headers || []), ...(other.headers || [])]);
+  return { body, headers: names.size > 0 && [...names] };
+}
+
 /** The body as it may be shown. An empty one stays empty: there is nothing to hide. */
 export function redactBody(body: Bytes, redaction: Redaction | null, hash: Hash): Bytes {
   if (redaction?.body !== true || body.length === 0) return body;

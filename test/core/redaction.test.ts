@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { Refusal } from "../../src/core/errors.ts";
 import { noBytes } from "../../src/core/message.ts";
 import type { Bytes, HeaderList, Redaction } from "../../src/core/message.ts";
-import { parseRedaction, redactBody, redactHeaders } from "../../src/core/redaction.ts";
+import { bothHidden, parseRedaction, redactBody, redactHeaders } from "../../src/core/redaction.ts";
 
 describe("parseRedaction", () => {
   test.each<[string, Redaction]>([
@@ -123,4 +123,15 @@ describe("redactHeaders", () => {
       expect(redactHeaders(headers, redaction, hash)).toEqual(headers);
     },
   );
+});
+
+test.each([
+  ["body", "body", { body: true, headers: false }],
+  ["body", "header[X]", { body: true, headers: ["X"] }],
+  ["header[X]", "header[Y], header[X]", { body: false, headers: ["X", "Y"] }],
+  ["header[X]", "header", { body: false, headers: true }],
+])("%s and %s together hide what either does", (one, other, hidden) => {
+  expect(bothHidden(parseRedaction(one), parseRedaction(other))).toEqual(hidden);
+  expect(bothHidden(parseRedaction(other), parseRedaction(one))).toMatchObject({ body: hidden.body });
+  expect(bothHidden(parseRedaction(one), null)).toEqual(parseRedaction(one));
 });

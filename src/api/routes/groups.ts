@@ -75,7 +75,7 @@ const remove = route({
   refusals: [],
   handle: async ({ account, params, parts }) => {
     const body = await parts.store.execute("deleteGroup", { account: account.id, name: checkName("name", params.name) });
-    givePlace(parts, { table: "groups", account: account.id });
+    if (body.deleted > 0) givePlace(parts, { table: "groups", account: account.id });
     return { status: 200, body };
   },
 });

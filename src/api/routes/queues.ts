@@ -146,7 +146,7 @@ const remove = route({
     const name = checkName("queue", params.name);
     const exists = await parts.store.read.setUp("flows", account.id, queueFlow(name));
     const cancelled = exists ? await removeQueue(parts.store, account.id, name) : 0;
-    giveQueue(parts, account.id, name);
+    if (exists) giveQueue(parts, account.id, name);
     return { status: 200, body: { cancelled } };
   },
 });

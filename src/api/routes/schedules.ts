@@ -110,7 +110,7 @@ const remove = route({
   refusals: [],
   handle: async ({ account, params: { scheduleId: id }, parts }) => {
     const { deleted } = isName(id) ? await parts.store.execute("deleteSchedule", { account: account.id, id }) : { deleted: false };
-    givePlace(parts, { table: "schedules", account: account.id });
+    if (deleted) givePlace(parts, { table: "schedules", account: account.id });
     return { status: 200, body: { deleted: deleted ? 1 : 0 } };
   },
 });
