@@ -15,6 +15,7 @@ import { idMaker } from "../src/core/ids.ts";
 import { markOf, marksOf, marksOfRow } from "../src/core/mark.ts";
 import type { Envelope, LogState } from "../src/core/message.ts";
 import { noBytes } from "../src/core/message.ts";
+import { glanceOf, sightingsAt, sightsOf } from "../src/core/sighting.ts";
 import { queriesOf } from "../src/store/queries.ts";
 import { sqlShelf } from "../src/store/sqlShelf.ts";
 import { openSqlite } from "../src/store/sqlite.ts";
@@ -57,6 +58,14 @@ async function writer() {
     rows.get(name)?.push(Object.values(tables[name].write(row)));
     for (const id of marksOfRow[name]?.(row) ?? []) put("marks", { account: "acc", id });
   };
+  const seen = new Set<string>();
+  const sight = (id: string, envelope: Envelope): void => {
+    for (const sighting of sightingsAt(sightsOf(envelope), glanceOf(id))) {
+      if (seen.has(sighting)) continue;
+      seen.add(sighting);
+      put("sightings", { account: "acc", id: sighting });
+    }
+  };
   const flush = async (): Promise<void> => {
     await database.transaction(async () => {
       for (const [name, values] of rows) {
@@ -69,6 +78,7 @@ async function writer() {
   };
   return {
     put,
+    sight,
     flush,
     close: async () => {
       await connection.query("pragma wal_checkpoint(truncate)", []);
@@ -78,12 +88,18 @@ async function writer() {
 }
 
 async function fill(): Promise<void> {
-  const { put, flush, close } = await writer();
-  const told = (envelope: Envelope, states: LogState[], time: number, dlqId: string | null = null): void =>
+  const { put, sight, flush, close } = await writer();
+  const born = (envelope: Envelope): void => {
+    put("envelopes", envelope);
+    sight(envelope.id, envelope);
+  };
+  const told = (envelope: Envelope, states: LogState[], time: number, dlqId: string | null = null): void => {
+    const id = newId("log", time);
+    sight(id, envelope);
     put("log", {
       ...{
         account: "acc",
-        id: newId("log", time),
+        id,
         messageId: envelope.id,
         time,
         states,
@@ -91,18 +107,19 @@ async function fill(): Promise<void> {
       },
       ...{ error: null, nextDueAt: null, headers: [], body: noBytes, dlqId, marks: marksOf(envelope) },
     });
+  };
   const all = Math.max(letters, delivered);
   for (let n = 0; n < all; n++) {
     const time = start + n * 10;
     if (n < delivered) {
       const envelope = envelopeOf(n, time, false);
-      put("envelopes", envelope);
+      born(envelope);
       told(envelope, ["DELIVERED"], time + 1);
     }
     if (n < letters) {
       const isRare = n === letters / 10;
       const envelope = envelopeOf(n, time + 2, isRare);
-      put("envelopes", envelope);
+      born(envelope);
       told(envelope, ["ERROR", "RETRY"], time + 3);
       const id = newId("dlq", time + 4);
       told(envelope, ["ERROR", "FAILED"], time + 5, id);
@@ -114,7 +131,7 @@ async function fill(): Promise<void> {
     }
     if (n < waiting) {
       const envelope = { ...envelopeOf(n, time + 6, n === waiting / 2), startedAtOnce: false };
-      put("envelopes", envelope);
+      born(envelope);
       put("messages", {
         ...{ account: "acc", id: envelope.id, state: "pending", dueAt: start * 2, attempts: 0, lost: 0, leasedBy: null, size: 200 },
         ...{ host: new URL(envelope.url).host, tells: false, queue: envelope.queue, flowKey: envelope.flowControl?.key ?? null },
@@ -125,7 +142,7 @@ async function fill(): Promise<void> {
   }
   // One message that was cancelled, which is rare here.
   const cancelled = envelopeOf(0, start + all, false);
-  put("envelopes", cancelled);
+  born(cancelled);
   told(cancelled, ["CANCEL_REQUESTED", "CANCELLED"], start + all);
   await flush();
   await close();
@@ -158,10 +175,15 @@ const ofLog: [string, Filter][] = [
   ["state FAILED, rare label", { states: ["FAILED"], labels: ["needle"] }],
   ["state CREATED, rare label", { states: ["CREATED"], labels: ["needle"] }],
   ["rare host", { hosts: ["needle.example"] }],
+  ["host of thousands", { hosts: ["shop77.example"] }],
+  ["rare path", { paths: ["/rare"] }],
+  ["rare path, common label", { paths: ["/rare"], labels: ["needle", "common"] }],
+  ["path of all", { paths: ["/hook"] }],
 ];
 const ofUnfinished: [string, Filter][] = [
   ["rare host", { hosts: ["needle.example"] }],
   ["host of thousands", { hosts: ["shop77.example"] }],
+  ["rare path", { paths: ["/rare"] }],
 ];
 
 async function ask(): Promise<void> {

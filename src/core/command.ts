@@ -19,6 +19,8 @@ import type {
   Outline,
   Rejection,
   Schedule,
+  Sighting,
+  Sights,
   Slot,
   RunKey,
   Source,
@@ -45,6 +47,7 @@ export type Rows = {
   rejections: Rejection;
   log: LogRow;
   marks: Mark;
+  sightings: Sighting;
   runs: Run;
   activeRuns: ActiveRun;
   steps: Step;
@@ -74,6 +77,8 @@ export type ExpiredNeed = {
   /** Of runs: when they ended. */
   runsBefore: Millis;
   failedRunsBefore: Millis;
+  /** Of days that ended before that. */
+  sightingsBefore: Millis;
   /** Of buckets: their ids are between these two. */
   usage: readonly { after: string; before: string }[];
   limit: number;
@@ -153,6 +158,7 @@ export interface Draft {
     /** Of these runs, in their order, as far as the limit goes; without their bodies. */
     steps: readonly Step[];
     usage: readonly Usage[];
+    sightings: readonly Sighting[];
   };
   /** Whether this node has a hand for one more delivery to a host: see `core/hands.ts`. */
   hasHand(account: AccountId, host: string): boolean;
@@ -168,6 +174,8 @@ export interface Draft {
   behind(): boolean;
   /** Whether a message to this host may go at once all the same: see `core/hands.ts`. */
   isNewcomer(account: AccountId, host: string): boolean;
+  /** That something with this id is told of a message: see `core/sighting.ts`. Nothing is loaded for it. */
+  sight(account: AccountId, id: string, sights: Sights | undefined): void;
   /** Adds to what an account has used: see `core/usage.ts`. Nothing is loaded for it. */
   count(account: AccountId, counts: Readonly<Partial<Counts>>): void;
   /** Tells people of something that cannot be, and yet must not stop the others. */

@@ -3,6 +3,8 @@ import type { IdKind, Millis } from "./message.ts";
 /** Base 58 in the order of ASCII, so that texts of equal length sort like the numbers they stand for. */
 const alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 
+const digits: ReadonlyMap<number, number> = new Map([...alphabet].map((letter, value) => [letter.charCodeAt(0), value]));
+
 /** The letters that a number below 58² is written with. */
 const pairs = Array.from({ length: 58 ** 2 }, (_none, value) => `${alphabet[Math.floor(value / 58)]}${alphabet[value % 58]}`);
 
@@ -21,9 +23,12 @@ export function firstIdAt(kind: IdKind, time: Millis): string {
 
 /** When an id was born, as far as ids tell: never earlier than that of an id born before it. */
 export function birthOf(id: string): Millis {
-  if (!id.includes("_")) return Number(id.slice(0, 13));
-  const time = id.slice(id.indexOf("_") + 1).slice(0, 8);
-  return [...time].reduce((value, letter) => value * 58 + alphabet.indexOf(letter), 0);
+  const before = id.indexOf("_");
+  if (before < 0) return Number(id.slice(0, 13));
+  let time = 0;
+  const start = before + 1;
+  for (let at = start; at < start + 8 && at < id.length; at++) time = time * 58 + (digits.get(id.charCodeAt(at)) ?? -1);
+  return time;
 }
 
 function padded(value: number, width: number): string {

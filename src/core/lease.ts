@@ -7,6 +7,7 @@ import type { Account, AccountId, Envelope, Flow, Held, Letter, LogRow, MessageI
 import { noBytes } from "./message.ts";
 import { hostOf } from "./parsedUrl.ts";
 import { limitsOf } from "./plans.ts";
+import { sightsOf } from "./sighting.ts";
 import { countBytes, countMessage, countStates } from "./usage.ts";
 import { standardKeysOf } from "./standardWebhooks.ts";
 
@@ -26,6 +27,7 @@ export function accept(draft: Draft, moment: Moment, account: Account, letter: O
   const startedAtOnce = stoppedAt === null && isNext(draft, state) && draft.takeHand(account.id, state.host, state.size);
   const envelope = envelopeOf(letter, { account, id: state.id, createdAt: moment.now, notBefore: dueAt, startedAtOnce });
   draft.put("envelopes", envelope);
+  draft.sight(account.id, envelope.id, state.sights);
   countMessage(draft, state);
   if (startedAtOnce) lease(draft, moment, { account, envelope, state });
   else if (stoppedAt !== null && isFlowLine(stoppedAt)) standInLine(draft, moment, state, stoppedAt);
@@ -87,6 +89,7 @@ function newState(draft: Draft, letter: OneLetter, of: Pick<MessageState, "accou
     // A failure callback is sent when its run has ended, and so does not end with it.
     run: letter.run && letter.run.kind !== "failure" ? letter.run.run : null,
     marks: marksOf(letter),
+    sights: sightsOf(letter),
   };
 }
 
@@ -129,11 +132,12 @@ export function lease(draft: Draft, moment: Moment, of: { account: Account; enve
 export function log(
   draft: Draft,
   moment: Moment,
-  of: Pick<MessageState, "account" | "id" | "marks" | "run">,
+  of: Pick<MessageState, "account" | "id" | "marks" | "run" | "sights">,
   what: Pick<LogRow, "states"> & Partial<LogRow>,
 ): string {
   const id = moment.newId("log");
   countStates(draft, of, what.states);
+  draft.sight(of.account, id, of.sights);
   draft.put("log", {
     account: of.account,
     id,

@@ -156,6 +156,8 @@ export type MessageState = {
   counted?: true;
   /** Towards what its account may have under way to its host; so is who stands in the line of the account, as `onward`. */
   countedToHost?: true;
+  /** What is sighted with all that is told of it: see `core/sighting.ts`. Not given: it was taken in before there were sightings. */
+  sights?: Sights;
   host: string;
   /** Bytes of the body: what the message takes up while it is sent. */
   size: number;
@@ -332,6 +334,12 @@ export type LogRow = {
 
 /** That a row of a list has something people search for: see `core/mark.ts`. */
 export type Mark = { account: AccountId; id: string };
+
+/** What is sighted whenever something is told of a message: words, with spaces between them. */
+export type Sights = string;
+
+/** That something was told of a URL, or of a host, and so on, within five seconds: see `core/sighting.ts`. */
+export type Sighting = Mark;
 
 export type SigningKeys = { current: string; next: string };
 

@@ -5,6 +5,7 @@ import { dropEnvelope } from "./mark.ts";
 import type { AccountId, LogRow, Millis, RunKey } from "./message.ts";
 import { limitOf, limitsOf } from "./plans.ts";
 import type { Run, Step } from "./run.ts";
+import { dayOf, dayOfSighting } from "./sighting.ts";
 import type { Terms } from "./terms.ts";
 import { carriedId, isPastBucket, pastBuckets, removeBuckets } from "./usage.ts";
 
@@ -26,7 +27,7 @@ export type Expired = { removed: number; more: boolean };
 
 /**
  * Removes what is past its time in an account: log rows, dead letters, deduplication keys, buckets of usage, entries of the
- * audit log; a bounded number, oldest first.
+ * audit log, sightings; a bounded number, oldest first.
  *
  * An envelope goes with the log row that ended its message, unless a dead letter still shows it. That happens when
  * dead letters are kept longer than the log; then it goes with the dead letter.
@@ -38,7 +39,7 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
       {
         ...{ account, limit },
         ...{ logBefore: now - retention.log, deadLettersBefore: now - retention.deadLetters, deduplicationsBefore: now },
-        auditBefore: now - auditOf(retention),
+        ...{ auditBefore: now - auditOf(retention), sightingsBefore: now - retention.log },
         ...runsBefore(now, retention),
         usage: pastBuckets(now),
       },
@@ -48,14 +49,15 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
   decide: ({ account, retention, now, limit }, draft, moment) => {
     const found = draft.expired(account);
     const past = pastOnes(found, retention, Math.min(now, moment.now));
-    const { log, deadLetters, deduplications, audit, runs, steps, usage } = past;
+    const { log, deadLetters, deduplications, audit, runs, steps, usage, sightings } = past;
     for (const letter of deadLetters) removeDeadLetter(draft, letter, moment.now - retention.log);
     for (const row of log) removeLine(draft, row);
     for (const { account, key } of deduplications) draft.drop("deduplications", account, key);
     for (const { account, id } of audit) draft.drop("audit", account, id);
+    for (const { account, id } of sightings) draft.drop("sightings", account, id);
     removeBuckets(draft, account, usage);
     const gone = removeRuns(draft, { runs, steps, open: openOf(found, limit) }) + usage.length + audit.length;
-    const removed = log.length + deadLetters.length + deduplications.length + gone;
+    const removed = log.length + deadLetters.length + deduplications.length + sightings.length + gone;
     return { removed, more: Object.values(past).some((rows) => rows.length >= limit) };
   },
 };
@@ -87,7 +89,7 @@ export const trim: Decision<{ account: AccountId; tooMany: TooMany; limit: numbe
     expired: [
       {
         ...{ account, limit, logBefore: afterBirth(log), deadLettersBefore: afterBirth(deadLetters) },
-        ...{ deduplicationsBefore: 0, runsBefore: 0, failedRunsBefore: 0, auditBefore: 0, usage: [] },
+        ...{ deduplicationsBefore: 0, runsBefore: 0, failedRunsBefore: 0, auditBefore: 0, sightingsBefore: 0, usage: [] },
       },
     ],
   }),
@@ -164,6 +166,7 @@ function pastOnes(rows: ReturnType<Draft["expired"]>, retention: Retention, now:
     runs,
     steps: rows.steps.filter(({ run }) => keys.has(run)),
     usage: rows.usage.filter((bucket) => isPastBucket(bucket, now)),
+    sightings: rows.sightings.filter(({ id }) => dayOfSighting(id) < dayOf(now - log)),
   };
 }
 

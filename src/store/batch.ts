@@ -9,6 +9,7 @@ import { needsOfHeads } from "../core/line.ts";
 import type { AccountId, Millis } from "../core/message.ts";
 import { WorkingSet } from "./draft.ts";
 import type { Loader } from "./loader.ts";
+import { RecentSightings } from "./recentSightings.ts";
 import type { BatchResult, Call, Reply, Source } from "./store.ts";
 
 /** A decision needs no more rounds than this to have seen everything: what it names, what that leads to, and so on. */
@@ -21,7 +22,14 @@ type Asking = Call & { decision: Decision<unknown, unknown>; reply: Reply | null
  * `begun`: the time of the transaction, where nodes must agree on it, once it has begun; null: it is the source's. Most of what is
  * needed first is asked for together with the beginning.
  */
-type Deciding = { loader: Loader; hands: Hands; source: Source; begun: Promise<Millis | null>; decisions?: Commands };
+type Deciding = {
+  loader: Loader;
+  hands: Hands;
+  source: Source;
+  begun: Promise<Millis | null>;
+  decisions?: Commands;
+  recentSightings?: RecentSightings;
+};
 
 /**
  * Runs calls one after another over rows that are loaded together, round by round: first what they name themselves,
@@ -29,11 +37,11 @@ type Deciding = { loader: Loader; hands: Hands; source: Source; begun: Promise<M
  */
 export async function decideBatch(
   calls: readonly Call[],
-  { loader, hands, source, begun, decisions = commands }: Deciding,
+  { loader, hands, source, begun, decisions = commands, recentSightings = new RecentSightings() }: Deciding,
 ): Promise<{ set: WorkingSet; replies: Reply[]; now: Millis }> {
   // The table of commands is typed by name; a call on its way is plain data again.
   const asking = calls.map((call): Asking => ({ ...call, decision: decisions[call.name], reply: null }));
-  const set = new WorkingSet(hands, { isAlone: calls.length === 1 });
+  const set = new WorkingSet(hands, { isAlone: calls.length === 1, recentSightings });
   const seen: Seen = { accounts: new Set(), lines: [] };
   const first = needsOf(asking, ({ decision, input }) => decision.needs(input));
   // What is due depends on the time.

@@ -7,11 +7,14 @@ import { envelopesOf, keysOf, past } from "./shelf.ts";
 
 const chunk = 500;
 
-/** Rows of a table without their bodies, chunk by chunk, for as long as they are wanted. `marked`: only those with one of its marks. */
+/**
+ * Rows of a table without their bodies, chunk by chunk, for as long as they are wanted. `marked`: only those with one of its marks.
+ * `stretches`: only those in these parts of the range.
+ */
 export async function* chunksOf<T extends "envelopes" | "messages" | "deadLetters" | "log" | "runs">(
   shelf: Shelf,
   table: T,
-  of: { range: Omit<Range, "limit">; marked: Marked | null; limit?: number },
+  of: { range: Stretch; marked: Marked | null; stretches?: AsyncGenerator<Stretch> | null; limit?: number },
 ): AsyncGenerator<readonly Rows[T][]> {
   const limit = Math.min(chunk, Math.max(50, of.limit ?? chunk));
   if (of.marked) {
@@ -21,12 +24,21 @@ export async function* chunksOf<T extends "envelopes" | "messages" | "deadLetter
     }
     return;
   }
-  const whole: Range = { ...of.range, limit, bodies: false };
+  for await (const stretch of of.stretches ?? [of.range]) yield* wholeOf(shelf, table, { ...stretch, limit, bodies: false });
+}
+
+type Stretch = Omit<Range, "limit">;
+
+async function* wholeOf<T extends "envelopes" | "messages" | "deadLetters" | "log" | "runs">(
+  shelf: Shelf,
+  table: T,
+  whole: Range,
+): AsyncGenerator<readonly Rows[T][]> {
   for (let range = whole; ;) {
     const rows = await shelf.range(table, range);
     yield rows;
     const last = rows.at(-1);
-    if (!last || rows.length < limit) return;
+    if (!last || rows.length < whole.limit) return;
     range = { ...whole, ...past(last.id, whole) };
   }
 }

@@ -1,5 +1,6 @@
 import type { Millis } from "../core/message.ts";
 import type { RecentRows } from "./recentRows.ts";
+import type { RecentSightings } from "./recentSightings.ts";
 import type { Seals } from "./keyRing.ts";
 import type { Columns, ColumnType, Value } from "./tables.ts";
 
@@ -14,6 +15,8 @@ export interface Database {
   isConflict(error: unknown): boolean;
   /** Where this process alone writes: what it wrote last. */
   recent?: RecentRows;
+  /** What this process has stored of late. */
+  readonly recentSightings: RecentSightings;
   /** Tells other nodes what became due, when the transaction is stored. Nobody waits for it. */
   tellOthers?(dueAt: Millis): void;
   readonly logCut?: LogCut;

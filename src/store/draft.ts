@@ -1,24 +1,11 @@
-import type {
-  Draft,
-  DueNeed,
-  ExpiredNeed,
-  Key,
-  LineHead,
-  Needs,
-  OutlineName,
-  OfRunNeed,
-  Rows,
-  RunNeed,
-  RunRows,
-  RunTableName,
-  StepsNeed,
-  TableName,
-} from "../core/command.ts";
+import type { Draft, DueNeed, ExpiredNeed, Key, LineHead, Needs, OfRunNeed, OutlineName } from "../core/command.ts";
+import type { Rows, RunNeed, RunRows, RunTableName, StepsNeed, TableName } from "../core/command.ts";
 import { Later } from "../core/errors.ts";
 import type { Hands } from "../core/hands.ts";
 import { laneOf } from "../core/hands.ts";
 import { hostLine, isFlowLine } from "../core/gate.ts";
 import { marksOfRow, remarked } from "../core/mark.ts";
+import { glanceOf, sightingsAt } from "../core/sighting.ts";
 import type { AccountId, Delivery, Flow, Held, Line, MessageState, Millis, Outline, RunKey, Schedule } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import type { Step, Waiter } from "../core/run.ts";
@@ -29,6 +16,7 @@ import { keyOf } from "./key.ts";
 import { KeyMap } from "./keyMap.ts";
 import { nothingExpired } from "./loader.ts";
 import type { Due, Expired, Loader } from "./loader.ts";
+import type { RecentSightings, Sighted } from "./recentSightings.ts";
 import { RunIndex } from "./runIndex.ts";
 import { tablesOf } from "./store.ts";
 import type { Change } from "./changes.ts";
@@ -50,6 +38,8 @@ export class WorkingSet implements Draft {
   readonly count: Draft["count"] = (account, counts) => this.tally.count(account, counts);
   readonly #runs = new RunIndex();
   readonly faults: string[] = [];
+  readonly sighted: Sighted[] = [];
+  readonly #recentSightings: RecentSightings;
   /** Rows that were read without their bodies. They are never written. */
   readonly #outlines: Outlines = { envelopes: new KeyMap(), deadLetters: new KeyMap(), notifications: new KeyMap(), steps: new KeyMap() };
   readonly #hands: Hands;
@@ -67,7 +57,8 @@ export class WorkingSet implements Draft {
 
   readonly #isAlone: boolean;
 
-  constructor(hands: Hands, of: { isAlone: boolean }) {
+  constructor(hands: Hands, of: { isAlone: boolean; recentSightings: RecentSightings }) {
+    this.#recentSightings = of.recentSightings;
     this.#hands = hands;
     this.#isAlone = of.isAlone;
     this.#taken = new TakenHands(hands);
@@ -129,6 +120,18 @@ export class WorkingSet implements Draft {
     for (const id of this.#marks(table, key)) this.#set("marks", [key[0], id], undefined);
     this.#set(table, key, undefined);
   }
+
+  sight: Draft["sight"] = (account, id, sights) => {
+    const seen = { account, at: glanceOf(id), sights };
+    if (this.#recentSightings.has(seen)) return;
+    if (this.#recentSightings.isFull(seen, this.sighted.length)) seen.sights = undefined;
+    if (this.#recentSightings.has(seen)) return;
+    const ids = sightingsAt(seen.sights, seen.at).filter((name) => !this.get("sightings", account, name));
+    for (const name of ids) this.#set("sightings", [account, name], { account, id: name });
+    if (ids.length === 0) return;
+    this.sighted.push(seen);
+    this.#undo.push(() => this.sighted.pop());
+  };
 
   *#allToSend({ toSend = [], toSendFrom = [] }: Needs): Generator<MessageState> {
     for (const { account, line } of toSendFrom) yield* this.head(account, line);
@@ -210,15 +213,16 @@ export class WorkingSet implements Draft {
   expired(account: AccountId): Expired {
     const found = this.#expired.get(account) ?? nothingExpired;
     if (found === "several") throw new Later();
-    const { log, deadLetters, deduplications, audit, runs, steps, usage } = found;
+    const { log, deadLetters, deduplications, audit, runs, steps, usage, sightings } = found;
+    const still = <T extends "log" | "steps" | "usage" | "sightings">(table: T, rows: readonly Rows[T][]): Rows[T][] =>
+      rows.filter((row) => this.get(table, account, row.id));
     return {
-      log: log.filter((row) => this.get("log", account, row.id)),
+      ...{ audit, log: still("log", log), steps: still("steps", steps) },
+      ...{ usage: still("usage", usage), sightings: still("sightings", sightings) },
       deadLetters: deadLetters.flatMap((row) => this.outline("deadLetters", account, row.id) ?? []),
       // One that was used again meanwhile is not past its time any more.
       deduplications: deduplications.filter((row) => this.#isUntouched("deduplications", row)),
-      ...{ audit, runs: runs.filter((row) => this.#isUntouched("runs", row)) },
-      steps: steps.filter((row) => this.get("steps", account, row.id)),
-      usage: usage.filter((row) => this.get("usage", account, row.id)),
+      runs: runs.filter((row) => this.#isUntouched("runs", row)),
     };
   }
 
@@ -360,7 +364,8 @@ export class WorkingSet implements Draft {
   async #loadExpired(loader: Loader, need: ExpiredNeed): Promise<void> {
     const expired = await loader.expired(need);
     this.#expired.set(need.account, expired);
-    for (const table of ["log", "deduplications", "audit", "runs", "steps", "usage"] as const) this.#learnAll(table, expired[table]);
+    for (const table of ["log", "deduplications", "audit", "runs", "steps", "usage", "sightings"] as const)
+      this.#learnAll(table, expired[table]);
     for (const row of expired.deadLetters) this.#outlines.deadLetters.set([row.account, row.id], row);
   }
 

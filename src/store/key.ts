@@ -17,6 +17,7 @@ export const keyOf: { [T in TableName]: (row: Rows[T]) => Key } = {
   rejections: (row) => [row.account, row.id],
   log: (row) => [row.account, row.id],
   marks: (row) => [row.account, row.id],
+  sightings: (row) => [row.account, row.id],
   runs: (row) => [row.account, row.id],
   activeRuns: (row) => [row.account, row.runId],
   steps: (row) => [row.account, row.id],

@@ -46,4 +46,13 @@ export type Due = {
 };
 
 export type Expired = ReturnType<Draft["expired"]>;
-export const nothingExpired: Expired = { log: [], deadLetters: [], deduplications: [], audit: [], runs: [], steps: [], usage: [] };
+export const nothingExpired: Expired = {
+  log: [],
+  deadLetters: [],
+  deduplications: [],
+  audit: [],
+  runs: [],
+  steps: [],
+  usage: [],
+  sightings: [],
+};

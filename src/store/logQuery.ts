@@ -4,10 +4,11 @@ import { birthOf, firstIdAt } from "../core/ids.ts";
 import { logBodyBytes } from "../core/limits.ts";
 import type { AccountId, Envelope, LogRow, LogState, Millis } from "../core/message.ts";
 import { chunksOf, withEnvelopes } from "./chunks.ts";
-import type { Marked } from "./marked.ts";
-import { inOrder, shortestWay } from "./marked.ts";
+import { inOrder } from "./marked.ts";
 import type { ListQuery, Range, Shelf } from "./shelf.ts";
 import { fittingPage, keysOf, lastTime, past, scanLimit } from "./shelf.ts";
+import type { Way } from "./sighted.ts";
+import { wayThrough } from "./sighted.ts";
 
 /** One line of the log as people see it. `row` is absent where the envelope itself tells: CREATED, and a first ACTIVE. */
 export type LogEvent = { time: Millis; state: LogState; envelope: Envelope; row: LogRow | null };
@@ -163,18 +164,18 @@ async function* merged(shelf: Shelf, query: ListQuery, from: Place | null): Asyn
   const sources: AsyncGenerator<Placed>[] = [];
   if (filter.states?.some((state) => state === "CREATED" || state === "ACTIVE") ?? true) {
     const range = { account, descending, ...stretch("msg", query, from) };
-    sources.push(births(shelf, { range, marked: await shortestWay(shelf, "born", filter, range) }));
+    sources.push(births(shelf, await wayThrough(shelf, { list: "born", kind: "msg", filter, range })));
   }
   if (filter.states?.some((state) => state !== "CREATED") ?? true) {
     const range = { account, descending, ...stretch("log", query, from) };
-    sources.push(tellings(shelf, { range, marked: await shortestWay(shelf, "log", filter, range), limit: query.count + 1 }));
+    sources.push(tellings(shelf, { ...(await wayThrough(shelf, { list: "log", kind: "log", filter, range })), limit: query.count + 1 }));
   }
   yield* inOrder(sources, precedes(descending));
 }
 
 const chunk = 200;
 
-type Through = { range: Omit<Range, "limit">; marked: Marked | null; limit?: number };
+type Through = Way & { limit?: number };
 
 async function* births(shelf: Shelf, of: Through): AsyncGenerator<Placed> {
   for await (const envelopes of chunksOf(shelf, "envelopes", { ...of, limit: chunk })) {

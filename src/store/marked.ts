@@ -12,7 +12,7 @@ export type Marked = { list: MarkedList; marks: readonly string[] };
 type Stretch = Omit<Range, "limit">;
 
 /** So far is counted to see which of several filters has the least. */
-const probe = 100;
+export const probe = 100;
 const chunk = 500;
 
 /** The shortest way through a list to all that passes a filter: by the marks of which there are the fewest. Null: all of it. */
@@ -47,7 +47,8 @@ export async function fewest(shelf: Shelf, ways: readonly Marked[], range: Stret
   return ways[sizes.indexOf(Math.min(...sizes))] ?? null;
 }
 
-async function sizeOf(shelf: Shelf, { list, marks }: Marked, range: Stretch): Promise<number> {
+/** How many marks of a way there are, counted up to `probe` or so. */
+export async function sizeOf(shelf: Shelf, { list, marks }: Marked, range: Stretch): Promise<number> {
   const limit = Math.ceil(probe / marks.length);
   const found = await Promise.all(marks.map((mark) => shelf.range("marks", { ...within(list, mark, range), limit })));
   return found.reduce((sum, rows) => sum + rows.length, 0);
@@ -56,7 +57,9 @@ async function sizeOf(shelf: Shelf, { list, marks }: Marked, range: Stretch): Pr
 /** The ids of the rows that have one of the marks, each once, in order. */
 export async function* markedIds(shelf: Shelf, { list, marks }: Marked, range: Stretch): AsyncGenerator<string> {
   const limit = Math.ceil(chunk / Math.max(1, marks.length));
-  const sources = marks.map((mark) => idsOf(shelf, { prefix: markPrefix(list, mark), range: within(list, mark, range), limit }));
+  const sources = marks.map((mark) =>
+    idsOf(shelf, { table: "marks", prefix: markPrefix(list, mark), range: within(list, mark, range), limit }),
+  );
   let last: string | null = null;
   for await (const id of inOrder(sources, (a, b) => (range.descending ? a > b : a < b))) {
     if (id !== last) yield id;
@@ -64,10 +67,13 @@ export async function* markedIds(shelf: Shelf, { list, marks }: Marked, range: S
   }
 }
 
-async function* idsOf(shelf: Shelf, of: { prefix: string; range: Stretch; limit: number }): AsyncGenerator<string> {
+type Named = { table: "marks" | "sightings"; prefix: string; range: Stretch; limit: number };
+
+/** What stands behind the prefix in the ids of a stretch, which all begin with it. */
+export async function* idsOf(shelf: Shelf, of: Named): AsyncGenerator<string> {
   const whole: Range = { ...of.range, limit: of.limit };
   for (let range = whole; ;) {
-    const rows = await shelf.range("marks", range);
+    const rows = await shelf.range(of.table, range);
     for (const { id } of rows) yield id.slice(of.prefix.length);
     const last = rows.at(-1);
     if (!last || rows.length < of.limit) return;

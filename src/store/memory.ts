@@ -1,6 +1,7 @@
 import type { ExpiredNeed, Key, OfRunNeed, Rows, RunNeed, RunTableName, StepsNeed, TableName } from "../core/command.ts";
 import type { Commands } from "../core/commands.ts";
 import { firstIdAt } from "../core/ids.ts";
+import { dayOf, ofDay } from "../core/sighting.ts";
 import type { AccountId, MessageState, Millis, Schedule } from "../core/message.ts";
 import { isUnfinished, noBytes } from "../core/message.ts";
 import type { Run, Step } from "../core/run.ts";
@@ -20,6 +21,7 @@ import type { Bodies, Range, Shelf } from "./shelf.ts";
 import { fittingPage } from "./shelf.ts";
 import type { RunBatch, Source, Store } from "./store.ts";
 import { tableNames } from "./store.ts";
+import { tables } from "./tables.ts";
 
 type Tables = { [T in TableName]: Map<string, Rows[T]> };
 
@@ -63,7 +65,7 @@ function apply<T extends TableName>(memory: Memory, table: T, set: WorkingSet): 
   for (const { key, loaded, now } of set.changes(table)) {
     const text = keyText(key);
     if (now === undefined) rows.delete(text);
-    else if (!loaded && rows.has(text)) throw new Error(`${table}: there is a row ${text} already`);
+    else if (!loaded && rows.has(text) && !tables[table].repeatable) throw new Error(`${table}: there is a row ${text} already`);
     else rows.set(text, now);
   }
 }
@@ -79,7 +81,8 @@ function addUsage({ tables: { usage } }: Memory, rows: readonly Usage[]): void {
 
 /** Answers needs from what is kept. */
 export function memoryLoader(memory: Memory): Loader {
-  const { messages, lines, flows, schedules, deadLetters, deduplications, log, waiters, notifications, steps, audit } = memory.tables;
+  const { messages, lines, flows, schedules, deadLetters, deduplications, log, waiters, notifications, steps, audit, sightings } =
+    memory.tables;
   return {
     rows: async (table, keys, how) => pick(memory, table, keys).map(bodied(how)),
     due: async (now, most) => ({
@@ -114,6 +117,7 @@ export function memoryLoader(memory: Memory): Loader {
       deadLetters: below(deadLetters, account, firstIdAt("dlq", before.deadLettersBefore))
         .slice(0, limit)
         .map(bodied({ bodies: false })),
+      sightings: below(sightings, account, ofDay(dayOf(before.sightingsBefore))).slice(0, limit),
       audit: below(audit, account, firstIdAt("aud", before.auditBefore)).slice(0, limit),
       deduplications: those(deduplications, (row) => row.account === account && row.expiresAt < before.deduplicationsBefore)
         .sort((a, b) => a.expiresAt - b.expiresAt || byText(a.key, b.key))

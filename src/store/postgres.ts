@@ -21,6 +21,7 @@ import { readersOf } from "./postgresReaders.ts";
 import type { Place, PostgresOptions } from "./postgresSession.ts";
 import { codeOf, connect, connectionOf, firstLockTimeout, isPrepared, limitsWithin, plainly } from "./postgresSession.ts";
 import { queriesOf } from "./queries.ts";
+import { RecentSightings } from "./recentSightings.ts";
 import { runSqlBatch } from "./sql.ts";
 import { nextDueAt, sqlShelf } from "./sqlShelf.ts";
 import type { Shelf } from "./shelf.ts";
@@ -117,6 +118,7 @@ export class PostgresDatabase implements Database {
   readonly #options: PostgresOptions;
   readonly #seals: Seals;
   readonly logCut: LogPartitions;
+  readonly recentSightings = new RecentSightings();
   others: Others | null = null;
   #session: Session | null = null;
   #begunAt: Millis = 0;
@@ -212,6 +214,8 @@ export class PostgresDatabase implements Database {
   }
 
   #drop(session: Session): void {
+    // What comes next may be a standby that has less.
+    this.recentSightings.forget();
     if (this.#session === session) this.#session = null;
     void session.client.end().catch(() => undefined);
   }

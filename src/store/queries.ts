@@ -5,6 +5,7 @@ import { birthOf, firstIdAt } from "../core/ids.ts";
 import { spans } from "../core/limits.ts";
 import type { Retention } from "../core/retention.ts";
 import { auditOf } from "../core/retention.ts";
+import { dayOfSighting, startOfDay } from "../core/sighting.ts";
 import type { Standing } from "../core/waiting.ts";
 import type { Token } from "../core/rights.ts";
 import type { Account, AccountId, DeadLetter, Envelope, LogRow, MessageId, MessageState, Millis, Source } from "../core/message.ts";
@@ -23,6 +24,7 @@ import type { RunLogPage, RunLogQuery } from "./runLogQuery.ts";
 import { runLogPage } from "./runLogQuery.ts";
 import type { RunQueries } from "./runQueries.ts";
 import { runQueriesOf } from "./runQueries.ts";
+import { wayThrough } from "./sighted.ts";
 import { standingOf } from "./standing.ts";
 import type { Run, Step } from "../core/run.ts";
 import { stepKey } from "../core/run.ts";
@@ -150,9 +152,9 @@ async function unfinished(shelf: Shelf, { account, filter, cursor, count }: Omit
   if (filter.messageIds) return { messageIds: await named(shelf, account, filter.messageIds, filter), cursor: null };
   const messageIds: MessageId[] = [];
   const range = { account, ...bounds("msg", filter, cursor, false) };
-  const marked = await shortestWay(shelf, "unfinished", filter, range);
-  const hosts = marked ? null : hostsWanted(filter);
-  const chunks = hosts ? chunksTo(shelf, hosts, range) : chunksOf(shelf, "messages", { range, marked, limit: count });
+  const way = await wayThrough(shelf, { list: "unfinished", kind: "msg", filter, range });
+  const hosts = way.marked ? null : hostsWanted(filter);
+  const chunks = hosts ? chunksTo(shelf, hosts, range) : chunksOf(shelf, "messages", { ...way, limit: count });
   let scanned = 0;
   for await (const { row, envelope } of withEnvelopes(shelf, { account, chunks, messageIdOf: ({ id }) => id })) {
     if (envelope && isMeant(filter, row) && passes(filter, { envelope, time: envelope.createdAt })) messageIds.push(row.id);
@@ -307,10 +309,12 @@ async function nextExpiryAt(shelf: Shelf, account: AccountId, retention: Retenti
   const [letter] = await shelf.range("deadLetters", { account, limit: 1, bodies: false });
   const buckets = await Promise.all(oldestBuckets.map((ids) => shelf.range("usage", { account, ...ids, limit: 1 })));
   const [entry] = await shelf.range("audit", { account, limit: 1 });
+  const [sighting] = await shelf.range("sightings", { account, limit: 1 });
   const times = [
     entry && entry.time + auditOf(retention),
     ...buckets.flat().map(worthRemovingAt),
     log && birthOf(log.id) + retention.log,
+    sighting && startOfDay(dayOfSighting(sighting.id) + 1) + retention.log,
     letter && birthOf(letter.id) + retention.deadLetters,
     await shelf.earliestDeduplicationEnd(account),
     after(await shelf.earliestRunEnd(account, { failed: false }), retention.log),

@@ -17,16 +17,18 @@ const maxRaces = 20;
 
 /** Runs a batch as one transaction, and again from fresh rows when another node was faster. */
 export async function runSqlBatch(database: Database, source: Source, calls: readonly Call[], hands: Hands): Promise<BatchResult> {
+  const { recentSightings } = database;
   for (let race = 1; ; race++) {
     try {
       const { set, result } = await database.transaction(async (connection, begun) => {
         const loader = database.recent?.before(loaderOf(connection)) ?? loaderOf(connection);
-        const { set, replies, now } = await decideBatch(calls, { loader, hands, source, begun });
+        const { set, replies, now } = await decideBatch(calls, { loader, hands, source, begun, recentSightings });
         const result = resultOf(set, replies);
         await writeAll(connection, set, { now, node: source.node, wholeBefore: database.logCut?.wholeBefore(now) ?? null });
         return { set, result: await composed(loader, result) };
       });
       database.recent?.learn(set);
+      recentSightings.learn(set.sighted);
       if (result.dueAt !== null) database.tellOthers?.(result.dueAt);
       return result;
     } catch (error) {

@@ -1,5 +1,6 @@
 import type { OfRunNeed, StepsNeed } from "../core/command.ts";
 import { firstIdAt } from "../core/ids.ts";
+import { dayOf, ofDay } from "../core/sighting.ts";
 import type { AccountId, LogRow, Millis, Schedule } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import type { SentStep, Step } from "../core/run.ts";
@@ -92,13 +93,14 @@ function expiredOf(connection: Connection): Pick<Loader, "expired"> {
   const usageWithin = `${within} limit ?${dialect.lock(tables.usage.name)}`;
   return {
     expired: async ({ account, limit, ...before }) => {
-      const [oldLog, oldLetters, endedDeduplications, oldAudit, succeeded, failed, usage] = await Promise.all([
+      const [oldLog, oldLetters, endedDeduplications, oldAudit, oldSightings, succeeded, failed, usage] = await Promise.all([
         oldestLog(account, firstIdAt("log", before.logBefore), limit),
         list(deadLetters, oldest + dialect.lock(deadLetters.name), [account, firstIdAt("dlq", before.deadLettersBefore), limit], {
           bodies: false,
         }),
         list(deduplications, ended + dialect.lock(deduplications.name), [account, before.deduplicationsBefore, limit]),
         list(tables.audit, oldest, [account, firstIdAt("aud", before.auditBefore), limit]),
+        list(tables.sightings, oldest, [account, ofDay(dayOf(before.sightingsBefore)), limit]),
         list(runs, endedRuns, [account, 0, before.runsBefore, limit]),
         list(runs, endedRuns, [account, 1, before.failedRunsBefore, limit]),
         Promise.all(before.usage.map((ids) => list(tables.usage, usageWithin, [account, ids.after, ids.before, limit]))),
@@ -109,7 +111,7 @@ function expiredOf(connection: Connection): Pick<Loader, "expired"> {
         if (steps.length < limit)
           steps.push(...(await list(tables.steps, `${within} limit ?`, [account, ...idsOf(id), limit - steps.length], { bodies: false })));
       }
-      const found = { log: oldLog, deadLetters: oldLetters, deduplications: endedDeduplications, audit: oldAudit };
+      const found = { log: oldLog, deadLetters: oldLetters, deduplications: endedDeduplications, audit: oldAudit, sightings: oldSightings };
       return { ...found, runs: gone, steps, usage: usage.flat() };
     },
   };

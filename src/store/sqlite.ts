@@ -8,6 +8,7 @@ import type { KeySource, Seals } from "./keyRing.ts";
 import { sealsOf } from "./keyRing.ts";
 import { queriesOf } from "./queries.ts";
 import { RecentRows } from "./recentRows.ts";
+import { RecentSightings } from "./recentSightings.ts";
 import { runSqlBatch } from "./sql.ts";
 import { nextDueAt, sqlShelf } from "./sqlShelf.ts";
 import type { Source, Store } from "./store.ts";
@@ -101,7 +102,7 @@ export function openSqlite(path: string, { readOnly = false, keys = null, apart 
   // A larger cache costs more than it saves: after most page splits, a commit looks through the table of all cached pages.
   db.exec(`pragma cache_size = -8192; pragma temp_store = memory; pragma mmap_size = 0`);
   const { connection, written } = connectionOf(db, seals);
-  const recent = new RecentRows();
+  const [recent, recentSightings] = [new RecentRows(), new RecentSightings()];
   // Changes when anybody but this connection has written, such as a tool that somebody let loose on the file.
   const version = db.prepare("pragma data_version");
   // Their texts would be read anew each time.
@@ -113,7 +114,7 @@ export function openSqlite(path: string, { readOnly = false, keys = null, apart 
     await begin(beginning, path, apart);
     try {
       const now = version.get()?.data_version;
-      if (now !== seen) recent.forget();
+      if (now !== seen) for (const known of [recent, recentSightings]) known.forget();
       seen = now;
       const result = await run(connection, timeless);
       ending.run();
@@ -124,7 +125,7 @@ export function openSqlite(path: string, { readOnly = false, keys = null, apart 
     }
   };
   return {
-    ...{ connection, transaction, recent, written },
+    ...{ connection, transaction, recent, recentSightings, written },
     log: () => {
       const { log, checkpointed } = count.get() ?? {};
       return { all: Number(log) * ofPage, folded: Number(checkpointed) * ofPage };

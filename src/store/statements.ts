@@ -54,7 +54,7 @@ function write(dialect: Dialect, table: Shape): Statements {
   return {
     types,
     keyTypes,
-    insert: `insert into ${table.name} (${Object.keys(table.columns).join(", ")}) ${dialect.given(types).values}`,
+    insert: `insert into ${table.name} (${Object.keys(table.columns).join(", ")}) ${dialect.given(types).values}${table.repeatable ? " on conflict do nothing" : ""}`,
     update: update(dialect, table),
     remove: `delete from ${table.name}${byKey.using} where ${isRow(dialect, table, byKey.column)}`,
     whole: both(columnsOf(table)),

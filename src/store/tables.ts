@@ -1,6 +1,6 @@
 import type { AuditEntry } from "../core/auditEntry.ts";
 import type { Rows, TableName } from "../core/command.ts";
-import type { Bytes, DeadLetter, Envelope, Flow, Group, LogRow, LogState, MessageState, Rejection, Schedule } from "../core/message.ts";
+import type { Bytes, DeadLetter, Envelope, Flow, Group, LogState, Mark, MessageState, Rejection, Schedule } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import type { Notification, Run, Step, Waiter } from "../core/run.ts";
 import type { CountName, Counts } from "../core/counts.ts";
@@ -8,6 +8,8 @@ import { countNames } from "../core/counts.ts";
 import type { Token } from "../core/rights.ts";
 import type { Seals } from "./keyRing.ts";
 import { noSeals } from "./keyRing.ts";
+import type { LogDetail } from "./detail.ts";
+import { envelopeJson, hasDetail, logJson, rare } from "./detail.ts";
 import { readAccount, readSource, writeAccount, writeSource } from "./sealedTables.ts";
 
 export type ColumnType = "text" | "bigint" | "integer" | "bytea";
@@ -25,6 +27,8 @@ export type Shape = {
   unlocked?: true;
   /** Several nodes may make the same row at once. They make them in the order of the key, so as not to wait in a circle. */
   contested?: true;
+  /** A row says the same whoever makes it, so that it does no harm to make one that is there. */
+  repeatable?: true;
 };
 
 /** How a row becomes columns, and back. */
@@ -46,46 +50,18 @@ const bodyOf = (body: Bytes): Bytes | null => (body.byteLength === 0 ? null : bo
 /** The first part of the id of what belongs to a run. */
 const runOf = (id: Value | undefined): string => text(id).slice(0, text(id).indexOf("/"));
 
-/** What most envelopes have none of. It is left out of their detail, which makes a plain one a third smaller on the disk. */
-const rare = {
-  ...{ retryDelay: null, callback: null, failureCallback: null, deduplication: null, redaction: null, callerIp: null, tells: null },
-  ...{ labels: [], headers: [], flowControl: null, group: null, endpoint: null, queue: null, scheduleId: null },
-} as const satisfies Record<Exclude<keyof Envelope, "account" | "id" | "body" | Common>, null | readonly []>;
-
-/** What all envelopes have, and messages of runs. */
-type Common = "brand" | "url" | "method" | "retries" | "timeout" | "createdAt" | "notBefore" | "startedAtOnce" | "run";
-
-const rareNames = Object.keys(rare) as (keyof typeof rare)[];
-
-const isEmpty = (value: unknown): boolean => value === null || (Array.isArray(value) && value.length === 0);
-
-/** What an envelope has besides its columns. It stands on the way of every message. */
-function envelopeJson(row: Envelope): string {
-  const { brand, url, method, retries, timeout, createdAt, notBefore, startedAtOnce, run } = row;
-  const common: Record<Common, unknown> = { brand, url, method, retries, timeout, createdAt, notBefore, startedAtOnce, run };
-  const kept: Record<string, unknown> = common;
-  for (const name of rareNames) if (!isEmpty(row[name])) kept[name] = row[name];
-  return JSON.stringify(kept);
-}
-
-function logJson({ error, nextDueAt, headers, dlqId, marks }: LogDetail): string {
-  const kept: Partial<Record<keyof LogDetail, unknown>> = {};
-  if (error !== null) kept.error = error;
-  if (nextDueAt !== null) kept.nextDueAt = nextDueAt;
-  if (headers.length > 0) kept.headers = headers;
-  if (dlqId !== null) kept.dlqId = dlqId;
-  if (marks.length > 0) kept.marks = marks;
-  return JSON.stringify(kept);
-}
-
-type LogDetail = Pick<LogRow, "error" | "nextDueAt" | "headers" | "dlqId" | "marks">;
-const hasDetail = ({ error, nextDueAt, headers, dlqId, marks }: LogDetail): boolean =>
-  error !== null || nextDueAt !== null || dlqId !== null || headers.length > 0 || marks.length > 0;
-
 /** `workflowRuns` is the column `workflow_runs`. */
 export const columnOfCount = (name: CountName): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 const countColumns = countNames.map((name) => [name, columnOfCount(name)] as const);
 const countsIn = (row: Columns): Counts => Object.fromEntries(countColumns.map(([name, column]) => [name, number(row[column])])) as Counts;
+
+/** A table of rows that are nothing but their keys. */
+const bare: Omit<Table<Mark>, "name"> = {
+  columns: { account: "text", id: "text" },
+  key: ["account", "id"],
+  write: ({ account, id }) => ({ account, id }),
+  read: (row) => ({ account: text(row.account), id: text(row.id) }),
+};
 
 /** The columns of every table, by the names of `migrations`. What is never searched for is kept as JSON in `detail`. */
 export const tables: { [T in TableName]: Table<Rows[T]> } = {
@@ -111,10 +87,10 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       ...{ account: "text", id: "text", state: "text", due_at: "bigint", attempts: "integer" },
       ...{ lost: "integer", leased_by: "text", host: "text", size: "integer", tells: "integer" },
       ...{ queue: "text", flow_key: "text", slot: "text", line: "text", marks: "text", run: "text", counted: "integer" },
-      counted_to_host: "integer",
+      ...{ counted_to_host: "integer", sights: "text" },
     },
     key: ["account", "id"],
-    constant: ["host", "size", "tells", "queue", "flow_key", "marks", "run"],
+    constant: ["host", "size", "tells", "queue", "flow_key", "marks", "run", "sights"],
     // Not put together of parts, as others are: it is written for every message, and that would take half a microsecond.
     write: (row) => ({
       account: row.account,
@@ -135,6 +111,7 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       run: row.run,
       counted: row.counted ? 1 : null,
       counted_to_host: row.countedToHost ? 1 : null,
+      sights: row.sights ?? null,
     }),
     read: (row) => ({
       ...{ account: text(row.account), id: text(row.id), state: text(row.state) as MessageState["state"], host: text(row.host) },
@@ -145,6 +122,7 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       run: orNull(row.run, text),
       ...(row.counted === null ? {} : { counted: true }),
       ...(row.counted_to_host === null ? {} : { countedToHost: true }),
+      ...(row.sights === null ? {} : { sights: text(row.sights) }),
     }),
   },
   deduplications: {
@@ -390,11 +368,6 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       ...{ account: text(row.account), id: text(row.id), time: number(row.time), what: text(row.what) },
     }),
   },
-  marks: {
-    name: "marks",
-    columns: { account: "text", id: "text" },
-    key: ["account", "id"],
-    write: ({ account, id }) => ({ account, id }),
-    read: (row) => ({ account: text(row.account), id: text(row.id) }),
-  },
+  marks: { name: "marks", ...bare },
+  sightings: { name: "sightings", ...bare, contested: true, repeatable: true },
 };

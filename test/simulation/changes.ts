@@ -9,6 +9,6 @@ export type Changes = { [T in TableName]: Change<T>[] };
 export const noChanges = (): Changes => ({
   ...{ accounts: [], envelopes: [], messages: [], deduplications: [] },
   ...{ deadLetters: [], lines: [], log: [], flows: [], slots: [] },
-  ...{ groups: [], schedules: [], sources: [], tokens: [], rejections: [], marks: [] },
+  ...{ groups: [], schedules: [], sources: [], tokens: [], rejections: [], marks: [], sightings: [] },
   ...{ runs: [], activeRuns: [], steps: [], waiters: [], notifications: [], usage: [], dayCounts: [], secondCounts: [], audit: [] },
 });

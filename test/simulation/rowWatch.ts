@@ -18,6 +18,7 @@ export class RowWatch {
     ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
     ...{ deadLetters: new Map(), lines: new Map(), log: new Map(), flows: new Map(), slots: new Map() },
     ...{ groups: new Map(), schedules: new Map(), sources: new Map(), tokens: new Map(), rejections: new Map(), marks: new Map() },
+    sightings: new Map(),
     ...{ runs: new Map(), activeRuns: new Map(), steps: new Map(), waiters: new Map(), notifications: new Map() },
     ...{ usage: new Map(), dayCounts: new Map(), secondCounts: new Map(), audit: new Map() },
   };

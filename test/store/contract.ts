@@ -16,6 +16,7 @@ import { describeRetention } from "./contractRetention.ts";
 import { describeRuns } from "./contractRuns.ts";
 import { describeSending } from "./contractSending.ts";
 import { describeTrim } from "./contractTrim.ts";
+import { describeSightings } from "./contractSightings.ts";
 import { describeSources } from "./contractSources.ts";
 import { describeUsage } from "./contractUsage.ts";
 import { describeTokens } from "./contractTokens.ts";
@@ -36,6 +37,7 @@ export function describeStore(name: string, open: OpenStore): void {
     describeBursts(open);
     describeBytes(open);
     describeReads(open);
+    describeSightings(open);
     describeRetention(open);
     describeTrim(open);
     describeSources(open);

@@ -4,6 +4,8 @@ import { bucketSizes } from "../../src/core/usage.ts";
 import { latest, World } from "./world.ts";
 import type { OpenStore } from "./world.ts";
 
+const day = 24 * 60 * 60 * 1_000;
+
 const expire = (world: World, { log = 1e9, deadLetters = 1e9, limit = 100 }) =>
   world.store.execute("expire", { account: "acc", retention: { log, deadLetters }, now: world.clock.now, limit });
 
@@ -156,6 +158,8 @@ export function describeRetention(open: OpenStore): void {
         { at: spans.deduplication + 1, removed: 1 },
         { at: retention.log + 1, removed: 2 },
         { at: retention.deadLetters + 1, removed: 1 },
+        // Its URL, host, path and caller were sighted, which goes by days.
+        { at: Math.ceil(start / day) * day - start + retention.log + 1, removed: 4 },
         // What was used is known for longer: one bucket of each size, each for its time.
         ...Object.values(bucketSizes).map(({ kept, spare }) => ({ at: kept + spare + 1, removed: 1 })),
       ]);

@@ -66,9 +66,10 @@ async function statementsFor(count: number, over: (index: number) => Partial<Let
 test("messages to many hosts take as many statements and round trips as those to a few, usage and all", async () => {
   const few = await statementsFor(2, () => ({}));
   expect(few).toEqual({
-    published: { statements: 7, trips: 3 },
+    // One of them sights what was not sighted within the same five seconds, in the first batch of an hour as well.
+    published: { statements: 8, trips: 3 },
     settled: { statements: 8, trips: 3 },
-    claimed: { statements: 13, trips: 6 },
+    claimed: { statements: 14, trips: 6 },
   });
   expect(await statementsFor(60, () => ({}))).toEqual(few);
 });
@@ -80,9 +81,9 @@ test("the same with keys and queues", async () => {
   });
   const few = await statementsFor(2, over);
   expect(few).toEqual({
-    published: { statements: 11, trips: 3 },
+    published: { statements: 12, trips: 3 },
     settled: { statements: 18, trips: 6 },
-    claimed: { statements: 16, trips: 5 },
+    claimed: { statements: 17, trips: 5 },
   });
   expect(await statementsFor(60, over)).toEqual(few);
 });

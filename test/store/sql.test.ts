@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { noHands } from "../../src/core/hands.ts";
 import type { Connection, Database } from "../../src/store/database.ts";
+import { RecentSightings } from "../../src/store/recentSightings.ts";
 import { runSqlBatch } from "../../src/store/sql.ts";
 import { accountNamed, sourceOf, TestClock } from "./world.ts";
 
@@ -24,6 +25,7 @@ function slowDatabase(answerTo: (sql: string) => Promise<void>) {
   const database: Database = {
     transaction: async (run) => await run(connection, Promise.resolve(null)).finally(() => (openAtEnd = open)),
     isConflict: () => false,
+    recentSightings: new RecentSightings(),
   };
   return { database, connection, openAtEnd: () => openAtEnd };
 }
@@ -71,6 +73,7 @@ test("what is asked together with a beginning that fails is answered before the 
   const database: Database = {
     transaction: async (run) => run(slow, Promise.reject(new Error("not begun"))).finally(() => (openAtEnd = open)),
     isConflict: () => false,
+    recentSightings: new RecentSightings(),
   };
   await expect(create(database)).rejects.toThrow("not begun");
   expect([asked > 0, openAtEnd]).toEqual([true, 0]);

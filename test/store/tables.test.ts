@@ -44,6 +44,7 @@ const full: { [T in TableName]: Rows[T] } = {
       marks: ["label:l", "queue:q"],
       counted: true,
       countedToHost: true,
+      sights: "url:1 host:2",
     },
   },
   flows: {
@@ -92,6 +93,7 @@ const full: { [T in TableName]: Rows[T] } = {
     ...{ headers: [["A", "b"]], body: bytes("b"), dlqId: "1-2", marks: ["label:l"] },
   },
   marks: { account: "acc", id: "log label:l 1-1" },
+  sightings: { account: "acc", id: "020833 any 1800000000000" },
   runs: {
     ...{ account: "acc", id: "run_1", runId: "wfr_1", url: "https://one.example/", createdAt: 1, state: "RUN_FAILED", endedAt: 2 ** 45 },
     ...{ brand: "svc", features: { lazyFetch: true, initialBody: true, detect: true, captured: true }, labels: ["l"], redaction: null },

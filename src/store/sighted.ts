@@ -1,0 +1,128 @@
+import type { Filter } from "../core/filter.ts";
+import { birthOf, firstIdAt } from "../core/ids.ts";
+import type { MarkedList } from "../core/mark.ts";
+import type { AccountId, Millis } from "../core/message.ts";
+import type { Span } from "../core/sighting.ts";
+import { dayOf, dayOfSighting, glance, moment, sightingPrefix, sightsWanted, startOfDay, wholeDay } from "../core/sighting.ts";
+import type { Marked } from "./marked.ts";
+import { idsOf, inOrder, probe, shortestWay, sizeOf } from "./marked.ts";
+import type { Range, Shelf } from "./shelf.ts";
+import { lastTime } from "./shelf.ts";
+
+/** A part of a list, by the ids of its rows. */
+type Stretch = Omit<Range, "limit">;
+
+/** `kind`: of the ids of the list. */
+type Through = { list: MarkedList; kind: "msg" | "log"; filter: Filter; range: Stretch };
+
+/** How to come to all of a range that passes a filter: by marks; by the parts of it in which it was sighted; or, with neither, by all of it. */
+export type Way = { range: Stretch; marked: Marked | null; stretches: AsyncGenerator<Stretch> | null };
+
+/** So many sightings are read together. Those that follow on each other make one stretch. */
+const portion = 100;
+
+/** The shortest way through messages or their log. */
+export async function wayThrough(shelf: Shelf, of: Through): Promise<Way> {
+  const { list, filter, range } = of;
+  const marked = await shortestWay(shelf, list, filter, range);
+  const wanted = sightsWanted(filter);
+  if (wanted.length === 0) return { range, marked, stretches: null };
+  const stretches = (): AsyncGenerator<Stretch> => within(of, spansIn(shelf, wanted, range));
+  const isShorter = marked === null || ((await sizeOf(shelf, marked, range)) >= probe && (await isShort(stretches())));
+  return isShorter ? { range, marked: null, stretches: stretches() } : { range, marked, stretches: null };
+}
+
+async function isShort(stretches: AsyncGenerator<Stretch>): Promise<boolean> {
+  for (let count = 0; count < probe; count++) if ((await stretches.next()).done) return true;
+  return false;
+}
+
+/** What lies in these times of a list. */
+async function* within({ kind, range }: Through, spans: AsyncGenerator<Span>): AsyncGenerator<Stretch> {
+  const { after = "", before = "~" } = range;
+  for await (const { from, to } of spans) {
+    const [start, end] = [firstIdAt(kind, from), to >= lastTime ? "~" : firstIdAt(kind, to)];
+    const stretch = { ...range, after: start > after ? start : after, before: end < before ? end : before };
+    if (stretch.after < stretch.before) yield stretch;
+  }
+}
+
+/** Day by day. What is older than the first day of which there are sightings is gone through whole: some messages may be unfinished still. */
+async function* spansIn(shelf: Shelf, wanted: readonly string[][], range: Stretch): AsyncGenerator<Span> {
+  const { account, descending = false } = range;
+  const [[first], [last]] = await Promise.all([
+    shelf.range("sightings", { account, limit: 1 }),
+    shelf.range("sightings", { account, descending: true, limit: 1 }),
+  ]);
+  if (!first || !last) {
+    yield { from: 0, to: lastTime };
+    return;
+  }
+  const oldest = dayOfSighting(first.id);
+  const time = {
+    from: range.after === undefined ? 0 : birthOf(range.after),
+    to: range.before === undefined ? lastTime : birthOf(range.before),
+  };
+  const [from, to] = [Math.max(oldest, dayOf(time.from)), Math.min(dayOfSighting(last.id), dayOf(time.to))];
+  const older: Span = { from: 0, to: startOfDay(oldest) };
+  if (!descending) yield older;
+  for (let n = 0; n <= to - from; n++) yield* spansOfDay(shelf, wanted, { account, descending, time, day: descending ? to - n : from + n });
+  if (descending) yield older;
+}
+
+type Day = { account: AccountId; day: number; descending: boolean; time: Span };
+
+async function* spansOfDay(shelf: Shelf, wanted: readonly string[][], of: Day): AsyncGenerator<Span> {
+  const [isWhole] = await shelf.rows("sightings", [[of.account, wholeDay(of.day)]]);
+  if (isWhole) {
+    yield { from: startOfDay(of.day), to: startOfDay(of.day + 1) };
+    return;
+  }
+  const times = common(
+    wanted.map((sights) => timesOf(shelf, sights, of)),
+    of.descending,
+  );
+  let span: Span | null = null;
+  for await (const at of times) {
+    const next: Span = { from: at, to: at + glance };
+    if (span && span.to - span.from < portion * glance && (of.descending ? next.to === span.from : next.from === span.to)) {
+      span = { from: Math.min(span.from, next.from), to: Math.max(span.to, next.to) };
+    } else {
+      if (span) yield span;
+      span = next;
+    }
+  }
+  if (span) yield span;
+}
+
+/** When any of these was sighted, in order. */
+async function* timesOf(shelf: Shelf, sights: readonly string[], { account, day, descending, time }: Day): AsyncGenerator<Millis> {
+  const bounds = { account, descending, limit: portion };
+  const sources = sights.map((sight) => {
+    const prefix = sightingPrefix(day, sight);
+    const after = prefix + moment(Math.max(0, time.from - glance));
+    const before = prefix + (time.to >= lastTime ? "~" : moment(time.to + 1));
+    return idsOf(shelf, { table: "sightings", prefix, range: { ...bounds, after, before }, limit: portion });
+  });
+  let last: string | null = null;
+  for await (const at of inOrder(sources, (a, b) => (descending ? a > b : a < b))) {
+    if (at !== last) yield Number(at);
+    last = at;
+  }
+}
+
+/** What all of some sources have, each of which is in order. */
+async function* common(sources: readonly AsyncGenerator<Millis>[], descending: boolean): AsyncGenerator<Millis> {
+  const heads = await Promise.all(sources.map((source) => source.next()));
+  for (;;) {
+    const times: Millis[] = [];
+    for (const head of heads) {
+      if (head.done) return;
+      times.push(head.value);
+    }
+    const furthest = descending ? Math.min(...times) : Math.max(...times);
+    const isMet = times.every((at) => at === furthest);
+    if (isMet) yield furthest;
+    for (const [at, source] of sources.entries()) if (isMet || times[at] !== furthest) heads[at] = await source.next();
+  }
+}

@@ -1,0 +1,119 @@
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { expect, test } from "vitest";
+import type { Filter } from "../../src/core/filter.ts";
+import { scanLimit } from "../../src/store/shelf.ts";
+import { sqliteStore } from "../../src/store/sqlite.ts";
+import type { Store } from "../../src/store/store.ts";
+import { freshDatabase } from "../postgres.ts";
+import { ask, openNode } from "./postgresDatabase.ts";
+import { closedAfterwards, earliest, freshFolder, letterTo, sourceOf, statesOf, TestClock, World } from "./world.ts";
+
+// What the contract does not show of sightings: what they save, and what they make of a store that had none.
+
+const day = 24 * 60 * 60 * 1_000;
+const rare = "https://rare.example/";
+
+test("something rare is found at once among more than one page goes through, in the log and among what is not finished", async () => {
+  const clock = new TestClock();
+  const world = new World(closedAfterwards(await sqliteStore(":memory:", sourceOf(clock, "nod_a"))), clock, "nod_a");
+  await world.account();
+  const common = letterTo({ delay: 600, body: new Uint8Array(0), labels: ["common"] });
+  const wanted = { ...common, url: rare, callerIp: "192.0.2.9" };
+  for (const letters of [[common], [wanted], [common], [wanted], [common]]) {
+    await world.publish(letters.flatMap((letter) => (letter === wanted ? [letter] : Array.from({ length: scanLimit }, () => letter))));
+    clock.now += 10_000;
+  }
+  const filters: Filter[] = [
+    { urls: [rare] },
+    { paths: ["/"], labels: ["common"] },
+    { callerIps: ["192.0.2.9"] },
+    { hosts: ["rare.example"] },
+  ];
+  for (const filter of filters) {
+    const found = await world.store.read.log(earliest({ filter, count: 10 }));
+    expect({ states: statesOf(found), cursor: found.cursor }, JSON.stringify(filter)).toEqual({
+      states: ["CREATED", "CREATED"],
+      cursor: null,
+    });
+    const { messageIds, cursor } = await world.store.read.unfinished({ account: "acc", filter, count: 10, cursor: null });
+    expect([messageIds.length, cursor], JSON.stringify(filter)).toEqual([2, null]);
+  }
+});
+
+test("of very many URLs within five seconds the first ones are told apart, and all are found", async () => {
+  const path = join(freshFolder(), "store.db");
+  const clock = new TestClock();
+  const world = new World(closedAfterwards(await sqliteStore(path, sourceOf(clock, "nod_a"))), clock, "nod_a");
+  await world.account();
+  const urlOf = (n: number): string => `https://one.example/${n}`;
+  for (const first of [0, 600, 1_200, 1_800]) {
+    await world.publish(Array.from({ length: 600 }, (_, n) => letterTo({ url: urlOf(first + n), delay: 600, body: new Uint8Array(0) })));
+  }
+  const database = new DatabaseSync(path, { readOnly: true });
+  const count = (of: string): unknown => database.prepare("select count(*) as n from sightings where id like ?").get(`% ${of}%`)?.n;
+  expect([count("url:"), count("path:"), count("host:"), count("any")]).toEqual([1_000, 1_000, 1, 1]);
+  database.close();
+  for (const n of [0, 999, 1_000, 2_399]) {
+    const { events } = await world.store.read.log(earliest({ filter: { urls: [urlOf(n)] }, count: 10 }));
+    expect(events.map(({ envelope }) => envelope.url)).toEqual([urlOf(n)]);
+  }
+});
+
+/** Takes a store back to the version before there were sightings. */
+const olderTables = [
+  "drop table sightings",
+  "alter table messages drop column sights",
+  "delete from schema_version where version >= 13",
+] as const;
+
+type Given = { open(clock: TestClock): Promise<Store>; run(sql: string): Promise<unknown> };
+
+const databases: [string, () => Promise<Given>][] = [
+  [
+    "SQLite",
+    async () => {
+      const path = join(freshFolder(), "store.db");
+      const run = async (sql: string): Promise<void> => {
+        const database = new DatabaseSync(path);
+        database.exec(sql);
+        database.close();
+      };
+      return { open: (clock) => sqliteStore(path, sourceOf(clock, "nod_a")), run };
+    },
+  ],
+  [
+    "PostgreSQL",
+    async () => {
+      const url = await freshDatabase();
+      return { open: (clock) => openNode(url, clock), run: (sql) => ask(url, sql) };
+    },
+  ],
+];
+
+test.each(databases)("what a store of an older version on %s has told before, and tells of what it had, is found", async (_name, given) => {
+  const { open, run } = await given();
+  const clock = new TestClock();
+  // The tables are brought to this version on the day that it is.
+  clock.now = Date.now() - day;
+  const old = new World(await open(clock), clock, "nod_a");
+  await old.account();
+  await old.settle(await old.sent({ url: rare }));
+  clock.now += day;
+  await old.settle(await old.sent({ url: rare }));
+  clock.now += 1;
+  const late = await old.sent({ url: rare });
+  await old.store.close();
+  for (const sql of olderTables) await run(sql);
+
+  const world = new World(closedAfterwards(await open(clock)), clock, "nod_a");
+  const told = async (): Promise<string[]> => statesOf(await world.store.read.log(earliest({ filter: { urls: [rare] } })));
+  const before = ["CREATED", "ACTIVE", "DELIVERED", "CREATED", "ACTIVE", "DELIVERED", "CREATED", "ACTIVE"];
+  expect(await told()).toEqual(before);
+  await world.settle(await world.sent({ url: "https://other.example/" }));
+  clock.now += 2 * day;
+  await world.settle(late);
+  clock.now += 1;
+  await world.settle(await world.sent({ url: rare }));
+  expect(await told()).toEqual([...before, "DELIVERED", "CREATED", "ACTIVE", "DELIVERED"]);
+});
