@@ -91,6 +91,9 @@ export type RunNeed = { account: AccountId; run: RunKey };
 /** Rows of one table. `event`: only those of an event, of the tables that have events. */
 export type OfRunNeed = RunNeed & { table: RunTableName; event?: string };
 
+/** How many an account has of something, counted up to `most`. */
+export type CountNeed = { account: AccountId; name: "groups" | "schedules" | "sources" | "tokens" | "queues"; most: number };
+
 /** A history with its bodies, or one entry of it. */
 export type StepsNeed = RunNeed & { slot?: string };
 
@@ -117,6 +120,8 @@ export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
   /** Messages leased by any node but this one. Only where no other node can be alive. */
   readonly leasedByOthers?: { node: NodeId; limit: number };
   readonly expired?: readonly ExpiredNeed[];
+  /** How many there are of what is set up. On a shared database nobody else makes one until the transaction ends. */
+  readonly counts?: readonly CountNeed[];
   readonly ofRuns?: readonly OfRunNeed[];
   /** As far as the bytes of a batch go. Whoever finds the batch full is asked again in another one: see `stepsOf`. */
   readonly stepsOf?: readonly StepsNeed[];
@@ -160,6 +165,8 @@ export interface Draft {
     usage: readonly Usage[];
     sightings: readonly Sighting[];
   };
+  /** How many there are of what was asked for in `counts`, with what the batch has made of it. */
+  countOf(account: AccountId, name: CountNeed["name"]): number;
   /** Whether this node has a hand for one more delivery to a host: see `core/hands.ts`. */
   hasHand(account: AccountId, host: string): boolean;
   /** Takes it, and `size` bytes of memory. False when there is none to spare. */

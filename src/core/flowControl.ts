@@ -1,7 +1,10 @@
 import type { Decision, Draft, Moment } from "./command.ts";
 import { Refusal } from "./errors.ts";
-import { flowOf, keyFlow, putFlow, windowOf } from "./flow.ts";
+import { flowOf, keyFlow, putFlow, queueFlow, windowOf } from "./flow.ts";
 import type { AccountId, Flow, Millis } from "./message.ts";
+import type { MostQueues } from "./place.ts";
+import { needsOfQueues, takeQueue } from "./place.ts";
+import { existing } from "./plans.ts";
 import { flowLimitBrokenBy } from "./publish.ts";
 
 /** A queue or a key, by the id of its flow. */
@@ -11,11 +14,22 @@ export type KeyName = { account: AccountId; key: string };
 const needsOfFlow = ({ account, id }: FlowName) => ({ flows: [[account, id] as const] });
 const needsOfKey = ({ account, key }: KeyName) => needsOfFlow({ account, id: keyFlow(key) });
 
-/** Lets nothing more begin in a queue or under a key, known or not yet. What has begun goes on, in a queue with its retries. */
-export const pauseFlow: Decision<FlowName, Flow> = {
-  needs: needsOfFlow,
-  decide: ({ account, id }, draft, moment) => setPaused(draft, moment, flowOf(draft, moment, account, id), true),
+/**
+ * Lets nothing more begin in a queue or under a key, known or not yet. What has begun goes on. Throws `Refusal` for a queue that would be
+ * one too many.
+ */
+export const pauseFlow: Decision<FlowName & MostQueues, Flow> = {
+  needs: ({ account, id }) => ({ accounts: [[account]], flows: [[account, id]] }),
+  further: ({ account, id, mostQueues }, draft) => needsOfQueues(draft, account, [{ queue: queueOf(id) }], { mostQueues }),
+  decide: ({ account, id, mostQueues }, draft, moment) => {
+    const queue = queueOf(id);
+    if (queue !== null) takeQueue(draft, existing(draft.get("accounts", account)), { name: queue, mostQueues });
+    return setPaused(draft, moment, flowOf(draft, moment, account, id), true);
+  },
 };
+
+/** The queue that a flow is. Null: it is a key. */
+const queueOf = (id: string): string | null => (id.startsWith(queueFlow("")) ? id.slice(queueFlow("").length) : null);
 
 /** Lets a queue or a key go on, oldest message first. Null: it is not known, so nothing holds it back. */
 export const resumeFlow: Decision<FlowName, Flow | null> = {

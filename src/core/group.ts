@@ -3,6 +3,7 @@ import { Refusal } from "./errors.ts";
 import { limits } from "./limits.ts";
 import { fingerprint } from "./mark.ts";
 import type { AccountId, Endpoint, Group, HeaderList, Letter } from "./message.ts";
+import { needsOfPlace, takePlace } from "./place.ts";
 import { acting, howToRaise, limitsOf } from "./plans.ts";
 
 /**
@@ -35,6 +36,7 @@ const needsOf = ({ account, name }: Named): { groups: readonly Key[] } => ({ gro
  */
 export const addEndpoints: Decision<Named & { endpoints: readonly Endpoint[] }, Group> = {
   needs: ({ account, name }) => ({ accounts: [[account]], groups: [[account, name]] }),
+  further: ({ account, name }, draft) => (draft.get("groups", account, name) ? {} : needsOfPlace(draft, account, { name: "groups" })),
   decide: ({ account, name, endpoints: added }, draft, { now }) => {
     const owner = acting(draft.get("accounts", account));
     checkCount(added.length, "in one request");
@@ -42,6 +44,7 @@ export const addEndpoints: Decision<Named & { endpoints: readonly Endpoint[] }, 
     const endpoints = added.reduce(withEndpoint, group.endpoints);
     checkCount(endpoints.length, `in the URL group ${name}`, limitsOf(owner).endpoints, howToRaise(owner, "endpoints"));
     checkBytes(endpoints);
+    if (!draft.get("groups", account, name)) takePlace(draft, owner, { name: "groups" });
     const changed = { ...group, updatedAt: now, endpoints };
     draft.put("groups", changed);
     return changed;

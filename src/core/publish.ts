@@ -6,6 +6,7 @@ import { addressed } from "./group.ts";
 import type { StepLetter } from "./history.ts";
 import { goingRun, needsOfStep, postStep } from "./history.ts";
 import { budgetBrokenBy } from "./budget.ts";
+import { queueFlow } from "./flow.ts";
 import { accept, linesTo } from "./lease.ts";
 import { limits, spans } from "./limits.ts";
 import type {
@@ -23,6 +24,8 @@ import type {
 import { together } from "./needs.ts";
 import type { DayLimit } from "./dayLimit.ts";
 import { allowanceOf, beyondDayLimit, dayLimitOf, fits, keepDayLimit, needsOfDayLimit } from "./dayLimit.ts";
+import type { MostQueues } from "./place.ts";
+import { needsOfQueues, placeRefusal } from "./place.ts";
 import { existing, howToRaise, limitsOf, mustBeActive } from "./plans.ts";
 import type { StartLetter } from "./startRun.ts";
 import { needsOfStart, runsNamedBy, startRun } from "./startRun.ts";
@@ -48,7 +51,7 @@ type PublishedToEach = { each: readonly (Published & { url: string })[] };
  * the window makes nothing and is answered with the older message. Of letters beyond the requests of the day each is
  * refused. `scope`: of a token with rights of its own.
  */
-export const publish: Decision<{ account: AccountId; letters: readonly Letter[]; scope?: Scope }, PublishResult[]> = {
+export const publish: Decision<{ account: AccountId; letters: readonly Letter[]; scope?: Scope } & MostQueues, PublishResult[]> = {
   needs: ({ account, letters }) => {
     const groups: Key[] = [];
     const activeRuns: Key[] = [];
@@ -59,15 +62,20 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[];
     const single = groups.length === 0 ? letters : letters.filter(({ group }) => group === null);
     return { accounts: [[account]], flows: flowsOfLetters(account, letters), groups, activeRuns, ...needsOfTaking(account, single) };
   },
-  further: ({ account, letters }, draft) => {
-    if (letters.every(isPlain)) return { dayCounts: needsOfDayLimit(draft.get("accounts", account)) };
+  further: ({ account, letters, mostQueues }, draft) => {
+    const counts = needsOfQueues(draft, account, letters, { mostQueues });
+    if (letters.every(isPlain)) return { dayCounts: needsOfDayLimit(draft.get("accounts", account)), ...counts };
     const ofGroups = letters.filter(({ group }) => group !== null);
     const ofRuns = letters.filter(isOfRun);
     const dayCounts = needsOfDayLimit(draft.get("accounts", account));
     if (ofRuns.length === letters.length)
-      return together([...(dayCounts.length > 0 ? [{ dayCounts }] : []), ...ofRuns.map((letter) => needsOfPost(draft, account, letter))]);
+      return together([
+        ...(dayCounts.length > 0 ? [{ dayCounts }] : []),
+        counts,
+        ...ofRuns.map((letter) => needsOfPost(draft, account, letter)),
+      ]);
     const needs = {
-      dayCounts,
+      ...{ dayCounts, ...counts },
       ...needsOfTaking(
         account,
         ofGroups.flatMap((letter) => addressed(draft, account, letter)),
@@ -75,7 +83,7 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[];
     };
     return ofRuns.length === 0 ? needs : together([needs, ...ofRuns.map((letter) => needsOfPost(draft, account, letter))]);
   },
-  decide: ({ account: id, letters, scope }, draft, moment) => {
+  decide: ({ account: id, letters, scope, mostQueues }, draft, moment) => {
     const account = existing(draft.get("accounts", id));
     // What has begun goes on: see `goesOn`.
     if (account.state === "passive" && !letters.every((letter) => goesOn(draft, id, letter))) mustBeActive(account);
@@ -83,6 +91,7 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[];
     const results = letters.map((letter, at) => {
       const result: PublishResult =
         (scope && forbiddenBy(scope, draft, id, letter)) ||
+        queueRefusal(draft, moment, account, letter, mostQueues) ||
         (day ? takeOfDay(draft, moment, account, letter, day) : takeOne(draft, moment, account, letter));
       if (isOfRun(letter) && "refused" in result)
         throw new Refusal(
@@ -97,6 +106,14 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[];
     return results;
   },
 };
+
+/** Why there can be no queue for a letter. Null: there is one, or can be one more, or all that the letter is was taken in before. */
+function queueRefusal(draft: Draft, { now }: Moment, account: Account, letter: Letter, mostQueues: number | undefined): Refused | null {
+  const { queue } = letter;
+  if (queue === null || draft.get("flows", account.id, queueFlow(queue))) return null;
+  if (addressed(draft, account.id, letter).every((one) => olderOf(draft, now, account.id, one))) return null;
+  return placeRefusal(draft, account, { name: "queues", mostQueues });
+}
 
 /** Takes in a letter as far as the requests of the day go, and counts it. */
 function takeOfDay(draft: Draft, moment: Moment, account: Account, letter: Letter, day: DayLimit): PublishResult {

@@ -4,6 +4,8 @@ import { flowOf, putFlow, queueFlow } from "./flow.ts";
 import { changed } from "./flowControl.ts";
 import type { AccountId, Flow, MessageId } from "./message.ts";
 import { isUnfinished } from "./message.ts";
+import type { MostQueues } from "./place.ts";
+import { needsOfQueues, takeQueue } from "./place.ts";
 import { acting } from "./plans.ts";
 import { parallelismBrokenBy } from "./publish.ts";
 
@@ -12,12 +14,15 @@ export type QueueName = { account: AccountId; name: string };
 /** What a queue is to be. `undefined`: as it is, and for a new one one message at a time, and not paused. */
 export type QueueSettings = { parallelism?: number | undefined; paused?: boolean | undefined };
 
-/** Makes a queue, or changes it. Throws `Refusal` when it is to be more parallel than the limit. */
-export const upsertQueue: Decision<QueueName & QueueSettings, Flow> = {
+/** Makes a queue, or changes it. Throws `Refusal` when it is to be more parallel than the limit, or one too many. */
+export const upsertQueue: Decision<QueueName & QueueSettings & MostQueues, Flow> = {
   needs: ({ account, name }) => ({ accounts: [[account]], flows: [[account, queueFlow(name)]] }),
-  decide: ({ account, name, parallelism, paused }, draft, moment) => {
-    const broken = parallelismBrokenBy(acting(draft.get("accounts", account)), parallelism ?? 0);
+  further: ({ account, name, mostQueues }, draft) => needsOfQueues(draft, account, [{ queue: name }], { mostQueues }),
+  decide: ({ account, name, parallelism, paused, mostQueues }, draft, moment) => {
+    const owner = acting(draft.get("accounts", account));
+    const broken = parallelismBrokenBy(owner, parallelism ?? 0);
     if (broken) throw new Refusal(broken.refused, broken.message);
+    takeQueue(draft, owner, { name, mostQueues });
     const flow = flowOf(draft, moment, account, queueFlow(name));
     // Pinned, so that it is not forgotten when it is idle.
     const pinned = { ...flow.pinned, parallelism: true };

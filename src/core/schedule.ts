@@ -8,6 +8,7 @@ import { accept, linesTo } from "./lease.ts";
 import { limits, memory, spans } from "./limits.ts";
 import type { Account, AccountId, Bytes, Deduplication, Letter, Millis, Schedule } from "./message.ts";
 import { isName } from "./name.ts";
+import { needsOfPlace, takePlace } from "./place.ts";
 import { acting } from "./plans.ts";
 import type { Scope } from "./rights.ts";
 import { mustHave, scopeBrokenBy } from "./rights.ts";
@@ -38,18 +39,22 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
     schedules: id === null ? [] : [[account, id]],
     deduplications: letter.deduplication === null ? [] : [[account, deduplicationKey(letter.deduplication)]],
   }),
-  further: ({ account, letter }, draft) => {
+  further: ({ account, id, letter }, draft) => {
     const older = deduplicationOf(draft, account, letter);
-    return { schedules: older ? [[account, older.messageId]] : [] };
+    const isNew = id === null || !draft.get("schedules", account, id);
+    const schedules: Key[] = older ? [[account, older.messageId]] : [];
+    return { schedules, ...(isNew ? needsOfPlace(draft, account, { name: "schedules" }) : {}) };
   },
   decide: (input, draft, moment) => {
     const { account, cron, body } = input;
-    checkSchedule(acting(draft.get("accounts", account)), input, moment.now);
+    const owner = acting(draft.get("accounts", account));
+    checkSchedule(owner, input, moment.now);
     if (input.scope) checkScope(input.scope, input, draft);
     const older = deduplicationOf(draft, account, input.letter);
     if (older && older.expiresAt > moment.now && draft.get("schedules", account, older.messageId)) {
       return { scheduleId: older.messageId, deduplicated: true };
     }
+    if (input.id === null || !draft.get("schedules", account, input.id)) takePlace(draft, owner, { name: "schedules" });
     const id = input.id ?? moment.newId("scd");
     const letter = { ...input.letter, deduplication: null, scheduleId: id };
     const dueAt = firstTime(draft.get("schedules", account, id), parseCron(cron), moment.now);

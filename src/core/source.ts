@@ -1,15 +1,17 @@
 import type { Decision, Key } from "./command.ts";
 import type { AccountId, Bytes, HeaderList, Millis, Rejection, Source } from "./message.ts";
+import { needsOfPlace, takePlace } from "./place.ts";
 import { acting } from "./plans.ts";
 
 /** What people say of a source. */
 export type SourceSetUp = Pick<Source, "name" | "destination" | "headers" | "verification" | "deduplicate" | "paused">;
 
-/** Makes a source. Whoever makes it knows the secret of which it keeps the hash. */
+/** Makes a source. Whoever makes it knows the secret of which it keeps the hash. Throws `Refusal` when it would be one too many. */
 export const createSource: Decision<SourceSetUp & Pick<Source, "account" | "secretHash">, Source> = {
   needs: ({ account }) => ({ accounts: [[account]] }),
+  further: ({ account }, draft) => needsOfPlace(draft, account, { name: "sources" }),
   decide: (given, draft, moment) => {
-    acting(draft.get("accounts", given.account));
+    takePlace(draft, acting(draft.get("accounts", given.account)), { name: "sources" });
     const none = { rejected: 0, kept: 0, keptUntil: 0, acceptedAt: null };
     const source: Source = { ...given, id: moment.newId("src"), createdAt: moment.now, ...none };
     draft.put("sources", source);

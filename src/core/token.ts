@@ -3,6 +3,7 @@ import { mostPatterns, normalPattern } from "./destinations.ts";
 import { Refusal } from "./errors.ts";
 import { limits } from "./limits.ts";
 import type { AccountId, Millis } from "./message.ts";
+import { needsOfPlace, takePlace } from "./place.ts";
 import { acting } from "./plans.ts";
 import type { Scope, Token } from "./rights.ts";
 import { verbs } from "./rights.ts";
@@ -16,10 +17,12 @@ export type TokenAsked = Pick<Token, "name" | "verbs" | "destinations" | "expire
  */
 export const createToken: Decision<{ account: AccountId; hash: string; scope: Scope | null } & TokenAsked, Token> = {
   needs: ({ account }) => ({ accounts: [[account]] }),
+  further: ({ account }, draft) => needsOfPlace(draft, account, { name: "tokens" }),
   decide: ({ account, hash, scope, ...asked }, draft, moment) => {
-    acting(draft.get("accounts", account));
+    const owner = acting(draft.get("accounts", account));
     const known = checked(asked, moment.now);
     if (scope) mustBeWithin(scope, known);
+    takePlace(draft, owner, { name: "tokens" });
     const made = { createdAt: moment.now, usedAt: null, madeBy: scope?.id ?? null };
     const token: Token = { account, id: moment.newId("tok"), hash, ...known, ...made };
     draft.put("tokens", token);

@@ -45,6 +45,8 @@ export type Dialect = {
   isRow(columns: readonly string[], values: readonly string[]): string;
   /** Which index to take, where the database does not know how many rows each would come to: stands behind the table. */
   by(index: string): string;
+  /** Lets those go on one after the other, until their transactions end, who ask for the same names: a statement. */
+  turn?(given: { also: string; column(index: number): string }): string;
   /** The id up to which the log of an account is gone although its rows are still there, where that can be; `account` stands for it. */
   forgottenUpTo?(account: string): string;
 };

@@ -10,13 +10,14 @@ import type { AccountId, Delivery, Flow, Held, Line, MessageState, Millis, Outli
 import { noBytes } from "../core/message.ts";
 import type { Step, Waiter } from "../core/run.ts";
 import { stepKey } from "../core/run.ts";
+import { Expirations } from "./expirations.ts";
 import { Heads } from "./heads.ts";
 import { HistoryBytes } from "./historyBytes.ts";
 import { keyOf } from "./key.ts";
 import { KeyMap } from "./keyMap.ts";
-import { nothingExpired } from "./loader.ts";
 import type { Due, Expired, Loader } from "./loader.ts";
 import type { RecentSightings, Sighted } from "./recentSightings.ts";
+import { Places } from "./places.ts";
 import { RunIndex } from "./runIndex.ts";
 import { tablesOf } from "./store.ts";
 import type { Change } from "./changes.ts";
@@ -50,10 +51,11 @@ export class WorkingSet implements Draft {
   #undo: (() => void)[] = [];
   #due: Due & { at: Millis } = { at: 0, messages: [], lines: [], flows: [], schedules: [], waiters: [] };
   readonly #heads = new Heads();
+  readonly #places = new Places();
   /** Whom the running command has taken out of a line. */
   #left: MessageState[] = [];
   #leasedByOthers: readonly MessageState[] = [];
-  readonly #expired = new Map<AccountId, Expired | "several">();
+  readonly #expired = new Expirations();
 
   readonly #isAlone: boolean;
 
@@ -77,11 +79,13 @@ export class WorkingSet implements Draft {
     const heads = this.#heads.unknown(needs.heads ?? []);
     if (heads.length > 0) loads.push(this.#loadHeads(loader, heads));
     if (needs.leasedByOthers) loads.push(this.#loadLeased(loader, needs.leasedByOthers));
+    const counts = this.#places.unknown(needs.counts ?? []);
+    if (counts.length > 0) loads.push(loader.counts(counts).then((found) => this.#places.learn(counts, found)));
     const ofRuns = this.#runs.askRows(needs.ofRuns);
     if (ofRuns.length > 0) loads.push(this.#loadOfRuns(loader, ofRuns));
     const histories = this.#runs.askHistories(needs.stepsOf);
     if (histories.length > 0) loads.push(this.#loadSteps(loader, histories));
-    for (const need of this.#unasked(needs.expired ?? [])) loads.push(this.#loadExpired(loader, need));
+    for (const need of this.#expired.unasked(needs.expired ?? [])) loads.push(this.#loadExpired(loader, need));
     for (const table of needs.outlines ? (["envelopes", "deadLetters", "steps"] as const) : []) {
       const missing = this.#rows.missing(table, needs.outlines?.[table] ?? []).filter((key) => !this.#outlines[table].has(key));
       if (missing.length > 0) loads.push(this.#loadOutlines(loader, table, missing));
@@ -106,6 +110,7 @@ export class WorkingSet implements Draft {
   put<T extends TableName>(table: T, row: Rows[T]): void {
     const key = keyOf[table](row);
     const before = this.#set(table, key, row);
+    if (before === undefined) this.#places.change(table, key, 1, this.#undo);
     const marks = marksOfRow[table];
     if (marks && (before === undefined || remarked.has(table))) this.#remark(key[0], before ? marks(before) : [], marks(row));
     if (table === "messages" && "state" in row && row.state === "held") this.#noteHeld(row);
@@ -118,8 +123,10 @@ export class WorkingSet implements Draft {
 
   drop(table: TableName, ...key: Key): void {
     for (const id of this.#marks(table, key)) this.#set("marks", [key[0], id], undefined);
-    this.#set(table, key, undefined);
+    if (this.#set(table, key, undefined) !== undefined) this.#places.change(table, key, -1, this.#undo);
   }
+
+  countOf: Draft["countOf"] = (account, name) => this.#places.of(account, name);
 
   sight: Draft["sight"] = (account, id, sights) => {
     const seen = { account, at: glanceOf(id), sights };
@@ -211,9 +218,7 @@ export class WorkingSet implements Draft {
   leasedByOthers = (): readonly MessageState[] => this.#current(this.#leasedByOthers);
 
   expired(account: AccountId): Expired {
-    const found = this.#expired.get(account) ?? nothingExpired;
-    if (found === "several") throw new Later();
-    const { log, deadLetters, deduplications, audit, runs, steps, usage, sightings } = found;
+    const { log, deadLetters, deduplications, audit, runs, steps, usage, sightings } = this.#expired.of(account);
     const still = <T extends "log" | "steps" | "usage" | "sightings">(table: T, rows: readonly Rows[T][]): Rows[T][] =>
       rows.filter((row) => this.get(table, account, row.id));
     return {
@@ -354,16 +359,9 @@ export class WorkingSet implements Draft {
     for (const state of this.#leasedByOthers) this.#learn("messages", state);
   }
 
-  /** Each of several would see what was loaded for another one, and judge by that whether there is more: they are asked again one by one. */
-  #unasked(needs: readonly ExpiredNeed[]): ExpiredNeed[] {
-    const isOther = (account: AccountId, at: number): boolean => needs.findIndex((need) => need.account === account) !== at;
-    for (const [at, { account }] of needs.entries()) if (isOther(account, at)) this.#expired.set(account, "several");
-    return needs.filter(({ account }) => !this.#expired.has(account));
-  }
-
   async #loadExpired(loader: Loader, need: ExpiredNeed): Promise<void> {
     const expired = await loader.expired(need);
-    this.#expired.set(need.account, expired);
+    this.#expired.learn(need.account, expired);
     for (const table of ["log", "deduplications", "audit", "runs", "steps", "usage", "sightings"] as const)
       this.#learnAll(table, expired[table]);
     for (const row of expired.deadLetters) this.#outlines.deadLetters.set([row.account, row.id], row);

@@ -1,4 +1,5 @@
 import type {
+  CountNeed,
   Draft,
   DueNeed,
   ExpiredNeed,
@@ -23,6 +24,8 @@ export interface Loader {
   heads(heads: readonly LineHead[]): Promise<readonly MessageState[]>;
   leasedByOthers(node: string, limit: number): Promise<readonly MessageState[]>;
   expired(need: ExpiredNeed): Promise<Expired>;
+  /** In the same order. On a shared database whoever else asks for the same waits until this transaction ends. */
+  counts(needs: readonly CountNeed[]): Promise<readonly number[]>;
   /** What belongs to runs, without bodies. */
   ofRuns(needs: readonly OfRunNeed[]): Promise<RowsOfRuns>;
   /** Histories, in no order. */

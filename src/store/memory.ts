@@ -1,6 +1,7 @@
 import type { ExpiredNeed, Key, OfRunNeed, Rows, RunNeed, RunTableName, StepsNeed, TableName } from "../core/command.ts";
 import type { Commands } from "../core/commands.ts";
 import { firstIdAt } from "../core/ids.ts";
+import { placesOf } from "../core/place.ts";
 import { dayOf, ofDay } from "../core/sighting.ts";
 import type { AccountId, MessageState, Millis, Schedule } from "../core/message.ts";
 import { isUnfinished, noBytes } from "../core/message.ts";
@@ -14,6 +15,7 @@ import type { WorkingSet } from "./draft.ts";
 import { bytesOfRow } from "./historyBytes.ts";
 import { keyOf, keyText } from "./key.ts";
 import type { Loader } from "./loader.ts";
+import { rangeOf } from "./places.ts";
 import { groupCommit } from "./group.ts";
 import type { Parts } from "./group.ts";
 import { queriesOf } from "./queries.ts";
@@ -110,6 +112,7 @@ export function memoryLoader(memory: Memory): Loader {
       const leased = those(messages, (row) => row.leasedBy !== null && row.leasedBy !== node);
       return earliest(leased, (a, b) => byText(a.id, b.id)).slice(0, limit);
     },
+    counts: async (needs) => needs.map((need) => stretch(memory, placesOf(need.name).table, rangeOf(need)).length),
     expired: async ({ account, limit, ...before }) => ({
       ...pastRuns(memory, { account, limit, ...before }),
       usage: before.usage.flatMap((ids) => stretch(memory, "usage", { account, ...ids, limit })),

@@ -235,6 +235,7 @@ const dialect: Dialect = {
   // As a range, by which rows can be found through the index of their key and in no other way: see docs/decisions/0041.
   isRow: (columns, key) => [">=", "<="].map((bound) => `(${columns.join(", ")}) ${bound} (${key.join(", ")})`).join(" and "),
   by: () => "",
+  turn: ({ also, column }) => `select pg_advisory_xact_lock(hashtextextended(${column(0)}, 0)) from (select 1 as one) as one${also}`,
   forgottenUpTo: (account) => `coalesce((select up_to from log_forgotten where log_forgotten.account = ${account}), '')`,
 };
 

@@ -66,8 +66,6 @@ export interface Queries extends RunQueries {
    * fewer than asked for, and none only at the end.
    */
   allSetUp<T extends SetUpName>(table: T, range: Range): Promise<readonly Rows[T][]>;
-  /** How many of them there are, counted up to `most`; of those whose ids begin so only. */
-  countSetUp(table: SetUpName, account: AccountId, most: number, beginning?: string): Promise<number>;
   /**
    * The newest row of an account besides `most` newer ones, null when there is none; and then how many there are. It goes
    * through as many entries of an index.
@@ -125,8 +123,6 @@ export function queriesOf(shelf: Shelf): Queries {
       if (table !== "schedules" || range.bodies === false) return shelf.range(table, range);
       return shelf.range(table, { ...range, limit: fittingPage(await shelf.sizesIn(table, range)) });
     },
-    countSetUp: (table, account, most, beginning = "") =>
-      shelf.count(table, { account, limit: most, after: beginning, ...(beginning === "" ? {} : { before: `${beginning}\uffff` }) }),
     tooMany: async (table, account, most) => {
       const id = await shelf.idBehind(table, account, most);
       return { id, count: id === null ? await shelf.count(table, { account, limit: most }) : most };

@@ -2,6 +2,7 @@ import type { Key, Rows, TableName } from "../core/command.ts";
 import type { Account, AccountId, SendSettings } from "../core/message.ts";
 import type { WorkingSet } from "./draft.ts";
 import type { Loader } from "./loader.ts";
+import { RecentCounts } from "./recentCounts.ts";
 
 /** Rows that change again some milliseconds after they were written. */
 const followed = ["messages", "activeRuns", "runs"] as const;
@@ -24,12 +25,14 @@ const longestHeaders = 4_096;
 export class RecentRows {
   readonly #rows = { messages: new Recent("messages"), activeRuns: new Recent("activeRuns"), runs: new Recent("runs") };
   readonly #accounts = new Map<AccountId, Account>();
+  readonly #counts = new RecentCounts();
 
   /** Learns what a batch has written. To be told when it is stored, and not before. */
   learn(set: Pick<WorkingSet, "changes">): void {
     // An account is changed only where it still is what was read, so it must have been read.
     for (const { key } of set.changes("accounts")) this.#accounts.delete(key[0]);
     for (const table of followed) this.#learn(table, set);
+    this.#counts.learn(set);
   }
 
   #learn<T extends Followed>(table: T, set: Pick<WorkingSet, "changes">): void {
@@ -39,6 +42,7 @@ export class RecentRows {
 
   forget(): void {
     for (const table of followed) this.#rows[table].forget();
+    this.#counts.forget();
     this.#accounts.clear();
   }
 
@@ -52,7 +56,7 @@ export class RecentRows {
       for (const account of found as readonly Account[]) keep(this.#accounts, account.id, account, mostAccounts);
       return found;
     };
-    return { ...loader, rows };
+    return { ...loader, rows, counts: this.#counts.before(loader) };
   }
 
   #of<T extends Followed>(table: T): Recent<T> {

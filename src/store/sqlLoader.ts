@@ -1,5 +1,6 @@
 import type { OfRunNeed, StepsNeed } from "../core/command.ts";
 import { firstIdAt } from "../core/ids.ts";
+import { placesOf } from "../core/place.ts";
 import { dayOf, ofDay } from "../core/sighting.ts";
 import type { AccountId, LogRow, Millis, Schedule } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
@@ -56,6 +57,36 @@ function makeLoader(connection: Connection): Loader {
     heads: headsIn(connection),
     leasedByOthers: (node, limit) => list(messages, leasedByOthers, [node, limit]),
     ...expiredOf(connection),
+    counts: countsIn(connection),
+  };
+}
+
+/** First those take turns who want to count the same: each statement sees what was stored when it was asked. */
+function countsIn(connection: Connection): Loader["counts"] {
+  const { dialect } = connection;
+  const { from, column } = dialect.given(types.place);
+  const countOf = (table: "groups" | "schedules" | "sources" | "tokens" | "flows"): string => {
+    const { name, key } = tables[table];
+    const isMeant = `${name}.account = ${column(0)} and ${name}.${key.at(-1)} > ${column(1)} and ${name}.${key.at(-1)} < ${column(2)}`;
+    const some = `select 1 as one from ${name} where ${isMeant} limit ${column(3)}`;
+    return `select ${column(4)} as at, (select count(*) from (${some}) as counted) as n${from}`;
+  };
+  return async (needs) => {
+    const names = needs.map(({ account, name }) => [`${name} ${account}`]).sort(byKey(1));
+    // Not waited for: a connection keeps the order.
+    const turns = dialect.turn ? connection.each(dialect.turn(dialect.given(["text"])), ["text"], names) : [];
+    const asked = Map.groupBy(needs.entries(), ([, { name }]) => placesOf(name).table);
+    const found = [...asked].map(([table, some]) =>
+      connection.each(
+        countOf(table),
+        types.place,
+        some.map(([at, { account, name, most }]) => [account, ...placesOf(name).within, most, at]),
+      ),
+    );
+    const [counted] = await Promise.all([Promise.all(found), turns]);
+    const counts = needs.map(() => 0);
+    for (const row of counted.flat()) counts[Number(row.at)] = Number(row.n);
+    return counts;
   };
 }
 
@@ -117,12 +148,13 @@ function expiredOf(connection: Connection): Pick<Loader, "expired"> {
   };
 }
 
-/** What runs are asked for by: an account, and a run or a stretch of ids. */
+/** What is asked for by: an account, and a run or a stretch of ids. */
 const types = {
   run: ["text", "text"],
   stretch: ["text", "text", "text"],
   event: ["text", "text", "text", "text"],
   sent: ["text", "text", "text", "integer", "integer"],
+  place: ["text", "text", "text", "integer", "integer"],
 } as const;
 
 /** What belongs to runs: each table by itself, and of waiters and notifications those of one event, where no others are needed. */

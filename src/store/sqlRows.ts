@@ -43,3 +43,11 @@ export function stretch(
   if (of === "log" && dialect.forgottenUpTo) conditions.push([`${id} > ${dialect.forgottenUpTo("?")}`, account]);
   return { where: `where ${conditions.map(([text]) => text).join(" and ")}`, values: conditions.map(([, value]) => value) };
 }
+
+/** Rows of a stretch, counted up to its limit. */
+export async function countIn(connection: Connection, name: TableName, range: Range): Promise<number> {
+  const { where, values } = stretch(range, { of: name, dialect: connection.dialect });
+  const counted = `select count(*) as n from (select 1 as one from ${tables[name].name} ${where} limit ?) as counted`;
+  const [row] = await connection.query(counted, [...values, range.limit]);
+  return Number(row?.n ?? 0);
+}

@@ -2,7 +2,7 @@ import type { AccountId, LogRow, MessageId, Millis } from "../core/message.ts";
 import type { Connection, Dialect } from "./database.ts";
 import { sealOf } from "./sealedTables.ts";
 import type { Range, SealedName, Sealing, SealingRange, Shelf } from "./shelf.ts";
-import { reader, rows, stretch } from "./sqlRows.ts";
+import { countIn, reader, rows, stretch } from "./sqlRows.ts";
 import { columnsOf, eachByItself, keyValues, statementsOf } from "./statements.ts";
 import { tables } from "./tables.ts";
 
@@ -32,12 +32,7 @@ const listsOf = (connection: Connection): Pick<Shelf, "idBehind" | "count"> => (
     const [row] = await connection.query(newest, [...values, newer]);
     return row ? String(row.id) : null;
   },
-  count: async (name, range) => {
-    const { where, values } = stretch(range, { of: name, dialect: connection.dialect });
-    const counted = `select count(*) as n from (select 1 as one from ${tables[name].name} ${where} limit ?) as counted`;
-    const [row] = await connection.query(counted, [...values, range.limit]);
-    return Number(row?.n ?? 0);
-  },
+  count: (name, range) => countIn(connection, name, range),
 });
 
 /** The plain reads of a database. */

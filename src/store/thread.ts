@@ -58,7 +58,7 @@ function readsThrough(ask: (query: keyof Queries, args: readonly unknown[]) => P
     },
     ...{ audit: call("audit"), isAnythingLeft: call("isAnythingLeft") },
     sourceBySecret: call("sourceBySecret"),
-    ...{ countSetUp: call("countSetUp"), tooMany: call("tooMany"), sealing: call("sealing"), tokenByHash: call("tokenByHash") },
+    ...{ tooMany: call("tooMany"), sealing: call("sealing"), tokenByHash: call("tokenByHash") },
     steps: call("steps"),
     ...{ run: call("run"), activeRun: call("activeRun"), runs: call("runs"), history: call("history"), waitersOf: call("waitersOf") },
     ...{ notificationsOf: call("notificationsOf"), messagesOfRun: call("messagesOfRun"), waitersOfEvent: call("waitersOfEvent") },

@@ -94,7 +94,7 @@ describe("a destination in the path", () => {
       expect(await post("x".repeat(256))).toMatchObject({ status: 400, body: { error } });
       expect((await post("x".repeat(255))).status).toBe(200);
     }
-    expect(await store.read.countSetUp("schedules", "acc_1", 10)).toBe(1);
+    expect(await store.read.allSetUp("schedules", { account: "acc_1", limit: 10 })).toHaveLength(1);
   });
 });
 

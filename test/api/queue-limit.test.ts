@@ -73,7 +73,17 @@ describe("an account with as many queues as it may have", () => {
   });
 });
 
-test("a queue that is used all the time is looked for once in a while, not with each message", async () => {
+test("queues of messages that are refused are none", async () => {
+  const items = ["x", "y", "z"].map((queue) => ({ destination: "https://e.example/", queue, headers: { "svc-retries": "bad" } }));
+  for (let turn = 0; turn < 2; turn++) {
+    expect(await home.ask("POST", "/v2/batch", { body: JSON.stringify(items), token: otherToken })).toMatchObject({ status: 400 });
+  }
+  for (const queue of ["x", "y", "z"]) await enqueue(queue, otherToken);
+  const queues = await home.ask("GET", "/v2/queues", { token: otherToken });
+  expect(queues.body).toHaveLength(2);
+});
+
+test("a queue that is used all the time is not looked for with each message", async () => {
   let reads = 0;
   const { setUp } = home.store.read;
   home.store.read.setUp = (...of) => {

@@ -130,5 +130,8 @@ test("tokens are made, listed and revoked while a server runs", async () => {
   expect(await run("account", "limits", "testUser1", "--tokens", "1", ...where)).toMatchObject({ code: 0 });
   const create = (): ReturnType<typeof run> => run("token", "create", "testUser1", "--verbs", "read", ...where);
   expect(await create()).toMatchObject({ code: 0 });
-  expect(await create()).toMatchObject({ code: 2, err: expect.stringContaining("there are 1, which is the limit; revoke some") });
+  expect(await create()).toMatchObject({
+    code: 2,
+    err: expect.stringContaining("tokens: there are 1, and the limit is 1; delete some that are not needed"),
+  });
 });

@@ -10,6 +10,7 @@ import { describeEnds } from "./contractEnds.ts";
 import { describeFailedRuns } from "./contractFailedRuns.ts";
 import { describeFlows } from "./contractFlows.ts";
 import { describeLines } from "./contractLines.ts";
+import { describePlaces } from "./contractPlaces.ts";
 import { describePublish } from "./contractPublish.ts";
 import { describeReads } from "./contractReads.ts";
 import { describeRetention } from "./contractRetention.ts";
@@ -39,6 +40,7 @@ export function describeStore(name: string, open: OpenStore): void {
     describeReads(open);
     describeSightings(open);
     describeRetention(open);
+    describePlaces(open);
     describeTrim(open);
     describeSources(open);
     describeTokens(open);

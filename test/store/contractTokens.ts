@@ -15,7 +15,6 @@ export function describeTokens(open: OpenStore): void {
     expect(await store.read.tokenByHash("first")).toEqual(token);
     expect(await store.read.tokenByHash("second")).toBeNull();
     expect(await store.read.allSetUp("tokens", { account: "acc", limit: 10 })).toEqual([token]);
-    expect(await store.read.countSetUp("tokens", "acc", 10)).toBe(1);
     const named = { account: "acc", id: token.id };
     const use = () => store.execute("noteTokenUse", named);
     expect([await use(), await use()]).toEqual([{ noted: true }, { noted: false }]);

@@ -3,6 +3,8 @@ import { spans } from "../../src/core/limits.ts";
 import type { Delivery } from "../../src/core/message.ts";
 import { freshDatabase } from "../postgres.ts";
 import { randomFrom } from "./chance.ts";
+import type { Kind } from "./contractPlaces.ts";
+import { limitTo, madeOf, makers } from "./contractPlaces.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
 import { accountNamed, callbackTo, closedAfterwards, letterTo, outcomeOf, TestClock, World } from "./world.ts";
 
@@ -363,4 +365,15 @@ test("a report on one node's lease does not count on another", async () => {
   clock.now += spans.lease;
   expect(await b.claim()).toMatchObject([{ attempt: 1 }]);
   expect(await a.settle(delivery)).toEqual({ became: "late" });
+});
+
+test.each(Object.keys(makers) as Kind[])("an account has no more %s than it may have, at whichever node they are made", async (kind) => {
+  const { worlds } = await nodes(3);
+  await limitTo(worlds[0], { [kind]: 7 });
+  let made = 0;
+  for (const turn of ["a", "b", "c"]) {
+    const asked = worlds.flatMap((world, node) => [1, 2, 3, 4].map((n) => makers[kind](world, `${turn}${node}${n}`)));
+    made += (await madeOf(asked)).made;
+  }
+  expect(made).toBe(7);
 });

@@ -110,3 +110,52 @@ describe("runs", () => {
     expect(await isKnown("runs", { ...run, ...part }, "run_1")).toBe(false);
   });
 });
+
+describe("counts", () => {
+  const need = { account: "a", name: "groups", most: 5 } as const;
+
+  /** Counts of groups that are remembered, over a storage that has so many. */
+  function openCounts(stored: number) {
+    let asked = 0;
+    const recent = new RecentRows();
+    const counts: Loader["counts"] = async (needs) => {
+      asked++;
+      return needs.map(({ most }) => Math.min(stored, most));
+    };
+    const loader = recent.before({ counts } as unknown as Loader);
+    const write = (change: object): void => recent.learn({ changes: (table) => (table === "groups" ? [change] : []) as never });
+    return { asked: () => asked, recent, loader, write };
+  }
+
+  test("are asked for once, and follow what is made and removed", async () => {
+    const { asked, loader, write } = openCounts(2);
+    expect(await loader.counts([need, { ...need, account: "b" }])).toEqual([2, 2]);
+    for (const id of ["x", "y"]) write({ key: ["a", id], loaded: true, before: undefined, now: {} });
+    write({ key: ["a", "x"], loaded: true, before: {}, now: {} });
+    write({ key: ["b", "z"], loaded: true, before: {}, now: undefined });
+    expect(await loader.counts([{ ...need, account: "b" }, need, { ...need, most: 3 }])).toEqual([1, 4, 3]);
+    expect(asked()).toBe(1);
+  });
+
+  test("are asked for again where it is not known how many there are", async () => {
+    const { asked, loader, recent, write } = openCounts(9);
+    expect([await loader.counts([need]), await loader.counts([{ ...need, most: 20 }])]).toEqual([[5], [9]]);
+    expect(asked()).toBe(2);
+    expect(await loader.counts([need])).toEqual([5]);
+    expect(asked()).toBe(2);
+    write({ key: ["a", "x"], loaded: false, before: undefined, now: undefined });
+    await loader.counts([{ ...need, most: 20 }]);
+    recent.forget();
+    await loader.counts([{ ...need, most: 20 }]);
+    expect(asked()).toBe(4);
+  });
+
+  test("of more than a thousand are right, although most are forgotten", async () => {
+    const { loader } = openCounts(3);
+    const many = Array.from({ length: 700 }, (_, n) => ({ ...need, account: `m${n}` }));
+    await loader.counts(many);
+    const others = many.map((one) => Object.assign({}, one, { account: `other ${one.account}` }));
+    const mixed = many.flatMap((one, at) => [one, others[at] ?? one]);
+    expect(new Set(await loader.counts(mixed))).toEqual(new Set([3]));
+  });
+});

@@ -12,7 +12,6 @@ import { brandOtherwise, checkFanOut, givenBy, groupAt, postingFrom } from "../p
 import { headersOfResults } from "../allowanceHeaders.ts";
 import { checkedObject } from "../readObject.ts";
 import type { Incoming, Parts } from "../route.ts";
-import { takeQueue } from "../room.ts";
 import { route } from "../route.ts";
 import { scopeIn } from "../scope.ts";
 import { areOfStep, readingStep } from "../stepRefusal.ts";
@@ -63,10 +62,11 @@ export const batch = route({
   },
   refusals: ["not-found", "limit-exceeded", "day-limit-exceeded", "step-refused", "forbidden"],
   handle: async ({ account, incoming, parts }) => {
-    const { store } = parts;
+    const { store, mostQueues } = parts;
     const { read, ignored } = await readItems(incoming, { account, parts, purpose: "messages" });
     const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
-    const results = letters.length === 0 ? [] : await store.execute("publish", { account: account.id, letters, ...scopeIn(incoming) });
+    const results =
+      letters.length === 0 ? [] : await store.execute("publish", { account: account.id, letters, mostQueues, ...scopeIn(incoming) });
     return { status: 200, body: answersTo(read, results), ignored, headers: headersOfResults(results) };
   },
 });
@@ -98,8 +98,7 @@ type Item = { given: unknown; headers: readonly string[] };
 async function readEach(items: readonly Item[], incoming: Incoming, of: ReadingOf): Promise<ReadItems> {
   const { account, parts, purpose } = of;
   const brand = brandOf(incoming, brandOtherwise(purpose, parts.brand));
-  const takes = (queue: string): Promise<void> => takeQueue(parts, account, queue);
-  const around: Around = { incoming, brand, purpose, ignored: new Set(), groupAt: groupsOf(parts.store, account.id), takes };
+  const around: Around = { incoming, brand, purpose, ignored: new Set(), groupAt: groupsOf(parts.store, account.id) };
   const read: (Letter | Refusal)[] = [];
   for (const one of items) {
     if (read.length % itemsInATurn === itemsInATurn - 1) await turn();
@@ -178,10 +177,9 @@ type Around = {
   purpose: Purpose;
   ignored: Set<string>;
   groupAt: GroupAt;
-  takes(queue: string): Promise<void>;
 };
 
-async function letterOfItem({ given, headers }: Item, { incoming, brand, purpose, ignored, groupAt, takes }: Around): Promise<Letter> {
+async function letterOfItem({ given, headers }: Item, { incoming, brand, purpose, ignored, groupAt }: Around): Promise<Letter> {
   const count = headers.length / 2;
   if (count > mostHeaders) throw new Refusal("invalid", `headers: there are ${count}, the limit is ${mostHeaders}`);
   const { destination, body: text = "", queue } = isItem(given) ? given : checkedObject(item, given, "message");
@@ -190,7 +188,7 @@ async function letterOfItem({ given, headers }: Item, { incoming, brand, purpose
   if (group === null) checkUrl("destination", destination);
   const own = givenByHeaders(headers);
   const brands = own.map((one) => one.brand);
-  if (queue !== undefined) await takes(checkName("queue", queue));
+  if (queue !== undefined) checkName("queue", queue);
   const posting = postingFrom(purpose, [own, givenBy(group?.headers)], {
     brand: brandShown(brands, brand),
     destination: group?.name ?? destination,

@@ -1,4 +1,3 @@
-import { takeQueue } from "../room.ts";
 import type { Incoming } from "../route.ts";
 import { route } from "../route.ts";
 import { checkName } from "../target.ts";
@@ -16,13 +15,13 @@ export const enqueue = route({
   ...publishing,
   handle: async ({ account, incoming, parts }) => {
     const queue = checkName("queue", incoming.params["queue"] ?? "");
-    await takeQueue(parts, account, queue);
     return publishOne(incoming, {
       destination: destinationIn(incoming),
       account: account.id,
       store: parts.store,
       brand: parts.brand,
       queue,
+      mostQueues: parts.mostQueues,
     });
   },
 });

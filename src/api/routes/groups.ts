@@ -10,7 +10,6 @@ import { headersOf, shownSettings } from "../keptSettings.ts";
 import type { SettingsGiven } from "../keptSettings.ts";
 import { letterOf } from "../letter.ts";
 import { readObject } from "../readObject.ts";
-import { givePlace, takePlace } from "../room.ts";
 import { route } from "../route.ts";
 import { checkName, checkUrl } from "../target.ts";
 
@@ -75,7 +74,6 @@ const remove = route({
   refusals: [],
   handle: async ({ account, params, parts }) => {
     const body = await parts.store.execute("deleteGroup", { account: account.id, name: checkName("name", params.name) });
-    if (body.deleted > 0) givePlace(parts, { table: "groups", account: account.id });
     return { status: 200, body };
   },
 });
@@ -105,8 +103,6 @@ const add = route({
   handle: async ({ account, params, incoming, parts }) => {
     const name = checkName("name", params.name);
     const given = { account: account.id, name, endpoints: readObject(added, incoming).endpoints.map(checkedEndpoint) };
-    const isNew = !(await parts.store.read.setUp("groups", account.id, name));
-    if (isNew) await takePlace(parts, { table: "groups", account, limit: "groups" });
     return { status: 200, body: groupJson(await parts.store.execute("addEndpoints", given)) };
   },
 });

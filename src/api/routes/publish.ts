@@ -1,3 +1,4 @@
+import type { MostQueues } from "../../core/place.ts";
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { limits } from "../../core/limits.ts";
@@ -56,9 +57,10 @@ export const publish = route({
 });
 
 /** Publishes what a request brings, and answers it. */
-export async function publishOne(incoming: Incoming, of: PostingOf): Promise<Answer> {
+export async function publishOne(incoming: Incoming, of: PostingOf & MostQueues): Promise<Answer> {
   const { letter, ignored } = await readingStep(areOfStep(incoming.rawHeaders), () => readPosting(incoming, of));
-  const [result] = await of.store.execute("publish", { account: of.account, letters: [letter], ...scopeIn(incoming) });
+  const { account, mostQueues } = of;
+  const [result] = await of.store.execute("publish", { account, letters: [letter], mostQueues, ...scopeIn(incoming) });
   return { status: statusOf(result), body: publishedJson(result, letter), ignored, headers: result ? headersOfResults([result]) : {} };
 }
 

@@ -5,7 +5,6 @@ import { limits, spans } from "../../core/limits.ts";
 import type { AccountId, Flow } from "../../core/message.ts";
 import type { Store } from "../../store/store.ts";
 import { readObject } from "../readObject.ts";
-import { giveQueue, takeQueue } from "../room.ts";
 import { route } from "../route.ts";
 import { checkName } from "../target.ts";
 import { flowsOf } from "./flowControl.ts";
@@ -58,8 +57,8 @@ const upsert = route({
   handle: async ({ account, incoming, parts }) => {
     const { queueName, parallelism, paused } = readObject(settings, incoming);
     const name = checkName("queueName", queueName);
-    await takeQueue(parts, account, name);
-    const flow = await parts.store.execute("upsertQueue", { account: account.id, name, parallelism, paused });
+    const { mostQueues } = parts;
+    const flow = await parts.store.execute("upsertQueue", { account: account.id, name, parallelism, paused, mostQueues });
     return { status: 200, body: queueJson(flow) };
   },
 });
@@ -109,8 +108,11 @@ const pause = route({
   refusals: ["limit-exceeded"],
   handle: async ({ account, params, parts }) => {
     const name = checkName("queue", params.name);
-    await takeQueue(parts, account, name);
-    return { status: 200, body: queueJson(await parts.store.execute("pauseFlow", { account: account.id, id: queueFlow(name) })) };
+    const { mostQueues } = parts;
+    return {
+      status: 200,
+      body: queueJson(await parts.store.execute("pauseFlow", { account: account.id, id: queueFlow(name), mostQueues })),
+    };
   },
 });
 
@@ -146,7 +148,6 @@ const remove = route({
     const name = checkName("queue", params.name);
     const exists = await parts.store.read.setUp("flows", account.id, queueFlow(name));
     const cancelled = exists ? await removeQueue(parts.store, account.id, name) : 0;
-    if (exists) giveQueue(parts, account.id, name);
     return { status: 200, body: { cancelled } };
   },
 });

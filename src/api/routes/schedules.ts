@@ -8,7 +8,6 @@ import type { Store } from "../../store/store.ts";
 import { readPosting } from "../posting.ts";
 import type { ScheduleState } from "../scheduleJson.ts";
 import { scheduleJson, scheduleShape } from "../scheduleJson.ts";
-import { givePlace, takePlace } from "../room.ts";
 import { route } from "../route.ts";
 import { scopeIn } from "../scope.ts";
 
@@ -51,8 +50,6 @@ const create = route({
     });
     const { cron, "schedule-id": id = null } = settings.values;
     if (cron === undefined) throw new Refusal("invalid", 'cron: missing; say with Svc-Cron when to publish, as in "0 9 * * 1-5"');
-    if (id === null || !(await store.read.setUp("schedules", account, id)))
-      await takePlace(parts, { table: "schedules", account: owner, limit: "schedules" });
     const { body, ...rest } = letter;
     const { scheduleId, deduplicated } = await store.execute("createSchedule", {
       account,
@@ -110,7 +107,6 @@ const remove = route({
   refusals: [],
   handle: async ({ account, params: { scheduleId: id }, parts }) => {
     const { deleted } = isName(id) ? await parts.store.execute("deleteSchedule", { account: account.id, id }) : { deleted: false };
-    if (deleted) givePlace(parts, { table: "schedules", account: account.id });
     return { status: 200, body: { deleted: deleted ? 1 : 0 } };
   },
 });

@@ -10,7 +10,6 @@ import { headersOf } from "../keptSettings.ts";
 import { count, one } from "../parameters.ts";
 import { rejectionJson, sourceJson } from "../presentSource.ts";
 import { readObject } from "../readObject.ts";
-import { givePlace, takePlace } from "../room.ts";
 import type { Parts } from "../route.ts";
 import { route } from "../route.ts";
 import { rejection, source } from "../sourceShapes.ts";
@@ -59,7 +58,6 @@ const create = route({
   handle: async ({ account, incoming, parts }) => {
     const setUp = setUpOf(readObject(creation, incoming));
     const ignored = await checkAim(incoming, parts, { owner: account, ...setUp });
-    await takePlace(parts, { table: "sources", account, limit: "sources" });
     const secret = newSecret();
     const made = await parts.store.execute("createSource", { account: account.id, secretHash: hashOfSecret(secret), ...setUp });
     return { status: 201, body: { ...sourceJson(made, parts), url: intakeUrl(incoming.origin, secret) }, ignored };
@@ -177,7 +175,6 @@ const remove = route({
     const { sourceId: id } = params;
     const { deleted } = isId(id) ? await parts.store.execute("deleteSource", { account: account.id, id }) : { deleted: false };
     if (!deleted) throw missing(id);
-    givePlace(parts, { table: "sources", account: account.id });
     return { status: 200, body: { deleted: 1 } };
   },
 });

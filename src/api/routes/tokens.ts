@@ -8,7 +8,6 @@ import { verbs } from "../../core/rights.ts";
 import { isId } from "../filters.ts";
 import { count, one } from "../parameters.ts";
 import { readObject } from "../readObject.ts";
-import { givePlace, takePlace } from "../room.ts";
 import { route } from "../route.ts";
 import { scopeIn } from "../scope.ts";
 import { hashOfToken, newTokenOf } from "../token.ts";
@@ -79,7 +78,6 @@ const create = route({
   handle: async ({ account, incoming, parts }) => {
     const { expires, ...asked } = readObject(creation, incoming);
     const expiresAt = expiryOf(expires, parts.now());
-    await takePlace(parts, { table: "tokens", account, limit: "tokens" });
     const token = newTokenOf(account.id);
     const { scope = null } = scopeIn(incoming);
     const made = await parts.store.execute("createToken", { account: account.id, hash: hashOfToken(token), scope, ...asked, expiresAt });
@@ -141,7 +139,6 @@ const revoke = route({
   handle: async ({ account, params: { tokenId: id }, parts }) => {
     const { revoked } = isId(id) ? await parts.store.execute("revokeToken", { account: account.id, id }) : { revoked: false };
     if (!revoked) throw missing(id);
-    givePlace(parts, { table: "tokens", account: account.id });
     return { status: 200, body: { revoked: 1 } };
   },
 });
