@@ -37,6 +37,20 @@ const networks = list.superRefine((allow, context) => {
   }
 });
 
+/** What can be said of proxies besides networks. */
+const proxyNames = ["loopback", "linklocal", "uniquelocal"];
+
+const proxies = list.superRefine((named, context) => {
+  try {
+    createEgress({ allow: named.filter((name) => !proxyNames.includes(name)) });
+  } catch (error) {
+    context.addIssue({
+      code: "custom",
+      message: `${error instanceof Error ? error.message : String(error)}, or one of ${proxyNames.join(", ")}`,
+    });
+  }
+});
+
 const ring = z.string().superRefine((written, context) => {
   try {
     if (written !== "") parseRing(written, "the setting");
@@ -50,6 +64,9 @@ const portOrNone = z.union([z.literal("").transform(() => null), integer(0, 6553
 
 /** A folder, a URL, an address: text that is used as it is. */
 const text = z.string().min(1, "must not be empty");
+
+/** Text that is sent as a header. */
+const headerText = z.string().regex(/^[\x21-\x7e]([\x20-\x7e]{0,98}[\x21-\x7e])?$/, "must be 1 to 100 printable ASCII characters");
 
 /**
  * Every setting of the server: its flag, its environment variable (`WAYPOST_` and the name in capitals), its default,
@@ -116,7 +133,7 @@ export const settingRows = {
     value: "<name>",
     help: "whose names deliveries have (Svc-Signature or Upstash-Signature), where the publish shows neither",
   },
-  region: { takes: text, default: "US-EAST-1", value: "<name>", help: "what deliveries name as their region" },
+  region: { takes: headerText, default: "US-EAST-1", value: "<name>", help: "what deliveries name as their region" },
   sendsFrom: {
     takes: networks,
     default: "",
@@ -135,7 +152,7 @@ export const settingRows = {
     value: "<url>",
     help: "where others reach this server; without it, wherever a request was addressed to",
   },
-  trustProxy: { takes: list, default: "", value: "<networks>", help: "reverse proxies whose X-Forwarded-For is believed" },
+  trustProxy: { takes: proxies, default: "", value: "<networks>", help: "reverse proxies whose X-Forwarded-For is believed" },
   logLevel: {
     takes: z.enum(["trace", "debug", "info", "warn", "error", "silent"], { error: "must be trace, debug, info, warn, error or silent" }),
     default: "info",

@@ -1,7 +1,7 @@
 import { DatabaseSync } from "node:sqlite";
 import { accessSync, chmodSync, constants, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 
 /** The data folder cannot be used; the text says why, and what to do. */
 export class DataFolderRefused extends Error {}
@@ -44,7 +44,7 @@ export function takeDataFolder(folder: string): () => void {
   process.umask(0o077);
   try {
     if (!existsSync(folder)) {
-      mkdirSync(folder, { recursive: true });
+      makeFolder(resolve(folder));
       chmodSync(folder, 0o700);
     }
     if (!statSync(folder).isDirectory()) throw new Error("it is a file, not a folder");
@@ -55,6 +55,13 @@ export function takeDataFolder(folder: string): () => void {
     );
   }
   return lock(folder);
+}
+
+/** One after the other: Node tries without end to make one within a folder that says it is not there (as /proc does). */
+function makeFolder(folder: string): void {
+  if (existsSync(folder)) return;
+  makeFolder(dirname(folder));
+  mkdirSync(folder);
 }
 
 function lock(folder: string): () => void {

@@ -30,6 +30,13 @@ import { tokenCommands } from "./tokenCommands.ts";
 /** The command cannot do what it was asked; the text is for people. Exit code 2. */
 class CannotStart extends Error {}
 
+// Whoever read what is printed may be gone; the server goes on.
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code !== "EPIPE") throw error;
+  });
+}
+
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
 
 const program = new Command("waypost")

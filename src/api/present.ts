@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import { headerMap } from "../core/callback.ts";
-import type { Bytes, CallbackSettings, Envelope, FailureCallbackInfo, FlowControl, HeaderList, Redaction } from "../core/message.ts";
+import type { Bytes, CallbackSettings, Envelope, FailureCallbackInfo, FlowControl, LogRow, Redaction } from "../core/message.ts";
 import type { Hash } from "../core/redaction.ts";
 import { redactBody, redactHeaders } from "../core/redaction.ts";
 import { defaults, logBodyBytes } from "../core/limits.ts";
@@ -81,8 +81,12 @@ export function deadLetterJson({ letter, envelope }: DeadLetterEntry): Record<st
   });
 }
 
-function infoJson({ responseHeaders, responseBody, ...info }: FailureCallbackInfo, redaction: Redaction | null): Record<string, unknown> {
-  const shown = responseBody === undefined ? undefined : Buffer.from(redactBody(Buffer.from(responseBody), redaction, sha256)).toString();
+function infoJson(
+  { responseHeaders, responseBody, digest, ...info }: FailureCallbackInfo,
+  redaction: Redaction | null,
+): Record<string, unknown> {
+  const shown =
+    responseBody === undefined ? undefined : Buffer.from(redactBody(Buffer.from(responseBody), redaction, hashOf(digest))).toString();
   return {
     ...info,
     ...(shown === undefined ? {} : { responseBody: shown }),
@@ -93,7 +97,8 @@ function infoJson({ responseHeaders, responseBody, ...info }: FailureCallbackInf
 /** A line of the log, as it is shown. Bodies are in base64, and cut: a page has up to a thousand lines. */
 export function eventJson({ time, state, envelope, row }: LogEvent): Record<string, unknown> {
   const { redaction } = envelope;
-  const isCut = !redaction?.body && [envelope.body, row?.body].some((body) => body !== undefined && body.length > logBodyBytes);
+  const showsAnswer = row !== null && (state === "ERROR" || state === "CANCELLED");
+  const isCut = !redaction?.body && (envelope.body.length > logBodyBytes || (showsAnswer && row.digest !== undefined));
   const callbackHeaders = (to: CallbackSettings | null): Record<string, string[]> | null =>
     to && to.headers.length > 0 ? headerMap(redactHeaders(to.headers, redaction, sha256)) : null;
   return present({
@@ -132,16 +137,19 @@ function attemptFields({ state, envelope, row }: LogEvent): Record<string, unkno
   return { error, nextDeliveryTime: row.nextDueAt, responseStatus: row.status, ...answerFields(row, envelope) };
 }
 
-type Answered = { status: number | null; headers: HeaderList; body: Bytes };
+type Answered = Pick<LogRow, "status" | "headers" | "body" | "digest">;
 
-const answerFields = ({ status, headers, body }: Answered, { redaction }: Envelope): Record<string, unknown> =>
+const answerFields = ({ status, headers, body, digest }: Answered, { redaction }: Envelope): Record<string, unknown> =>
   status === null
     ? {}
-    : { responseHeaders: headerMap(redactHeaders(headers, redaction, sha256)), responseBody: logBody({ body, redaction }) ?? "" };
+    : { responseHeaders: headerMap(redactHeaders(headers, redaction, sha256)), responseBody: logBody({ body, redaction, digest }) ?? "" };
 
-function logBody({ body, redaction }: Pick<Envelope, "body" | "redaction">): string | null {
+/** The hash of a body that was cut is known. */
+const hashOf = (digest: string | undefined): typeof sha256 => (digest === undefined ? sha256 : () => digest);
+
+function logBody({ body, redaction, digest }: Pick<Envelope, "body" | "redaction"> & { digest?: string | undefined }): string | null {
   if (body.length === 0) return null;
-  if (redaction?.body) return Buffer.from(redactBody(body, redaction, sha256)).toString();
+  if (redaction?.body) return Buffer.from(redactBody(body, redaction, hashOf(digest))).toString();
   return base64(body.subarray(0, logBodyBytes));
 }
 

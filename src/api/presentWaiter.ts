@@ -27,6 +27,11 @@ export const waiterJson = (waiter: Waiter): z.output<typeof waiterShape> => ({
   timeoutHeaders: headerMap(shownOf(waiter.timeoutGiven, waiter)),
 });
 
+const outlineOf = ({ url, dueAt }: Waiter): z.output<typeof waiterShape> => ({
+  ...{ url: url.replace(/[?#].*/s, ""), headers: {} },
+  ...(dueAt === null ? {} : { deadline: Math.floor(dueAt / 1000) }),
+});
+
 const shownOf = (given: HeaderList, { redaction }: Waiter): HeaderList => (redaction ? redactForwarded(given, redaction) : given);
 
 /** What became of a notification, for one waiter. */
@@ -38,8 +43,18 @@ export const notifiedShape = z.object({
   deduplicated: z.literal(false).optional(),
 });
 
-export const notifiedJson = ({ waiter, messageId, runId, createdAt }: Notified): z.output<typeof notifiedShape> => ({
-  ...{ waiter: waiterJson(waiter), messageId, workflowRunId: runId, workflowCreatedAt: createdAt, deduplicated: false },
+/** `mayRead`: whether it is for somebody who may see what runs hold. Others learn who was told, and not what that was made of. */
+export const notifiedJson = (
+  { waiter, messageId, runId, createdAt }: Notified,
+  { mayRead }: { mayRead: boolean },
+): z.output<typeof notifiedShape> => ({
+  ...{
+    waiter: mayRead ? waiterJson(waiter) : outlineOf(waiter),
+    messageId,
+    workflowRunId: runId,
+    workflowCreatedAt: createdAt,
+    deduplicated: false,
+  },
 });
 
 /** The headers of a post that are kept to be shown: settings, and the type of the content. None that tells the token. */

@@ -1,4 +1,5 @@
 import type { Decision } from "./command.ts";
+import { Refusal } from "./errors.ts";
 import type { AccountId, Millis } from "./message.ts";
 import { monthOf } from "./statistics.ts";
 import type { Terms } from "./terms.ts";
@@ -20,6 +21,12 @@ export const noteSpending: Decision<{ account: AccountId; dollars: number; month
 
 /** Whether what an account spends has to be looked at. */
 export const hasBudget = ({ budget = 0, deletedAt }: Terms): boolean => budget > 0 && deletedAt === undefined;
+
+/** Throws `Refusal` where an account has spent its budget. */
+export function mustAfford(account: Terms, now: Millis): void {
+  const broken = budgetBrokenBy(account, now);
+  if (broken) throw new Refusal(broken.refused, broken.message);
+}
 
 /** Why an account may publish no more in this month, if it has spent its budget. */
 export function budgetBrokenBy({ budget = 0, spending }: Terms, now: Millis): { refused: "limit-exceeded"; message: string } | null {

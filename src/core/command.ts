@@ -19,7 +19,6 @@ import type {
   Outline,
   Rejection,
   Schedule,
-  Sighting,
   Sights,
   Slot,
   RunKey,
@@ -47,7 +46,7 @@ export type Rows = {
   rejections: Rejection;
   log: LogRow;
   marks: Mark;
-  sightings: Sighting;
+  sightings: Mark;
   runs: Run;
   activeRuns: ActiveRun;
   steps: Step;
@@ -163,7 +162,7 @@ export interface Draft {
     /** Of these runs, in their order, as far as the limit goes; without their bodies. */
     steps: readonly Step[];
     usage: readonly Usage[];
-    sightings: readonly Sighting[];
+    sightings: readonly Mark[];
   };
   /** How many there are of what was asked for in `counts`, with what the batch has made of it. */
   countOf(account: AccountId, name: CountNeed["name"]): number;

@@ -102,7 +102,8 @@ export function beyond({ urls, groups, queues }: Destinations, aim: Aim): string
   const stranger = all.find((url) => !isUrlOf(urls, url));
   if (stranger === undefined) return null;
   if (aim.group === null || stranger !== aim.url) return shortened(stranger);
-  return `${stranger === "" ? "" : `${shortened(stranger)} of `}the URL group ${aim.group}`;
+  // Whoever may publish to a group need not know where that goes.
+  return `${stranger === "" ? "" : "an endpoint of "}the URL group ${aim.group}`;
 }
 
 /** Where else a run goes: to its own endpoint, and to that of the run which invokes it. */

@@ -1,3 +1,4 @@
+import { mustAfford } from "./budget.ts";
 import type { Decision, Draft, Key } from "./command.ts";
 import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
@@ -39,6 +40,7 @@ export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Ret
   },
   decide: ({ account: id, dlqIds, logRetention, overrides }, draft, moment) => {
     const account = acting(draft.get("accounts", id));
+    mustAfford(account, moment.now);
     return dlqIds.flatMap((dlqId) => {
       const letter = draft.outline("deadLetters", id, dlqId);
       const envelope = letter && draft.get("envelopes", id, letter.messageId);

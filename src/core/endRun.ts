@@ -152,7 +152,8 @@ export const finishRun: Decision<{ account: AccountId; runId: string; body: Byte
     const account = existing(draft.get("accounts", id));
     const going = goingRun(draft, id, runId);
     if (!going) return { finished: false };
-    const broken = scope && scopeBrokenBy(scope, { url: going.run.url, group: null, queue: null, callback: null, failureCallback: null });
+    const aim = { url: going.run.url, group: null, queue: null, callback: null, failureCallback: null };
+    const broken = scope && scopeBrokenBy(scope, aim, `the run ${runId}`);
     if (broken) throw new Refusal(broken.refused, broken.message);
     endRun(draft, moment, account, going, { state: "RUN_SUCCESS", result: body });
     return { finished: true };

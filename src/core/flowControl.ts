@@ -63,6 +63,8 @@ export const pinFlow: Decision<KeyName & Pins, Flow> = {
     const broken = flowLimitBrokenBy({ parallelism: parallelism ?? null, rate: rate ?? null, period: period ?? null });
     if (broken) throw new Refusal(broken.refused, broken.message);
     const flow = flowOf(draft, moment, account, keyFlow(key));
+    if (period !== undefined && rate === undefined && flow.rate === null)
+      throw new Refusal("invalid", "period: the key has no rate that it could be the period of; give rate as well");
     const pinsRate = rate !== undefined || period !== undefined;
     const ofRate = { rate: rate ?? flow.rate, period: period ?? flow.period, windowStart: moment.now, windowUsed: 0 };
     return changed(draft, moment, {

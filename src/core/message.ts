@@ -291,7 +291,13 @@ export type Deduplication = { account: AccountId; key: string; messageId: Messag
 export type Line = { account: AccountId; host: string; dueAt: Millis };
 
 export type CallbackState = "CALLBACK_INPROGRESS" | "CALLBACK_SUCCESS" | "CALLBACK_FAIL" | "CALLBACK_CANCELED";
-export type FailureCallbackInfo = { state: CallbackState; responseStatus?: number; responseBody?: string; responseHeaders?: HeaderList };
+export type FailureCallbackInfo = {
+  state: CallbackState;
+  responseStatus?: number;
+  responseBody?: string;
+  responseHeaders?: HeaderList;
+  digest?: string;
+};
 
 /** A message that failed for good, with its last response. `id` is the dlqId and begins with the time of failure. */
 export type DeadLetter = {
@@ -327,19 +333,18 @@ export type LogRow = {
   status: number | null;
   headers: HeaderList;
   body: Bytes;
+  /** Of a body that was cut, the SHA-256 of all of it, in hex. */
+  digest?: string;
   dlqId: string | null;
   /** Those of the message: see `core/mark.ts`. */
   marks: readonly string[];
 };
 
-/** That a row of a list has something people search for: see `core/mark.ts`. */
+/** That a row of a list has something people search for, or that it was told of then: see `core/mark.ts` and `core/sighting.ts`. */
 export type Mark = { account: AccountId; id: string };
 
 /** What is sighted whenever something is told of a message: words, with spaces between them. */
 export type Sights = string;
-
-/** That something was told of a URL, or of a host, and so on, within five seconds: see `core/sighting.ts`. */
-export type Sighting = Mark;
 
 export type SigningKeys = { current: string; next: string };
 
@@ -383,11 +388,13 @@ export type Outcome = {
   error: string | null;
   /** From the first byte sent to the last received. */
   took: Millis;
+  /** SHA-256 of the body in hex, where that is longer than what the log keeps of it. */
+  digest?: string;
   /** Nothing would come of another attempt. */
   final?: true;
 };
 
 /** The last answer of a destination, or why there was none. */
-export type Answer = Pick<Outcome, "status" | "headers" | "body" | "error" | "final">;
+export type Answer = Pick<Outcome, "status" | "headers" | "body" | "digest" | "error" | "final">;
 
 export const noBytes: Bytes = new Uint8Array(0);

@@ -43,13 +43,17 @@ export function keepDeadLetter(draft: Draft, letter: DeadLetter): void {
 export const noAnswer: Answer = { status: null, headers: [], body: noBytes, error: null };
 
 /** An answer as the log keeps it. */
-export const answerOf = ({ status, headers, body, error }: Answer) => ({ status, headers, error, body: body.subarray(0, logBodyBytes) });
+export const answerOf = ({ status, headers, body, digest, error }: Answer) => ({
+  ...{ status, headers, error, body: body.subarray(0, logBodyBytes) },
+  ...(digest === undefined ? {} : { digest }),
+});
 
 /** The answer of a failure callback, as it is shown with what it told of. */
-export const infoOf = ({ status, headers, body }: Answer): Omit<FailureCallbackInfo, "state"> => ({
+export const infoOf = ({ status, headers, body, digest }: Answer): Omit<FailureCallbackInfo, "state"> => ({
   ...(status === null ? {} : { responseStatus: status }),
   responseBody: new TextDecoder().decode(body.subarray(0, logBodyBytes)),
   responseHeaders: headers,
+  ...(digest === undefined ? {} : { digest }),
 });
 
 /** The whole of an envelope that is known without its body. */

@@ -1,3 +1,4 @@
+import { mustAfford } from "./budget.ts";
 import { brandNames } from "./brand.ts";
 import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
 import { linesOfLog, removeDeadLetter } from "./dlq.ts";
@@ -78,6 +79,7 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
   decide: (input, draft, moment) => {
     const { account: id, dlqId, overrides, logRetention } = input;
     const account = acting(draft.get("accounts", id));
+    mustAfford(account, moment.now);
     const letter = failedRun(draft, id, dlqId);
     const run = draft.get("runs", id, letter.run.key);
     const steps = [...draft.stepsOf(id, letter.run.key, slotFrom[input.from])].sort((a, b) => a.position - b.position);

@@ -53,7 +53,7 @@ export function scopeBrokenBy({ destinations }: Scope, aim: Aim, of?: string): {
   if (destinations.length === 0) return null;
   const stranger = beyond(destinationsOf(destinations), aim);
   if (stranger === null) return null;
-  const message = `token: ${of === undefined ? "" : `${of} at `}${stranger} needs a token with the verb publish for it, and this one may publish to ${shown(destinations)} only; ${another}`;
+  const message = `token: ${of ?? stranger} needs a token with the verb publish for it, and this one may publish to ${shown(destinations)} only; ${another}`;
   return { refused: "forbidden", message };
 }
 

@@ -31,7 +31,7 @@ type Named = { account: AccountId; id: string };
  * Makes a schedule, which fires at the next time after now. One with the same id is replaced as a whole, its history
  * included, by a token with rights of its own only if it has the verb manage; a time of the old one that is due and has not fired yet is kept when the expression stays the same, so that
  * whoever sets up schedules again at each start misses nothing. Deduplication holds for the making of schedules, not
- * for what they publish. Throws `Refusal`.
+ * for what they publish, and for those alone that are to fire at the same times. Throws `Refusal`.
  */
 export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
   needs: ({ account, id, letter }) => ({
@@ -51,7 +51,8 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
     checkSchedule(owner, input, moment.now);
     if (input.scope) checkScope(input.scope, input, draft);
     const older = deduplicationOf(draft, account, input.letter);
-    if (older && older.expiresAt > moment.now && draft.get("schedules", account, older.messageId)) {
+    const same = older && older.expiresAt > moment.now ? draft.get("schedules", account, older.messageId) : undefined;
+    if (older && same?.cron === parseCron(cron)) {
       return { scheduleId: older.messageId, deduplicated: true };
     }
     if (input.id === null || !draft.get("schedules", account, input.id)) takePlace(draft, owner, { name: "schedules" });

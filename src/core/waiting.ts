@@ -13,8 +13,9 @@ export type Standing = {
   state: MessageState;
   retries: number;
   createdAt: Millis;
+  notBefore: Millis;
   /** The last line of its log, if it has one. */
-  last: Pick<LogRow, "time" | "status" | "error"> | null;
+  last: Pick<LogRow, "time" | "status" | "error" | "nextDueAt"> | null;
   queue: Flow | null;
   key: Flow | null;
   /** What its account may have under way, in all or to its host, if it waits for that. */
@@ -72,7 +73,10 @@ export type Behind = { messageId: MessageId; callbackId?: MessageId; text: strin
 export function reasonsOf(standing: Standing, now: Millis): Reason[] {
   const { state } = standing;
   if (state.state === "active") return [sending(standing, now)];
-  if (state.state === "pending") return [untilDue(standing, now), ...laterPauses(standing, [standing.queue, standing.key])];
+  if (state.state === "pending") {
+    const pauses = laterPauses(standing, [standing.queue, standing.key]);
+    return isStopped(standing, now) ? pauses : [untilDue(standing, now), ...pauses];
+  }
   if (state.line === (state.queue !== null && queueFlow(state.queue)))
     return [...inQueue(standing), ...laterPauses(standing, [standing.key])];
   if (state.line === (state.flowKey !== null && keyFlow(state.flowKey)))
@@ -90,6 +94,12 @@ function sending({ state, last, createdAt }: Standing, now: Millis): Reason {
     return { reason: "lease-over", text, ...facts };
   }
   return { reason: "sending", text: `being sent by node ${node} since ${iso(since)}; its lease ends at ${iso(until)}`, ...facts };
+}
+
+/** Whether it would be sent, had it not its place in a queue that is paused. Then its due time is when that is looked at again. */
+function isStopped({ state, queue, notBefore, last }: Standing, now: Millis): boolean {
+  const due = state.attempts > 0 ? (last?.nextDueAt ?? now) : notBefore;
+  return queue?.paused === true && state.slot === state.id && due <= now;
 }
 
 function untilDue({ state, retries, last }: Standing, now: Millis): Reason {

@@ -1,5 +1,6 @@
+import { hash } from "node:crypto";
 import { brandNames } from "../core/brand.ts";
-import { limits as bounds } from "../core/limits.ts";
+import { limits as bounds, logBodyBytes } from "../core/limits.ts";
 import { canonicalName, headerValue, inLatin } from "../core/headers.ts";
 import { noBytes } from "../core/message.ts";
 import { parsedUrl, type ParsedUrl } from "../core/parsedUrl.ts";
@@ -149,7 +150,8 @@ class Call implements Caller {
     const { message, attempt } = this.#delivery;
     const answer = error === null ? { status: this.#status, headers: this.#headers, body: bodyOf(this.#body, this.#size) } : noAnswer;
     const took = Math.max(0, this.#options.clock.now() - this.#startedAt);
-    return { account: message.account, messageId: message.id, host: this.#host, attempt, ...answer, error, took };
+    const outcome = { account: message.account, messageId: message.id, host: this.#host, attempt, ...answer, error, took };
+    return answer.body.byteLength > logBodyBytes ? { ...outcome, digest: hash("sha256", answer.body, "hex") } : outcome;
   }
 }
 

@@ -125,7 +125,7 @@ function networks(entries: readonly string[]): Networks {
   return list;
 }
 
-const malformed = (entry: string, advice: string): Error => new Error(`WAYPOST_EGRESS_ALLOW: "${entry}" is not a network: ${advice}`);
+const malformed = (entry: string, advice: string): Error => new Error(`"${entry}" is not a network: ${advice}`);
 
 /** The address without its zone, and an IPv4 address that comes as IPv6 (`::ffff:10.0.0.1`) as IPv4. Null: not an address. */
 function plainForm(text: string): Plain | null {

@@ -24,16 +24,17 @@ export function envelopeJson(row: Envelope): string {
   return JSON.stringify(kept);
 }
 
-export function logJson({ error, nextDueAt, headers, dlqId, marks }: LogDetail): string {
+export function logJson({ error, nextDueAt, headers, digest, dlqId, marks }: LogDetail): string {
   const kept: Partial<Record<keyof LogDetail, unknown>> = {};
   if (error !== null) kept.error = error;
   if (nextDueAt !== null) kept.nextDueAt = nextDueAt;
   if (headers.length > 0) kept.headers = headers;
+  if (digest !== undefined) kept.digest = digest;
   if (dlqId !== null) kept.dlqId = dlqId;
   if (marks.length > 0) kept.marks = marks;
   return JSON.stringify(kept);
 }
 
-export type LogDetail = Pick<LogRow, "error" | "nextDueAt" | "headers" | "dlqId" | "marks">;
-export const hasDetail = ({ error, nextDueAt, headers, dlqId, marks }: LogDetail): boolean =>
-  error !== null || nextDueAt !== null || dlqId !== null || headers.length > 0 || marks.length > 0;
+export type LogDetail = Pick<LogRow, "error" | "nextDueAt" | "headers" | "digest" | "dlqId" | "marks">;
+export const hasDetail = ({ error, nextDueAt, headers, digest, dlqId, marks }: LogDetail): boolean =>
+  digest !== undefined || error !== null || nextDueAt !== null || dlqId !== null || headers.length > 0 || marks.length > 0;

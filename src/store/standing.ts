@@ -20,7 +20,7 @@ export async function standingOf(shelf: Shelf, account: AccountId, id: MessageId
   ]);
   return {
     state,
-    ...{ retries: envelope.retries, createdAt: envelope.createdAt, last: last ?? null },
+    ...{ retries: envelope.retries, createdAt: envelope.createdAt, notBefore: envelope.notBefore, last: last ?? null },
     queue: flows.find((flow) => flow.id === queueFlow(state.queue ?? "")) ?? null,
     key: flows.find((flow) => flow.id === keyFlow(state.flowKey ?? "")) ?? null,
     allowance: flows.find((flow) => isAllowance(flow.id)) ?? null,

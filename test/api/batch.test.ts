@@ -250,3 +250,14 @@ describe("an item of a batch", () => {
     },
   );
 });
+
+test("settings among the headers of a batch are refused, as they would hold for none of its messages", async () => {
+  const home = await house();
+  const body = JSON.stringify([{ destination: "https://e.example/" }]);
+  for (const name of ["Svc-Delay", "svc-retriess"])
+    expect(await home.ask("POST", "/v2/batch", { body, headers: { [name]: "1" } })).toMatchObject({
+      status: 400,
+      body: { error: `${name.toLowerCase()}: this request takes no settings of messages; give them in the headers of each` },
+    });
+  expect((await home.ask("POST", "/v2/batch", { body, headers: { "Upstash-Telemetry-Sdk": "x" } })).status).toBe(200);
+});

@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { house, otherToken } from "./house.ts";
 import type { House } from "./house.ts";
@@ -128,6 +129,21 @@ describe("the log", () => {
     const [entry] = await entries(home, "");
     expect(Buffer.from(String(entry?.body), "base64").length).toBe(16_384);
     expect(entry).toMatchObject({ truncated: true });
+  });
+
+  test("says that an answer was cut, and hides it as it was", async () => {
+    const home = await house();
+    const whole = Buffer.from("a".repeat(20_000));
+    const digest = hash("sha256", whole, "hex");
+    for (const headers of [{}, { "svc-redact-fields": "body" }]) {
+      await home.ask("POST", "/v2/publish/https://e.example", { headers: { ...headers, "svc-retries": "0" }, body: "b" });
+      await home.settle(home.delivery(), { status: 500, body: whole, digest });
+    }
+    const [hidden, open] = await entries(home, "?state=ERROR");
+    expect(open).toMatchObject({ truncated: true, responseBody: Buffer.from(whole.subarray(0, 16_384)).toString("base64") });
+    expect(hidden).toMatchObject({ responseBody: `REDACTED:${digest}` });
+    const { body } = await home.ask("GET", "/v2/dlq");
+    expect(body.messages.map((one: { responseBody: string }) => one.responseBody)).toContain(`REDACTED:${digest}`);
   });
 
   test.each([

@@ -62,3 +62,15 @@ test("who resumed a run is reached when the other one of its id has ended", asyn
   expect((await hook(home, "order-1")).status).toBe(200);
   expect(home.delivery().message.run?.runId).toBe(resumed);
 });
+
+test("who resumed a run is found among however many wait for the same event", async () => {
+  const home = await house();
+  for (let n = 0; n < 105; n++) {
+    await start(home, `a${n}`);
+    await home.settle(home.delivery(), answersAsWorkflow);
+    await wait(home, `a${n}`, "Wait");
+  }
+  const resumed = await idGivenAgain(home);
+  await wait(home, resumed, "Wait");
+  expect((await notify(home, "order-1")).body).toMatchObject([{ workflowRunId: resumed, messageId: expect.any(String) }]);
+});

@@ -55,6 +55,29 @@ describe("waiting", () => {
     expect(home.delivery().message.headers).toContainEqual(["X-Secret", "s3cret"]);
   });
 
+  test("is told to whoever may publish only without what it was made of", async () => {
+    const home = await house();
+    const verbs = (of: string[]): Promise<Reply> => home.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs: of }) });
+    const [publishing, both] = [await verbs(["publish"]), await verbs(["publish", "read"])];
+    const told: unknown[] = [];
+    for (const [token, path] of [
+      [publishing, "paid"],
+      [publishing, "wfr_2/paid"],
+      [both, "paid"],
+    ] as const) {
+      const runId = `wfr_${told.length + 1}`;
+      await waitingRun(home, runId);
+      const { headers, body } = waiting(runId);
+      const posted = { headers: { ...headers, "Upstash-Forward-Authorization": "Bearer s3cret" }, body };
+      expect((await home.ask("POST", "/v2/wait/paid", posted)).status).toBe(200);
+      const reply = await home.ask("POST", `/v2/notify/${path}`, { token: token.body.token });
+      expect(reply).toMatchObject({ status: 200, body: [{ workflowRunId: runId, waiter: { url: endpoint } }] });
+      told.push(reply.body[0].waiter.headers);
+      home.delivery();
+    }
+    expect(told).toEqual([{}, {}, expect.objectContaining({ "Upstash-Forward-Authorization": ["Bearer s3cret"] })]);
+  });
+
   test("is shown with the headers of the request, and ends with a notification", async () => {
     const home = await house();
     await waitingRun(home, "wfr_1");

@@ -27,6 +27,21 @@ const spent = {
   message: "budget: 20.50 dollars are spent in this month, the limit is 20; PATCH /v2/svc/update-budget/<id> raises it, and 0 lifts it",
 };
 
+test("nothing is sent again or resumed once the budget is spent", async () => {
+  const id = await broker.publish({ retries: 0 });
+  await broker.settle(id, { status: 500 });
+  const dlqIds = broker.deadLetters.map((letter) => letter.id);
+  await change({ budget: 20 });
+  await spend(20.5);
+  const retry = () => broker.run("retryDeadLetters", { account: "acme", dlqIds, logRetention: minute, overrides: {} });
+  await expect(retry()).rejects.toThrow(/20\.50 dollars are spent/);
+  const resume = { account: "acme", dlqId: dlqIds[0] ?? "", logRetention: minute, overrides: {} } as const;
+  for (const from of ["failure", "beginning"] as const)
+    await expect(broker.run("resumeRun", { ...resume, from })).rejects.toThrow(/20\.50 dollars are spent/);
+  await change({ budget: 0 });
+  expect(await retry()).toHaveLength(1);
+});
+
 test("what is spent is noted of an account with a budget alone, and only when it is news", async () => {
   expect(await spend(5)).toEqual({ noted: false });
   await change({ budget: 20 });

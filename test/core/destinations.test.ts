@@ -137,7 +137,7 @@ describe("destinations", () => {
   test("bind groups by their names, or by all that is in them", () => {
     expect(within(["group:g"], { group: "g" })).toBeNull();
     expect(within(["group:*"], { group: "g" })).toBeNull();
-    expect(within(["group:g"], { group: "other" })).toBe("https://e.example/ of the URL group other");
+    expect(within(["group:g"], { group: "other" })).toBe("an endpoint of the URL group other");
     expect(within(["group:g"], {})).toBe("https://e.example/");
     expect(within(["group:g"], { group: "g", callback: callback("https://c.example/") })).toBe("https://c.example/");
     expect(within(["https://e.example/*"], { group: "g" })).toBeNull();

@@ -83,6 +83,9 @@ describe("a pinned key", () => {
   test("has limits that the interface allows", async () => {
     await expect(broker.run("pinFlow", { ...pin, parallelism: 10_001 })).rejects.toThrow(/limit-exceeded/);
     await expect(broker.run("pinFlow", { ...pin, rate: 1_000_001 })).rejects.toThrow(/limit-exceeded/);
+    await expect(broker.run("pinFlow", { account: "acme", key: "no rate", period: hour })).rejects.toThrow(
+      /invalid.*period: the key has no rate/,
+    );
     await expect(broker.run("pinFlow", { ...pin, rate: 1, period: 8 * 24 * hour })).rejects.toThrow(/invalid.*period: /);
     expect(broker.memory.tables.flows.size).toBe(0);
   });

@@ -28,7 +28,7 @@ const standing = (id: string, more: Partial<MessageState> = {}): Standing => ({
     ...{ account: "acme", id, state: "pending", dueAt: noon + 60_000, attempts: 0, lost: 0, leasedBy: null, host: "app.example", size: 0 },
     ...{ tells: false, queue: null, flowKey: null, slot: null, line: null, run: "run_1", marks: [], ...more },
   },
-  ...{ retries: 3, createdAt: noon, last: null, queue: null, key: null, before: 0, places: [] },
+  ...{ retries: 3, createdAt: noon, notBefore: noon, last: null, queue: null, key: null, before: 0, places: [] },
 });
 
 const waiterOf = (more: Partial<Waiter> = {}): Waiter => ({

@@ -163,6 +163,14 @@ describe("deduplication", () => {
     expect(times()).toEqual([300, 600]);
   });
 
+  test("is of those that fire at the same times: another expression makes another schedule, or replaces it", async () => {
+    const letter = { deduplication: "i:abc" };
+    await create({ letter });
+    expect(await create({ cron: "7 7 * * *", letter })).toEqual({ scheduleId: "tick", deduplicated: false });
+    expect(schedule("tick")?.cron).toBe("7 7 * * *");
+    expect(await create({ id: "other", cron: "8 8 * * *", letter })).toEqual({ scheduleId: "other", deduplicated: false });
+  });
+
   test("does not take a message for a schedule", async () => {
     const { scheduleId } = await create({ id: null, letter: { deduplication: "i:abc" } });
     const messageId = await broker.publish({ deduplication: "i:abc" });

@@ -10,7 +10,17 @@ const held: MessageState = {
   ...{ tells: false, queue: null, flowKey: "k", slot: null, line: "key:k", marks: [], run: null },
 };
 const key = { ...newFlow("acme", "key:k", noon), parallelism: 2, running: 2, waiting: 5 };
-const standing: Standing = { state: held, retries: 3, createdAt: noon, last: null, queue: null, key, before: 4, places: [] };
+const standing: Standing = {
+  state: held,
+  retries: 3,
+  createdAt: noon,
+  notBefore: noon,
+  last: null,
+  queue: null,
+  key,
+  before: 4,
+  places: [],
+};
 const textsOf = (over: Partial<Standing>, now = noon): string[] => reasonsOf({ ...standing, ...over }, now).map(({ text }) => text);
 
 test("a message that waits for its account says how many are under way, of how many, and how to raise it", () => {
@@ -95,9 +105,24 @@ describe("reasonsOf", () => {
     expect(textsOf({ state: { ...held, state: "pending" } }, noon)).toHaveLength(1);
   });
 
+  test("is paused, and not due at any time, where it would be sent but for its queue", () => {
+    const queue = { ...newFlow("acme", "queue:q", noon), paused: true };
+    const state: MessageState = { ...held, state: "pending", line: null, queue: "q", slot: held.id, dueAt: noon + 9, attempts: 1 };
+    const last = { time: noon - 9, status: 500, error: null, nextDueAt: noon - 1 };
+    expect(textsOf({ state, queue, key: null, last })).toEqual(["queue q is paused"]);
+    expect(textsOf({ state: { ...state, attempts: 0 }, queue, key: null })).toEqual(["queue q is paused"]);
+    // Its time has not come.
+    const due = "retry 1 of 3 at 2026-01-01T12:00:00.009Z, after status 500";
+    expect(textsOf({ state, queue, key: null, last: { ...last, nextDueAt: noon + 9 } })).toEqual([due, "queue q is paused"]);
+    expect(textsOf({ state: { ...state, slot: null, attempts: 0 }, queue, key: null, notBefore: noon + 9 })).toEqual([
+      "due at 2026-01-01T12:00:00.009Z",
+      "queue q is paused",
+    ]);
+  });
+
   test("counts retries without attempts that nobody reported", () => {
     const state: MessageState = { ...held, state: "pending", line: null, dueAt: noon + 5, attempts: 3, lost: 1 };
-    const last = { time: noon, status: null, error: null };
+    const last = { time: noon, status: null, error: null, nextDueAt: noon + 5 };
     expect(textsOf({ state, last })).toEqual(["retry 2 of 3 at 2026-01-01T12:00:00.005Z"]);
     expect(textsOf({ state: { ...state, attempts: 1 } })).toEqual(["due at 2026-01-01T12:00:00.005Z"]);
   });

@@ -105,7 +105,11 @@ describe("what cannot be started ends with code 2 and a word on what to do", () 
     [["start", "--database-url", "mysql://127.0.0.1/x"], {}, "--database-url: must begin with postgres://"],
     [["start", "--port", "0", "--database-url", "postgres://127.0.0.1:1/x"], {}, "PostgreSQL cannot be reached"],
     [["start", "--port", "0", "--data", "package.json"], {}, "it is a file, not a folder"],
-    [["start"], { WAYPOST_EGRESS_ALLOW: "10.0.0.0/99" }, "WAYPOST_EGRESS_ALLOW"],
+    [["start"], { WAYPOST_EGRESS_ALLOW: "10.0.0.0/99" }, 'WAYPOST_EGRESS_ALLOW: "10.0.0.0/99" is not a network'],
+    [["start", "--sends-from", "here"], {}, '--sends-from: "here" is not a network'],
+    [["start", "--trust-proxy", "loopback,10.0.0.0/40"], {}, '--trust-proxy: "10.0.0.0/40" is not a network'],
+    [["start", "--region", "€"], {}, "--region: must be 1 to 100 printable ASCII characters"],
+    [["start", "--data", "/proc/waypost"], {}, "/proc/waypost: cannot be written"],
     [["start"], { WAYPOST_PROT: "1" }, "WAYPOST_PROT: there is no such setting"],
   ])("%j %j", async (args, environment, said) => {
     const { code, err } = await runWaypost(args, environment).ended;

@@ -97,6 +97,7 @@ type Item = { given: unknown; headers: readonly string[] };
 
 async function readEach(items: readonly Item[], incoming: Incoming, of: ReadingOf): Promise<ReadItems> {
   const { account, parts, purpose } = of;
+  checkOwnHeaders(incoming);
   const brand = brandOf(incoming, brandOtherwise(purpose, parts.brand));
   const around: Around = { incoming, brand, purpose, ignored: new Set(), groupAt: groupsOf(parts.store, account.id) };
   const read: (Letter | Refusal)[] = [];
@@ -107,6 +108,16 @@ async function readEach(items: readonly Item[], incoming: Incoming, of: ReadingO
   const first = read.findIndex((one, at) => one instanceof Refusal && (purpose === "triggers" || items.slice(at, at + 1).some(isOfRun)));
   if (first >= 0) throw refusalOf(read, first);
   return { read, ignored: [...around.ignored] };
+}
+
+/** A setting among the headers of the request itself would hold for none of its messages. */
+function checkOwnHeaders({ rawHeaders }: Incoming): void {
+  const stranger = givenByHeaders(rawHeaders).find(({ brand }) => brand === "svc");
+  if (stranger)
+    throw new Refusal(
+      "invalid",
+      `${stranger.written.slice(0, 200)}: this request takes no settings of messages; give them in the headers of each`,
+    );
 }
 
 /** Whether an item is meant for a workflow run, also if it cannot be read. */

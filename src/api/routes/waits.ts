@@ -11,6 +11,7 @@ import { readObject } from "../readObject.ts";
 import type { Answer, Incoming, Parts } from "../route.ts";
 import { route } from "../route.ts";
 import { runIdNow } from "../runNow.ts";
+import { scopeIn } from "../scope.ts";
 import { checkSegment } from "../segment.ts";
 import { readingStep } from "../stepRefusal.ts";
 import { checkUrl, shortened } from "../target.ts";
@@ -115,14 +116,17 @@ const notifyAll = route({
   body: event,
   answers: { 200: { about: "Who was told.", schema: z.array(notifiedShape) } },
   refusals: [],
-  handle: async ({ account, params, incoming: { body }, parts }) =>
-    wakeAll(parts, account.id, { event: checkSegment("eventId", params.eventId), body }),
+  handle: async ({ account, params, incoming, parts }) =>
+    wakeAll(parts, account.id, { event: checkSegment("eventId", params.eventId), body: incoming.body, mayRead: mayRead(incoming) }),
 });
 
-type Event = { event: string; body: Bytes };
+type Event = { event: string; body: Bytes; mayRead: boolean };
+
+/** A token with rights of its own may be one that only publishes. */
+const mayRead = (incoming: Incoming): boolean => scopeIn(incoming).scope?.verbs.includes("read") ?? true;
 
 /** Those that began to wait since the first of them was told are left alone, because one that is told may wait again. */
-async function wakeAll(parts: Parts, account: AccountId, { event, body }: Event): Promise<Answer> {
+async function wakeAll(parts: Parts, account: AccountId, { event, body, mayRead }: Event): Promise<Answer> {
   const size = Math.max(1, body.byteLength);
   const waiters = await idsOf(parts, account, { event, most: Math.min(limits.waiters, Math.ceil(limits.fanOutBytes / size)) });
   const together = Math.max(1, Math.min(portion, Math.floor(portionBytes / size)));
@@ -131,7 +135,7 @@ async function wakeAll(parts: Parts, account: AccountId, { event, body }: Event)
   for (; at < waiters.ids.length && bytes < memory.page; at += together) {
     const waiterIds = waiters.ids.slice(at, at + together);
     const { notified } = await parts.store.execute("notify", { account, event, body, waiterIds });
-    for (const one of notified) bytes += texts[texts.push(JSON.stringify(notifiedJson(one))) - 1]?.length ?? 0;
+    for (const one of notified) bytes += texts[texts.push(JSON.stringify(notifiedJson(one, { mayRead }))) - 1]?.length ?? 0;
   }
   return listed(texts, waiters.more || at < waiters.ids.length);
 }
@@ -171,13 +175,17 @@ const notifyRun = route({
   body: event,
   answers: { 200: { about: "Who was told; when the event is kept, one entry without a waiter.", schema: z.array(notifiedShape) } },
   refusals: ["not-found", "limit-exceeded"],
-  handle: async ({ account, params, incoming: { body }, parts: { store } }) => {
+  handle: async ({ account, params, incoming, parts: { store } }) => {
+    const { body } = incoming;
     const named = checkSegment("workflowRunId", params.workflowRunId);
     const event = checkSegment("eventId", params.eventId);
     const told = { account: account.id, event, kind: "event" } as const;
     const runId = (await runIdNow(store, { ...told, runId: named })) ?? named;
     const { notified, stored } = await store.execute("notify", { ...told, body, runId });
-    return { status: 200, body: stored ? [{ workflowRunId: runId }] : notified.map(notifiedJson) };
+    return {
+      status: 200,
+      body: stored ? [{ workflowRunId: runId }] : notified.map((one) => notifiedJson(one, { mayRead: mayRead(incoming) })),
+    };
   },
 });
 
