@@ -16,6 +16,7 @@ create table sightings (
 insert into sightings (account, id) select id, '0' || (unixepoch() / 86400) || ' any whole' from accounts;
 */
 /*postgres:
+alter table sightings set (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 insert into sightings (account, id)
   select distinct id, '0' || floor(extract(epoch from clock_timestamp() + late) / 86400)::bigint || ' any whole'
   from accounts, (values (interval '0'), (interval '1 hour')) as moments (late);
