@@ -1,6 +1,6 @@
 import type { Key, Rows, TableName } from "../core/command.ts";
 import type { Filter } from "../core/filter.ts";
-import { hostsWanted, passes } from "../core/filter.ts";
+import { hostsWanted, marksWanted, passes } from "../core/filter.ts";
 import { birthOf, firstIdAt } from "../core/ids.ts";
 import { spans } from "../core/limits.ts";
 import type { Retention } from "../core/retention.ts";
@@ -149,7 +149,8 @@ async function unfinished(shelf: Shelf, { account, filter, cursor, count }: Omit
   const messageIds: MessageId[] = [];
   const range = { account, ...bounds("msg", filter, cursor, false) };
   const way = await wayThrough(shelf, { list: "unfinished", kind: "msg", filter, range });
-  const hosts = way.marked ? null : hostsWanted(filter);
+  // By hosts there is an index, which leads farther than anything but marks; where those are many, to what was sighted.
+  const hosts = marksWanted(filter, "unfinished").length > 0 ? null : hostsWanted(filter);
   const chunks = hosts ? chunksTo(shelf, hosts, range) : chunksOf(shelf, "messages", { ...way, limit: count });
   let scanned = 0;
   for await (const { row, envelope } of withEnvelopes(shelf, { account, chunks, messageIdOf: ({ id }) => id })) {

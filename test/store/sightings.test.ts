@@ -41,6 +41,25 @@ test("something rare is found at once among more than one page goes through, in 
   }
 });
 
+test("a rare URL at a host of many is found at once among unfinished messages of a label that all have", async () => {
+  const clock = new TestClock();
+  const world = new World(closedAfterwards(await sqliteStore(":memory:", sourceOf(clock, "nod_a"))), clock, "nod_a");
+  await world.account();
+  const url = "https://one.example/rare";
+  const common = letterTo({ delay: 600, body: new Uint8Array(0), labels: ["common"] });
+  for (const letters of [Array.from({ length: scanLimit }, () => common), [{ ...common, url }]]) {
+    await world.publish(letters);
+    clock.now += 10_000;
+  }
+  for (const filter of [
+    { urls: [url], labels: ["common"] },
+    { hosts: ["one.example"], paths: ["/rare"], labels: ["common"] },
+  ]) {
+    const { messageIds, cursor } = await world.store.read.unfinished({ account: "acc", filter, count: 10, cursor: null });
+    expect([messageIds.length, cursor], JSON.stringify(filter)).toEqual([1, null]);
+  }
+});
+
 test("of very many URLs within five seconds the first ones are told apart, and all are found", async () => {
   const path = join(freshFolder(), "store.db");
   const clock = new TestClock();
