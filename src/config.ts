@@ -41,6 +41,9 @@ const networks = list.superRefine((allow, context) => {
 const proxyNames = ["loopback", "linklocal", "uniquelocal"];
 
 const proxies = list.superRefine((named, context) => {
+  const all = named.find((name) => /\/0+$/.test(name));
+  if (all !== undefined)
+    context.addIssue({ code: "custom", message: `${JSON.stringify(all)} is everybody, who could then claim any address` });
   try {
     createEgress({ allow: named.filter((name) => !proxyNames.includes(name)) });
   } catch (error) {

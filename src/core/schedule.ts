@@ -34,13 +34,13 @@ type Named = { account: AccountId; id: string };
  * for what they publish, and for those alone that are to fire at the same times. Throws `Refusal`.
  */
 export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
-  needs: ({ account, id, letter }) => ({
+  needs: ({ account, id, cron, letter }) => ({
     accounts: [[account]],
     schedules: id === null ? [] : [[account, id]],
-    deduplications: letter.deduplication === null ? [] : [[account, deduplicationKey(letter.deduplication)]],
+    deduplications: letter.deduplication === null ? [] : [[account, deduplicationKey(letter.deduplication, cron)]],
   }),
-  further: ({ account, id, letter }, draft) => {
-    const older = deduplicationOf(draft, account, letter);
+  further: ({ account, id, cron, letter }, draft) => {
+    const older = deduplicationOf(draft, account, letter, cron);
     const isNew = id === null || !draft.get("schedules", account, id);
     const schedules: Key[] = older ? [[account, older.messageId]] : [];
     return { schedules, ...(isNew ? needsOfPlace(draft, account, { name: "schedules" }) : {}) };
@@ -50,9 +50,8 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
     const owner = acting(draft.get("accounts", account));
     checkSchedule(owner, input, moment.now);
     if (input.scope) checkScope(input.scope, input, draft);
-    const older = deduplicationOf(draft, account, input.letter);
-    const same = older && older.expiresAt > moment.now ? draft.get("schedules", account, older.messageId) : undefined;
-    if (older && same?.cron === parseCron(cron)) {
+    const older = deduplicationOf(draft, account, input.letter, cron);
+    if (older && older.expiresAt > moment.now && draft.get("schedules", account, older.messageId)?.cron === parseCron(cron)) {
       return { scheduleId: older.messageId, deduplicated: true };
     }
     if (input.id === null || !draft.get("schedules", account, input.id)) takePlace(draft, owner, { name: "schedules" });
@@ -62,18 +61,23 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
     const schedule = { account, id, cron: parseCron(cron), createdAt: moment.now, dueAt, letter, body };
     draft.put("schedules", { ...schedule, paused: false, lastAt: null, lastMessages: [] });
     if (input.letter.deduplication !== null) {
-      const key = deduplicationKey(input.letter.deduplication);
+      const key = deduplicationKey(input.letter.deduplication, cron);
       draft.put("deduplications", { account, key, messageId: id, expiresAt: moment.now + spans.deduplication });
     }
     return { scheduleId: id, deduplicated: false };
   },
 };
 
-/** Messages and schedules of the same key do not stand for each other. */
-const deduplicationKey = (key: string): string => `schedule ${key}`;
+/** Messages and schedules of the same key do not stand for each other, nor do schedules that are to fire at other times. */
+const deduplicationKey = (key: string, cron: string): string => `schedule ${key} ${parseCron(cron)}`;
 
-const deduplicationOf = (draft: Draft, account: AccountId, { deduplication }: ScheduleInput["letter"]): Deduplication | undefined =>
-  deduplication === null ? undefined : draft.get("deduplications", account, deduplicationKey(deduplication));
+const deduplicationOf = (
+  draft: Draft,
+  account: AccountId,
+  { deduplication }: ScheduleInput["letter"],
+  cron: string,
+): Deduplication | undefined =>
+  deduplication === null ? undefined : draft.get("deduplications", account, deduplicationKey(deduplication, cron));
 
 function checkSchedule(account: Account, { id, letter, body }: ScheduleInput, now: Millis): void {
   if (id !== null && !isName(id)) {

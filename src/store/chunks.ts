@@ -24,7 +24,35 @@ export async function* chunksOf<T extends "envelopes" | "messages" | "deadLetter
     }
     return;
   }
-  for await (const stretch of of.stretches ?? [of.range]) yield* wholeOf(shelf, table, { ...stretch, limit, bodies: false });
+  yield* of.stretches
+    ? sparsely(shelf, table, { ...of, stretches: of.stretches, limit })
+    : wholeOf(shelf, table, { ...of.range, limit, bodies: false });
+}
+
+type Sparse = { range: Stretch; stretches: AsyncGenerator<Stretch>; limit: number };
+
+/**
+ * Of a range from where a stretch begins, as many rows as are read at once anyway, whether they are in it or behind it. So there are no more
+ * reads than for the range as a whole, however many stretches there are, and those that were read over are passed over.
+ */
+async function* sparsely<T extends "envelopes" | "messages" | "deadLetters" | "log" | "runs">(
+  shelf: Shelf,
+  table: T,
+  { range, stretches, limit }: Sparse,
+): AsyncGenerator<readonly Rows[T][]> {
+  let last: string | null = null;
+  for await (const { after = "", before = "~" } of stretches) {
+    const isDone = (id: string): boolean => (range.descending ? id <= after : id >= before);
+    while (last === null || !isDone(last)) {
+      const isWithin: boolean = last !== null && (range.descending ? last < before : last > after);
+      const from: { after?: string; before?: string } =
+        isWithin && last !== null ? past(last, range) : range.descending ? { before } : { after };
+      const rows: readonly Rows[T][] = await shelf.range(table, { ...range, ...from, limit, bodies: false });
+      yield rows;
+      if (rows.length < limit) return;
+      last = rows.at(-1)?.id ?? last;
+    }
+  }
 }
 
 type Stretch = Omit<Range, "limit">;

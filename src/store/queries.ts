@@ -1,6 +1,6 @@
 import type { Key, Rows, TableName } from "../core/command.ts";
 import type { Filter } from "../core/filter.ts";
-import { hostsWanted, marksWanted, passes } from "../core/filter.ts";
+import { hostsWanted, passes } from "../core/filter.ts";
 import { birthOf, firstIdAt } from "../core/ids.ts";
 import { spans } from "../core/limits.ts";
 import type { Retention } from "../core/retention.ts";
@@ -24,7 +24,6 @@ import type { RunLogPage, RunLogQuery } from "./runLogQuery.ts";
 import { runLogPage } from "./runLogQuery.ts";
 import type { RunQueries } from "./runQueries.ts";
 import { runQueriesOf } from "./runQueries.ts";
-import { wayThrough } from "./sighted.ts";
 import { standingOf } from "./standing.ts";
 import type { Run, Step } from "../core/run.ts";
 import { stepKey } from "../core/run.ts";
@@ -148,10 +147,9 @@ async function unfinished(shelf: Shelf, { account, filter, cursor, count }: Omit
   if (filter.messageIds) return { messageIds: await named(shelf, account, filter.messageIds, filter), cursor: null };
   const messageIds: MessageId[] = [];
   const range = { account, ...bounds("msg", filter, cursor, false) };
-  const way = await wayThrough(shelf, { list: "unfinished", kind: "msg", filter, range });
-  // By hosts there is an index, which leads farther than anything but marks; where those are many, to what was sighted.
-  const hosts = marksWanted(filter, "unfinished").length > 0 ? null : hostsWanted(filter);
-  const chunks = hosts ? chunksTo(shelf, hosts, range) : chunksOf(shelf, "messages", { ...way, limit: count });
+  const marked = await shortestWay(shelf, "unfinished", filter, range);
+  const hosts = marked ? null : hostsWanted(filter);
+  const chunks = hosts ? chunksTo(shelf, hosts, range) : chunksOf(shelf, "messages", { range, marked, limit: count });
   let scanned = 0;
   for await (const { row, envelope } of withEnvelopes(shelf, { account, chunks, messageIdOf: ({ id }) => id })) {
     if (envelope && isMeant(filter, row) && passes(filter, { envelope, time: envelope.createdAt })) messageIds.push(row.id);

@@ -3,7 +3,7 @@ import { birthOf, firstIdAt } from "../core/ids.ts";
 import type { MarkedList } from "../core/mark.ts";
 import type { AccountId, Millis } from "../core/message.ts";
 import type { Span } from "../core/sighting.ts";
-import { dayOf, dayOfSighting, glance, moment, sightingPrefix, sightsWanted, startOfDay, wholeDay } from "../core/sighting.ts";
+import { dayOf, dayOfSighting, glance, moment, ofDay, sightingPrefix, sightsWanted, startOfDay, wholeDay } from "../core/sighting.ts";
 import type { Marked } from "./marked.ts";
 import { idsOf, inOrder, probe, shortestWay, sizeOf } from "./marked.ts";
 import type { Range, Shelf } from "./shelf.ts";
@@ -19,7 +19,7 @@ type Through = { list: MarkedList; kind: "msg" | "log"; filter: Filter; range: S
 export type Way = { range: Stretch; marked: Marked | null; stretches: AsyncGenerator<Stretch> | null };
 
 /** So many sightings are read together. Those that follow on each other make one stretch. */
-const portion = 100;
+const portion = 500;
 
 /** The shortest way through messages or their log. */
 export async function wayThrough(shelf: Shelf, of: Through): Promise<Way> {
@@ -28,13 +28,15 @@ export async function wayThrough(shelf: Shelf, of: Through): Promise<Way> {
   const wanted = sightsWanted(filter);
   if (wanted.length === 0) return { range, marked, stretches: null };
   const stretches = (): AsyncGenerator<Stretch> => within(of, spansIn(shelf, wanted, range));
-  const isShorter = marked === null || ((await sizeOf(shelf, marked, range)) >= probe && (await isShort(stretches())));
+  const isShorter = marked === null || ((await sizeOf(shelf, marked, range)) >= probe && (await isShort(spansIn(shelf, wanted, range))));
   return isShorter ? { range, marked: null, stretches: stretches() } : { range, marked, stretches: null };
 }
 
-async function isShort(stretches: AsyncGenerator<Stretch>): Promise<boolean> {
-  for (let count = 0; count < probe; count++) if ((await stretches.next()).done) return true;
-  return false;
+/** Whether it is all told within as many glances as marks are counted. */
+async function isShort(spans: AsyncGenerator<Span>): Promise<boolean> {
+  let glances = 0;
+  for await (const { from, to } of spans) if ((glances += (to - from) / glance) >= probe) return false;
+  return true;
 }
 
 /** What lies in these times of a list. */
@@ -47,23 +49,28 @@ async function* within({ kind, range }: Through, spans: AsyncGenerator<Span>): A
   }
 }
 
-/** Day by day. What is older than the first day of which there are sightings is gone through whole: some messages may be unfinished still. */
+/**
+ * Day by day. What is older than the first day with a sighting, and than the first line of the log, is gone through whole: there are no more than
+ * births of what is unfinished still, and the sightings of such a day may be half gone.
+ */
 async function* spansIn(shelf: Shelf, wanted: readonly string[][], range: Stretch): AsyncGenerator<Span> {
   const { account, descending = false } = range;
-  const [[first], [last]] = await Promise.all([
+  const [[first], [last], [line]] = await Promise.all([
     shelf.range("sightings", { account, limit: 1 }),
     shelf.range("sightings", { account, descending: true, limit: 1 }),
+    shelf.range("log", { account, limit: 1, bodies: false }),
   ]);
   if (!first || !last) {
     yield { from: 0, to: lastTime };
     return;
   }
-  const oldest = dayOfSighting(first.id);
+  const newest = dayOfSighting(last.id);
+  const oldest = Math.max(dayOfSighting(first.id), line ? dayOf(birthOf(line.id)) : 0);
   const time = {
     from: range.after === undefined ? 0 : birthOf(range.after),
     to: range.before === undefined ? lastTime : birthOf(range.before),
   };
-  const [from, to] = [Math.max(oldest, dayOf(time.from)), Math.min(dayOfSighting(last.id), dayOf(time.to))];
+  const [from, to] = [Math.max(oldest, dayOf(time.from)), Math.min(newest, dayOf(time.to))];
   const older: Span = { from: 0, to: startOfDay(oldest) };
   if (!descending) yield older;
   for (let n = 0; n <= to - from; n++) yield* spansOfDay(shelf, wanted, { account, descending, time, day: descending ? to - n : from + n });
@@ -73,8 +80,13 @@ async function* spansIn(shelf: Shelf, wanted: readonly string[][], range: Stretc
 type Day = { account: AccountId; day: number; descending: boolean; time: Span };
 
 async function* spansOfDay(shelf: Shelf, wanted: readonly string[][], of: Day): AsyncGenerator<Span> {
-  const [isWhole] = await shelf.rows("sightings", [[of.account, wholeDay(of.day)]]);
-  if (isWhole) {
+  const ofDayAlone = { account: of.account, after: ofDay(of.day), before: ofDay(of.day + 1), limit: 1 };
+  const [[isWhole], [any]] = await Promise.all([
+    shelf.rows("sightings", [[of.account, wholeDay(of.day)]]),
+    shelf.range("sightings", ofDayAlone),
+  ]);
+  // Nothing is told without being sighted, but by a program that knows of no sightings.
+  if (isWhole || !any) {
     yield { from: startOfDay(of.day), to: startOfDay(of.day + 1) };
     return;
   }

@@ -1,4 +1,4 @@
-import type { OfRunNeed, StepsNeed } from "../core/command.ts";
+import type { CountNeed, OfRunNeed, StepsNeed } from "../core/command.ts";
 import { firstIdAt } from "../core/ids.ts";
 import { placesOf } from "../core/place.ts";
 import { dayOf, ofDay } from "../core/sighting.ts";
@@ -61,7 +61,10 @@ function makeLoader(connection: Connection): Loader {
   };
 }
 
-/** First those take turns who want to count the same: each statement sees what was stored when it was asked. */
+/**
+ * Where there is room, those take turns who want to count the same, and count again: each statement sees what was stored when it was asked.
+ * Whoever has no room anyway makes nobody wait.
+ */
 function countsIn(connection: Connection): Loader["counts"] {
   const { dialect } = connection;
   const { from, column } = dialect.given(types.place);
@@ -71,10 +74,7 @@ function countsIn(connection: Connection): Loader["counts"] {
     const some = `select 1 as one from ${name} where ${isMeant} limit ${column(3)}`;
     return `select ${column(4)} as at, (select count(*) from (${some}) as counted) as n${from}`;
   };
-  return async (needs) => {
-    const names = needs.map(({ account, name }) => [`${name} ${account}`]).sort(byKey(1));
-    // Not waited for: a connection keeps the order.
-    const turns = dialect.turn ? connection.each(dialect.turn(dialect.given(["text"])), ["text"], names) : [];
+  const count = async (needs: readonly CountNeed[]): Promise<number[]> => {
     const asked = Map.groupBy(needs.entries(), ([, { name }]) => placesOf(name).table);
     const found = [...asked].map(([table, some]) =>
       connection.each(
@@ -83,9 +83,19 @@ function countsIn(connection: Connection): Loader["counts"] {
         some.map(([at, { account, name, most }]) => [account, ...placesOf(name).within, most, at]),
       ),
     );
-    const [counted] = await Promise.all([Promise.all(found), turns]);
     const counts = needs.map(() => 0);
-    for (const row of counted.flat()) counts[Number(row.at)] = Number(row.n);
+    for (const row of (await Promise.all(found)).flat()) counts[Number(row.at)] = Number(row.n);
+    return counts;
+  };
+  return async (needs) => {
+    const counts = await count(needs);
+    const roomy = [...needs.entries()].filter(([at, { most }]) => (counts[at] ?? 0) < most);
+    if (!dialect.turn || roomy.length === 0) return counts;
+    const names = roomy.map(([, { account, name }]) => [`${name} ${account}`]).sort(byKey(1));
+    // Not waited for: a connection keeps the order.
+    const turns = connection.each(dialect.turn(dialect.given(["text"])), ["text"], names);
+    const [again] = await Promise.all([count(roomy.map(([, need]) => need)), turns]);
+    for (const [n, [at]] of roomy.entries()) counts[at] = again[n] ?? 0;
     return counts;
   };
 }

@@ -169,6 +169,12 @@ describe("deduplication", () => {
     expect(await create({ cron: "7 7 * * *", letter })).toEqual({ scheduleId: "tick", deduplicated: false });
     expect(schedule("tick")?.cron).toBe("7 7 * * *");
     expect(await create({ id: "other", cron: "8 8 * * *", letter })).toEqual({ scheduleId: "other", deduplicated: false });
+    // Whoever sets up both again makes no more of them.
+    for (const [cron, scheduleId] of [
+      ["7 7 * * *", "tick"],
+      ["8 8 * * *", "other"],
+    ] as const)
+      expect(await create({ id: null, cron, letter })).toEqual({ scheduleId, deduplicated: true });
   });
 
   test("does not take a message for a schedule", async () => {

@@ -85,7 +85,7 @@ async function take(at: SourceCall, eventId: string | null): Promise<Answer> {
   const { parts, source } = at;
   const letter = await letterOf(at, eventId).catch((error: unknown) => refused(at, error));
   const noting = isAcceptanceNews(source, parts.now()) ? note(at) : null;
-  const publishing = parts.store.execute("publish", { account: source.account, letters: [letter] });
+  const publishing = parts.store.execute("publish", { account: source.account, letters: [letter], mostQueues: parts.mostQueues });
   const [result] = await publishing.catch((error: unknown) => (isOfAccount(error) ? refused(at, error) : Promise.reject(error)));
   await noting;
   if (result && "refused" in result) return refused(at, new Refusal(result.refused, result.message));
