@@ -18,6 +18,9 @@ type Through = { list: MarkedList; kind: "msg" | "log"; filter: Filter; range: S
 /** How to come to all of a range that passes a filter: by marks; by the parts of it in which it was sighted; or, with neither, by all of it. */
 export type Way = { range: Stretch; marked: Marked | null; stretches: AsyncGenerator<Stretch> | null };
 
+/** `few`: however long it is, little was told then. */
+type Sparse = Span & { few?: boolean };
+
 /** So many sightings are read together. Those that follow on each other make one stretch. */
 const portion = 500;
 
@@ -33,9 +36,9 @@ export async function wayThrough(shelf: Shelf, of: Through): Promise<Way> {
 }
 
 /** Whether it is all told within as many glances as marks are counted. */
-async function isShort(spans: AsyncGenerator<Span>): Promise<boolean> {
+async function isShort(spans: AsyncGenerator<Sparse>): Promise<boolean> {
   let glances = 0;
-  for await (const { from, to } of spans) if ((glances += (to - from) / glance) >= probe) return false;
+  for await (const { from, to, few } of spans) if (!few && (glances += (to - from) / glance) >= probe) return false;
   return true;
 }
 
@@ -53,7 +56,7 @@ async function* within({ kind, range }: Through, spans: AsyncGenerator<Span>): A
  * Day by day. What is older than the first day with a sighting, and than the first line of the log, is gone through whole: there are no more than
  * births of what is unfinished still, and the sightings of such a day may be half gone.
  */
-async function* spansIn(shelf: Shelf, wanted: readonly string[][], range: Stretch): AsyncGenerator<Span> {
+async function* spansIn(shelf: Shelf, wanted: readonly string[][], range: Stretch): AsyncGenerator<Sparse> {
   const { account, descending = false } = range;
   const [[first], [last], [line]] = await Promise.all([
     shelf.range("sightings", { account, limit: 1 }),
@@ -71,7 +74,7 @@ async function* spansIn(shelf: Shelf, wanted: readonly string[][], range: Stretc
     to: range.before === undefined ? lastTime : birthOf(range.before),
   };
   const [from, to] = [Math.max(oldest, dayOf(time.from)), Math.min(newest, dayOf(time.to))];
-  const older: Span = { from: 0, to: startOfDay(oldest) };
+  const older: Sparse = { from: 0, to: startOfDay(oldest), few: !line || dayOf(birthOf(line.id)) >= oldest };
   if (!descending) yield older;
   for (let n = 0; n <= to - from; n++) yield* spansOfDay(shelf, wanted, { account, descending, time, day: descending ? to - n : from + n });
   if (descending) yield older;
