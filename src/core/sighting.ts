@@ -52,8 +52,8 @@ export const sightingPrefix = (days: number, sight: string): string => `${ofDay(
 /** Says of a day that not everything was sighted. */
 export const wholeDay = (days: number): string => `${sightingPrefix(days, anything)}whole`;
 /** A time, as it stands in them. */
-export const moment = (at: Millis): string => String(at).padStart(13, "0");
-const sightingId = (sight: string, at: Millis): string => `${sightingPrefix(dayOf(at), sight)}${moment(at)}`;
+export const writtenTime = (at: Millis): string => String(at).padStart(13, "0");
+const sightingId = (sight: string, at: Millis): string => `${sightingPrefix(dayOf(at), sight)}${writtenTime(at)}`;
 
 /** The sightings of what is told within the five seconds that begin then. Not given: it is not known of what. */
 export const sightingsAt = (sights: Sights | undefined, at: Millis): string[] =>

@@ -19,7 +19,7 @@ export class Places {
   unknown(needs: readonly CountNeed[]): CountNeed[] {
     const unknown = new Map<string, CountNeed>();
     for (const need of needs) {
-      const key = keyOf(need.account, need.name);
+      const key = keyOfPlace(need.account, need.name);
       const other = unknown.get(key);
       if (!this.#counts.has(key) && (!other || other.most < need.most)) unknown.set(key, need);
     }
@@ -27,14 +27,14 @@ export class Places {
   }
 
   learn(needs: readonly CountNeed[], counts: readonly number[]): void {
-    needs.forEach(({ account, name }, at) => this.#counts.set(keyOf(account, name), counts[at] ?? 0));
+    needs.forEach(({ account, name }, at) => this.#counts.set(keyOfPlace(account, name), counts[at] ?? 0));
   }
 
   /** Counts a row that was made or removed, if its like are counted. `undo` takes how to undo it. */
   change(table: TableName, [account, id = ""]: Key, by: 1 | -1, undo: (() => void)[]): void {
     const name = this.#counts.size === 0 ? null : placeOf(table, id);
     if (name === null) return;
-    const key = keyOf(account, name);
+    const key = keyOfPlace(account, name);
     const count = this.#counts.get(key);
     if (count === undefined) return;
     this.#counts.set(key, count + by);
@@ -43,10 +43,11 @@ export class Places {
 
   /** Throws `Later` where it was not asked for, because it could not be known before that it would be needed. */
   of(account: AccountId, name: PlaceName): number {
-    const count = this.#counts.get(keyOf(account, name));
+    const count = this.#counts.get(keyOfPlace(account, name));
     if (count === undefined) throw new Later();
     return count;
   }
 }
 
-const keyOf = (account: AccountId, name: PlaceName): string => `${name} ${account}`;
+/** Of what is counted of an account. */
+export const keyOfPlace = (account: AccountId, name: PlaceName): string => `${name} ${account}`;

@@ -1,9 +1,8 @@
 import type { CountNeed } from "../core/command.ts";
-import type { PlaceName } from "../core/place.ts";
 import { placeOf } from "../core/place.ts";
-import type { AccountId } from "../core/message.ts";
 import type { WorkingSet } from "./draft.ts";
 import type { Loader } from "./loader.ts";
+import { keyOfPlace } from "./places.ts";
 
 /** Of several kinds and accounts. */
 const most = 1_000;
@@ -20,7 +19,7 @@ export class RecentCounts {
       for (const { key, loaded, before, now } of set.changes(table)) {
         const name = placeOf(table, key[1] ?? "");
         if (name === null) continue;
-        const id = idOf(key[0], name);
+        const id = keyOfPlace(key[0], name);
         const count = this.#counts.get(id);
         if (count === undefined) continue;
         // Of what was removed unseen it is not known whether it was there.
@@ -37,7 +36,7 @@ export class RecentCounts {
   /** The same counts as `loader`, which is asked for those that are not known. */
   before({ counts }: Pick<Loader, "counts">): Loader["counts"] {
     return async (needs) => {
-      const known = needs.map(({ account, name }) => this.#counts.get(idOf(account, name)));
+      const known = needs.map(({ account, name }) => this.#counts.get(keyOfPlace(account, name)));
       const unknown = needs.filter((_need, at) => known[at] === undefined);
       const found = unknown.length === 0 ? [] : await counts(unknown);
       if (this.#counts.size + unknown.length > most) this.forget();
@@ -49,8 +48,6 @@ export class RecentCounts {
 
   /** Where as many were counted as were asked for, there may be more. */
   #note({ account, name, most: upTo }: CountNeed, count: number): void {
-    if (count < upTo) this.#counts.set(idOf(account, name), count);
+    if (count < upTo) this.#counts.set(keyOfPlace(account, name), count);
   }
 }
-
-const idOf = (account: AccountId, name: PlaceName): string => `${name} ${account}`;

@@ -3,7 +3,7 @@ import { birthOf, firstIdAt } from "../core/ids.ts";
 import type { MarkedList } from "../core/mark.ts";
 import type { AccountId, Millis } from "../core/message.ts";
 import type { Span } from "../core/sighting.ts";
-import { dayOf, dayOfSighting, glance, moment, ofDay, sightingPrefix, sightsWanted, startOfDay, wholeDay } from "../core/sighting.ts";
+import { dayOf, dayOfSighting, glance, writtenTime, ofDay, sightingPrefix, sightsWanted, startOfDay, wholeDay } from "../core/sighting.ts";
 import type { Marked } from "./marked.ts";
 import { idsOf, inOrder, probe, shortestWay, sizeOf } from "./marked.ts";
 import type { Range, Shelf } from "./shelf.ts";
@@ -115,8 +115,8 @@ async function* timesOf(shelf: Shelf, sights: readonly string[], { account, day,
   const bounds = { account, descending, limit: portion };
   const sources = sights.map((sight) => {
     const prefix = sightingPrefix(day, sight);
-    const after = prefix + moment(Math.max(0, time.from - glance));
-    const before = prefix + (time.to >= lastTime ? "~" : moment(time.to + 1));
+    const after = prefix + writtenTime(Math.max(0, time.from - glance));
+    const before = prefix + (time.to >= lastTime ? "~" : writtenTime(time.to + 1));
     return idsOf(shelf, { table: "sightings", prefix, range: { ...bounds, after, before }, limit: portion });
   });
   let last: string | null = null;

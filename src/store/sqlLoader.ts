@@ -9,6 +9,7 @@ import { stepKey } from "../core/run.ts";
 import type { Connection } from "./database.ts";
 import { bytesOfRow } from "./historyBytes.ts";
 import type { Loader } from "./loader.ts";
+import { keyOfPlace } from "./places.ts";
 import { fittingPage } from "./shelf.ts";
 import { reader, rows, stretch, within } from "./sqlRows.ts";
 import { byKey, columnsOf, eachByItself, inOrderOfKeys, isValue } from "./statements.ts";
@@ -91,7 +92,7 @@ function countsIn(connection: Connection): Loader["counts"] {
     const counts = await count(needs);
     const roomy = [...needs.entries()].filter(([at, { most }]) => (counts[at] ?? 0) < most);
     if (!dialect.turn || roomy.length === 0) return counts;
-    const names = roomy.map(([, { account, name }]) => [`${name} ${account}`]).sort(byKey(1));
+    const names = roomy.map(([, { account, name }]) => [keyOfPlace(account, name)]).sort(byKey(1));
     // Not waited for: a connection keeps the order.
     const turns = connection.each(dialect.turn(dialect.given(["text"])), ["text"], names);
     const [again] = await Promise.all([count(roomy.map(([, need]) => need)), turns]);
