@@ -23,6 +23,7 @@ type Sparse = Span & { few?: boolean };
 
 /** So many sightings are read together. Those that follow on each other make one stretch. */
 const portion = 500;
+const mostInVain = 250;
 
 /** The shortest way through messages or their log. */
 export async function wayThrough(shelf: Shelf, of: Through): Promise<Way> {
@@ -126,10 +127,13 @@ async function* timesOf(shelf: Shelf, sights: readonly string[], { account, day,
   }
 }
 
-/** What all of some sources have, each of which is in order. */
+/**
+ * What all of some sources have, each of which is in order. What was sighted often, but never together, would be gone through to its end: after
+ * so many in vain the next time of one of them is named all the same, and what was told then counts as looked at (`scanLimit`).
+ */
 async function* common(sources: readonly AsyncGenerator<Millis>[], descending: boolean): AsyncGenerator<Millis> {
   const heads = await Promise.all(sources.map((source) => source.next()));
-  for (;;) {
+  for (let inVain = 0; ; inVain++) {
     const times: Millis[] = [];
     for (const head of heads) {
       if (head.done) return;
@@ -137,7 +141,10 @@ async function* common(sources: readonly AsyncGenerator<Millis>[], descending: b
     }
     const furthest = descending ? Math.min(...times) : Math.max(...times);
     const isMet = times.every((at) => at === furthest);
-    if (isMet) yield furthest;
+    if (isMet || inVain === mostInVain) {
+      yield furthest;
+      inVain = 0;
+    }
     for (const [at, source] of sources.entries()) if (isMet || times[at] !== furthest) heads[at] = await source.next();
   }
 }

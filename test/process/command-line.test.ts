@@ -59,6 +59,18 @@ describe("waypost start", () => {
   });
 });
 
+test("a server goes on when nobody reads any more what it prints", async () => {
+  const server = await startWaypost(["dev", "--port", "0", "--log-level", "debug"]);
+  server.leave();
+  for (let n = 0; n < 3; n++) {
+    const { statusCode, body } = await request(`${server.url}/v2/keys`, { headers: { authorization: `Bearer ${developmentToken}` } });
+    await body.dump();
+    expect(statusCode).toBe(200);
+  }
+  server.kill("SIGTERM");
+  expect(await server.ended).toMatchObject({ code: 0, signal: null });
+});
+
 describe("what cannot be started ends with code 2 and a word on what to do", () => {
   test("a taken port", async () => {
     const taken = createServer().listen(0, "127.0.0.1");

@@ -15,13 +15,12 @@ const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 export const developmentToken = "eyJVc2VySUQiOiJkZWZhdWx0VXNlciIsIlBhc3N3b3JkIjoiZGVmYXVsdFBhc3N3b3JkIn0=";
 
 export type Ended = { code: number | null; signal: NodeJS.Signals | null; out: string; err: string };
-export type Process = { url: string; pid: number; out(): string; kill(signal: NodeJS.Signals): void; ended: Promise<Ended> };
+/** `leave`: nobody reads any more what it prints. */
+type Running = { pid: number; out(): string; leave(): void; kill(signal: NodeJS.Signals): void; ended: Promise<Ended> };
+export type Process = Running & { url: string };
 
 /** Runs the real command line. Killed at the end of the test, if it is still there. */
-export function runWaypost(
-  args: readonly string[],
-  environment: NodeJS.ProcessEnv = {},
-): { kill(signal: NodeJS.Signals): void; pid: number; ready: Promise<string>; out(): string; ended: Promise<Ended> } {
+export function runWaypost(args: readonly string[], environment: NodeJS.ProcessEnv = {}): Running & { ready: Promise<string> } {
   const env = { PATH: process.env.PATH, ...environment };
   const child = spawn(process.execPath, ["--disable-warning=ExperimentalWarning", main, ...args], {
     env,
@@ -44,8 +43,9 @@ export function runWaypost(
     err,
   }));
   const kill = (signal: NodeJS.Signals): void => void child.kill(signal);
+  const leave = (): void => [child.stdout, child.stderr].forEach((stream) => void stream.destroy());
   onTestFinished(() => kill("SIGKILL"));
-  return { kill, pid: child.pid ?? 0, ready, out: () => out, ended };
+  return { kill, pid: child.pid ?? 0, ready, out: () => out, leave, ended };
 }
 
 /** Starts a server and waits until it serves. Fails with what it said when it ends before. */

@@ -2,8 +2,13 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import type { Filter } from "../../src/core/filter.ts";
+import { firstIdAt } from "../../src/core/ids.ts";
+import { glance, sightingsAt, sightsOf } from "../../src/core/sighting.ts";
+import { queriesOf } from "../../src/store/queries.ts";
+import type { Shelf } from "../../src/store/shelf.ts";
 import { scanLimit } from "../../src/store/shelf.ts";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import { openSqlite, sqliteStore } from "../../src/store/sqlite.ts";
+import { sqlShelf } from "../../src/store/sqlShelf.ts";
 import type { Store } from "../../src/store/store.ts";
 import { freshDatabase } from "../postgres.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
@@ -71,6 +76,102 @@ test("of very many URLs within five seconds the first ones are told apart, and a
     const { events } = await world.store.read.log(earliest({ filter: { urls: [urlOf(n)] }, count: 10 }));
     expect(events.map(({ envelope }) => envelope.url)).toEqual([urlOf(n)]);
   }
+});
+
+type Read = { found: number; cursor: string | null; stretches: number; rows: number; marked: number; sightings: number };
+
+/** What a page of at most a thousand reads: stretches of the log, rows within them, rows by their marks, and sightings. */
+async function readFor(path: string, filter: Filter, cursor: string | null = null): Promise<Read> {
+  const database = openSqlite(path, { readOnly: true });
+  const shelf = sqlShelf(database.connection);
+  const read = { stretches: 0, rows: 0, marked: 0, sightings: 0 };
+  const counted: Shelf = {
+    ...shelf,
+    range: async (table, range) => {
+      const rows = await shelf.range(table, range);
+      // One line alone is looked at to see where the log begins.
+      if ((table === "log" || table === "envelopes") && range.limit > 1) {
+        read.stretches++;
+        read.rows += rows.length;
+      }
+      if (table === "sightings") read.sightings += rows.length;
+      return rows;
+    },
+    rows: async (table, keys, how) => {
+      // Those that are shown are read once more, whole.
+      if (table === "log" && how?.bodies === false) read.marked += keys.length;
+      return shelf.rows(table, keys, how);
+    },
+  };
+  const page = await queriesOf(counted).log(earliest({ filter, cursor, count: 1_000 }));
+  database.close();
+  return { found: page.events.length, cursor: page.cursor, ...read };
+}
+
+test("the shorter way is taken, and none reads more than the log as a whole", async () => {
+  const path = join(freshFolder(), "store.db");
+  const clock = new TestClock();
+  const world = new World(closedAfterwards(await sqliteStore(path, sourceOf(clock, "nod_a"))), clock, "nod_a");
+  await world.account();
+  // 240 times within five seconds each: all with one path and one label, one in eighty with a URL and a label of its own.
+  for (let n = 0; n < 240; n++) {
+    const isRare = n % 80 === 40;
+    const letter = { url: `https://one.example/hook${isRare ? "?rare" : ""}`, labels: isRare ? ["all", "rare"] : ["all"] };
+    await world.settle(await world.sent(letter));
+    clock.now += 10_000;
+  }
+  const whole = await readFor(path, {});
+  expect(whole).toMatchObject({ found: 720, rows: 480, marked: 0 });
+
+  // Many marks and few sightings, and the other way round.
+  const bySightings = await readFor(path, { urls: ["https://one.example/hook?rare"], labels: ["all"] });
+  expect(bySightings).toMatchObject({ found: 9, marked: 0 });
+  expect(await readFor(path, { paths: ["/hook"], labels: ["rare"] })).toMatchObject({ found: 9, rows: 0 });
+  // Many of both: marks name what is looked for, and sightings only the time.
+  expect(await readFor(path, { paths: ["/hook"], labels: ["all"] })).toMatchObject({ found: 720, rows: 0 });
+
+  for (const filter of [{ paths: ["/hook"] }, { hosts: ["one.example"] }, { paths: ["/hook"], hosts: ["one.example"] }]) {
+    const { found, stretches, rows } = await readFor(path, filter);
+    expect({ filter, found, isMore: stretches > whole.stretches || rows > whole.rows }).toEqual({ filter, found: 720, isMore: false });
+  }
+});
+
+test("what was sighted often, but never together, is gone through page by page", async () => {
+  const path = join(freshFolder(), "store.db");
+  const clock = new TestClock();
+  const world = new World(closedAfterwards(await sqliteStore(path, sourceOf(clock, "nod_a"))), clock, "nod_a");
+  await world.account();
+  const both = { url: "https://one.example/a", callerIp: "192.0.2.1" };
+  const start = clock.now;
+  await world.settle(await world.sent(both));
+  const other = await world.sent({ url: "https://two.example/b", callerIp: "192.0.2.2" });
+  clock.now += 6 * day;
+  await world.settle(await world.sent(both));
+  const [url = "", , , caller = ""] = sightsOf(both).split(" ");
+  const database = new DatabaseSync(path);
+  const sighted = database.prepare("insert into sightings (account, id) select account, ? from sightings limit 1 on conflict do nothing");
+  const told = database.prepare(
+    `insert into log select account, ?, '${other.message.id}', time, states, status, detail, body from log where account = 'acc' order by id limit 1`,
+  );
+  database.exec("begin");
+  for (let [at, n] = [start + glance, 0]; at < clock.now - glance; at += glance, n++) {
+    for (const id of sightingsAt(n % 2 ? url : caller, at)) sighted.run(id);
+    told.run(`${firstIdAt("log", at)}other`);
+  }
+  database.exec("commit");
+  database.close();
+
+  const filter: Filter = { urls: [both.url], callerIps: [both.callerIp] };
+  let [found, pages] = [0, 0];
+  for (let cursor: string | null = null; ; pages++) {
+    const page: Read = await readFor(path, filter, cursor);
+    expect(page.sightings).toBeLessThan(10_000);
+    found += page.found;
+    if (page.cursor === null) break;
+    cursor = page.cursor;
+  }
+  expect(found).toBe(6);
+  expect(pages).toBeGreaterThan(2);
 });
 
 /** Takes a store back to the version before there were sightings. */
