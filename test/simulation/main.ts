@@ -5,37 +5,77 @@ import { postgresStorage } from "./postgresStorage.ts";
 import type { Storage } from "./storage.ts";
 import { memoryStorage, sqliteStorage } from "./storage.ts";
 
-// Runs one simulation and tells what came of it: npm run simulate -- --seed 7 [--actions 300] [--runs 100] [--store sqlite|postgres] [--meet] [--trace]
-const { values } = parseArgs({
-  options: {
-    seed: { type: "string" },
-    actions: { type: "string", default: "150" },
-    runs: { type: "string", default: "1" },
-    store: { type: "string", default: "memory" },
-    meet: { type: "boolean", default: false },
-    trace: { type: "boolean", default: false },
-  },
-});
+const usage = `Runs simulations and tells what came of each; ends with 1 when a promise was broken.
 
-const server = values.store === "postgres" ? await startPostgres() : null;
-const stores: Record<string, () => Promise<Storage>> = {
-  memory: async () => memoryStorage(),
-  sqlite: sqliteStorage,
-  postgres: async () => postgresStorage(await freshDatabase(server?.url)),
-};
-const open = stores[values.store];
-if (!open) throw new Error(`--store is one of ${Object.keys(stores).join(", ")}`);
+npm run simulate -- [--seed 7]       begin with this seed, instead of a random one
+                    [--runs 100]     so many seeds in a row [1]
+                    [--actions 300]  so much happens in each [150]
+                    [--store memory|sqlite|postgres]  [memory]
+                    [--meet]         batches of several nodes are at work at the same time
+                    [--trace]        print all that happened
+`;
 
-const first = values.seed === undefined ? Math.floor(Math.random() * 1e9) : Number(values.seed);
-for (let seed = first; seed < first + Number(values.runs); seed++) {
-  const asked = { seed, actions: Number(values.actions), meet: values.meet };
-  const { failure, trace, digest, messages, steps } = await simulate({ ...asked, storage: await open() });
-  if (values.trace) console.log(trace.join("\n"));
-  console.log(`seed ${seed}: ${messages} messages, ${steps} steps, digest ${digest}: ${failure ?? "all promises kept"}`);
-  if (failure === null) continue;
-  process.exitCode = 1;
-  const id = /msg_\w+/.exec(failure)?.[0];
-  const about = id === undefined ? [] : trace.filter((line) => line.includes(id));
-  if (!values.trace) console.log([...about, "…", ...trace.slice(-15)].join("\n"));
+function given() {
+  const { values } = parseArgs({
+    options: {
+      seed: { type: "string", default: String(Math.floor(Math.random() * 1e9)) },
+      actions: { type: "string", default: "150" },
+      runs: { type: "string", default: "1" },
+      store: { type: "string", default: "memory" },
+      meet: { type: "boolean", default: false },
+      trace: { type: "boolean", default: false },
+      help: { type: "boolean", default: false },
+    },
+  });
+  const [first, actions, runs] = [numberOf("seed", values.seed), numberOf("actions", values.actions), numberOf("runs", values.runs)];
+  return { ...values, first, actions, runs };
 }
-await server?.stop();
+
+function numberOf(name: string, text: string): number {
+  if (!/^\d{1,12}$/.test(text)) throw new Error(`--${name} needs a whole number, and got "${text}".`);
+  return Number(text);
+}
+
+/** Null, after a word on what to do: it cannot be run like that. */
+function readOptions(): ReturnType<typeof given> | null {
+  try {
+    return given();
+  } catch (error) {
+    console.error(`${error instanceof Error ? error.message : String(error)}\n\n${usage}`);
+    process.exitCode = 2;
+    return null;
+  }
+}
+
+type Stores = Record<string, () => Promise<Storage>>;
+
+async function run({ first, actions, runs, meet, trace: showsAll }: ReturnType<typeof given>, open: () => Promise<Storage>): Promise<void> {
+  for (let seed = first; seed < first + runs; seed++) {
+    const { failure, trace, digest, messages, steps } = await simulate({ seed, actions, meet, storage: await open() });
+    if (showsAll) console.log(trace.join("\n"));
+    console.log(`seed ${seed}: ${messages} messages, ${steps} steps, digest ${digest}: ${failure ?? "all promises kept"}`);
+    if (failure === null) continue;
+    process.exitCode = 1;
+    const id = /msg_\w+/.exec(failure)?.[0];
+    const about = id === undefined ? [] : trace.filter((line) => line.includes(id));
+    if (!showsAll) console.log([...about, "…", ...trace.slice(-15)].join("\n"));
+  }
+}
+
+const options = readOptions();
+if (options?.help) console.log(usage);
+else if (options) {
+  const server = options.store === "postgres" ? await startPostgres() : null;
+  const stores: Stores = {
+    memory: async () => memoryStorage(),
+    sqlite: sqliteStorage,
+    postgres: async () => postgresStorage(await freshDatabase(server?.url)),
+  };
+  const open = stores[options.store];
+  if (open) await run(options, open);
+  else {
+    console.error(`--store is one of ${Object.keys(stores).join(", ")}, and not "${options.store}".\n\n${usage}`);
+    process.exitCode = 2;
+  }
+  await server?.stop();
+}
