@@ -175,8 +175,7 @@ function place(root: Settings, given: Given): boolean {
   const depth = aim.callbacks.length;
   if (isForward) {
     const header = forwardedHeader(given.written, name.slice("forward-".length), given.value);
-    // The content type of the request is the content type of the message. Only a callback has none of its own.
-    if (header && (depth > 0 || header[0] !== "Content-Type")) settings.headers.push(header);
+    if (header) settings.headers.push(header);
     return true;
   }
   if (isWorkflowSetting(name)) {

@@ -4,7 +4,7 @@ import type { Brand, Bytes, CallbackSettings, FlowControl, HeaderList, Letter, S
 import type { Overrides } from "../core/overrides.ts";
 import { plainCallback } from "../core/overrides.ts";
 import { limits } from "../core/limits.ts";
-import { canonicalName, joinHeaders } from "../core/headers.ts";
+import { canonicalName, headerValue, joinHeaders } from "../core/headers.ts";
 import { forwardedHeader } from "./forward.ts";
 import type { Settings } from "./given.ts";
 import type { SettingName } from "./settings.ts";
@@ -28,7 +28,7 @@ export type Post = {
 export function letterOf({ brand, destination, queue, body, content, senders, callerIp, settings }: Post): Letter {
   const { values } = settings;
   const alongside = values["header-forward"] ? joinHeaders(content, named(senders(), content)) : content;
-  const sending = sendSettings(settings, joinHeaders(alongside, settings.headers));
+  const sending = sendSettings(settings, joinHeaders(alongside, withoutTypeOf(content, settings.headers)));
   checkHeaderBytes(sending);
   const toUrl = isUrl(destination);
   return {
@@ -72,6 +72,10 @@ const isOfContent = (name: string): boolean => {
   const canonical = canonicalName(name);
   return canonical === "Content-Type" || canonical === "Content-Encoding";
 };
+
+/** The content type of the request is that of its body, whatever `forward-content-type` says: that is for requests that come without one. */
+const withoutTypeOf = (content: HeaderList, given: HeaderList): HeaderList =>
+  given.length > 0 && headerValue(content, "Content-Type") !== undefined ? given.filter(([name]) => name !== "Content-Type") : given;
 
 const named = (senders: HeaderList, content: HeaderList): HeaderList =>
   senders.filter(([name]) => !content.some(([other]) => other === name));

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
+import { inWords } from "./inWords.ts";
 import { nearest } from "./nearest.ts";
 import { readParameters } from "./target.ts";
 
@@ -101,7 +102,7 @@ export function readFields(schema: z.ZodObject, fields: ReadonlyMap<string, stri
   const known = Object.keys(schema.shape);
   const stranger = [...fields.keys()].find((name) => !known.includes(name));
   if (stranger !== undefined) throw new Refusal("invalid", unknownField(stranger, known));
-  const result = schema.safeParse(Object.fromEntries(fields));
+  const result = schema.safeParse(Object.fromEntries(fields), { error: inWords });
   if (result.success) return result.data;
   const [issue] = result.error.issues;
   throw new Refusal("invalid", `${String(issue?.path[0] ?? "query")}: ${issue?.message ?? "is not valid"}`);

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
+import { inWords } from "./inWords.ts";
 import { readNamedJson } from "./json.ts";
 import type { Incoming } from "./route.ts";
 
@@ -14,7 +15,7 @@ export function readObject<T extends z.ZodType>(schema: T, { body }: Pick<Incomi
 
 /** An object out of JSON, checked in the same way. `whole` is what it is called where none of its fields is wrong. */
 export function checkedObject<T extends z.ZodType>(schema: T, value: unknown, whole: string): z.output<T> {
-  const result = schema.safeParse(value);
+  const result = schema.safeParse(value, { error: inWords });
   if (result.success) return result.data;
   const [issue] = result.error.issues;
   const stranger = issue?.code === "unrecognized_keys" ? issue.keys.slice(0, 1) : [];

@@ -110,7 +110,7 @@ function present(draft: Draft, { account, name }: Named): Group {
   if (group) return group;
   throw new Refusal(
     "not-found",
-    `name: there is no URL group ${name}; POST /v2/topics/${name}/endpoints makes one, with its first endpoints`,
+    `name: there is no URL group ${name}; GET /v2/topics lists those there are, POST /v2/topics/${name}/endpoints makes this one`,
   );
 }
 

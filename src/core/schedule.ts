@@ -51,9 +51,7 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
     checkSchedule(owner, input, moment.now);
     if (input.scope) checkScope(input.scope, input, draft);
     const older = deduplicationOf(draft, account, input.letter, cron);
-    if (older && older.expiresAt > moment.now && draft.get("schedules", account, older.messageId)?.cron === parseCron(cron)) {
-      return { scheduleId: older.messageId, deduplicated: true };
-    }
+    if (older && older.expiresAt > moment.now && isAsMade(draft, older)) return { scheduleId: older.messageId, deduplicated: true };
     if (input.id === null || !draft.get("schedules", account, input.id)) takePlace(draft, owner, { name: "schedules" });
     const id = input.id ?? moment.newId("scd");
     const letter = { ...input.letter, deduplication: null, scheduleId: id };
@@ -70,6 +68,10 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
 
 /** Messages and schedules of the same key do not stand for each other, nor do schedules that are to fire at other times. */
 const deduplicationKey = (key: string, cron: string): string => `schedule ${key} ${parseCron(cron)}`;
+
+/** Whether the schedule is still the one that was made then, and not another that has replaced it since. */
+const isAsMade = (draft: Draft, { account, messageId, expiresAt }: Deduplication): boolean =>
+  draft.get("schedules", account, messageId)?.createdAt === expiresAt - spans.deduplication;
 
 const deduplicationOf = (
   draft: Draft,

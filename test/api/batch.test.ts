@@ -259,5 +259,22 @@ test("settings among the headers of a batch are refused, as they would hold for 
       status: 400,
       body: { error: `${name.toLowerCase()}: this request takes no settings of messages; give them in the headers of each` },
     });
-  expect((await home.ask("POST", "/v2/batch", { body, headers: { "Upstash-Telemetry-Sdk": "x" } })).status).toBe(200);
+  const told = async (name: string) => {
+    const { status, headers } = await home.ask("POST", "/v2/batch", { body, headers: { [name]: "1" } });
+    return { status, ignored: headers["waypost-ignored"] };
+  };
+  expect(await told("Upstash-Telemetry-Sdk")).toEqual({ status: 200, ignored: undefined });
+  // Clients of the other brand may send some; they are told.
+  expect(await told("Upstash-Retries")).toEqual({ status: 200, ignored: "upstash-retries" });
+});
+
+test.each([
+  [{ headers: null }, "headers: is not a JSON object"],
+  [{ headers: [] }, "headers: is not a JSON object"],
+  [{ headers: "x" }, "headers: is not a JSON object"],
+  [{ queue: null }, "queue: is not a text"],
+])("what is wrong with %j is said in words", async (given, problem) => {
+  const home = await house();
+  const body = JSON.stringify([{ destination: "https://e.example/", ...given }]);
+  expect(await home.ask("POST", "/v2/batch", { body })).toMatchObject({ status: 400, body: { error: `message 1 of 1: ${problem}` } });
 });

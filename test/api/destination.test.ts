@@ -193,7 +193,6 @@ describe("headers that are delivered", () => {
       "Proxy-Authorization",
     ],
     ...[
-      "Content-Type",
       "Svc-Signature",
       "Upstash-Signature",
       "Svc-Message-Id",
@@ -245,6 +244,22 @@ describe("headers that are delivered", () => {
     expect((await bare([authorization, "Svc-Header-Forward: false", ...incoming])).message?.headers).toEqual([
       ["Content-Type", "text/plain"],
     ]);
+  });
+
+  test("are signatures, also of those who run proxies", async () => {
+    const signed = ["X-Vercel-Signature: abc", "Cf-Webhook-Auth: secret", "X-Fly-Signature: 1", "Fly-Event: 2", "Cf-Access-Client-Id: 3"];
+    const added = ["Cf-Connecting-Ip: 1.1.1.1", "Cf-IpCountry: DE", "X-Vercel-Id: 1", "X-Vercel-Ip-City: B", "Fly-Client-Ip: 1.1.1.1"];
+    const { message } = await bare([authorization, "Svc-Header-Forward: true", ...signed, ...added]);
+    expect(message?.headers.map(([name, value]) => `${name}: ${value}`)).toEqual(signed);
+  });
+
+  test("give the content type of a request that has none of its own", async () => {
+    const given = "Svc-Forward-Content-Type: text/x";
+    expect((await bare([authorization, given])).message?.headers).toEqual([["Content-Type", "text/x"]]);
+    const own = [["Content-Type", "text/plain"]];
+    expect((await bare([authorization, given, "Content-Type: text/plain"])).message?.headers).toEqual(own);
+    const all = [authorization, given, "Content-Type: text/plain", "Svc-Header-Forward: true"];
+    expect((await bare(all)).message?.headers).toEqual(own);
   });
 
   test("given with the prefix replace what came along", async () => {

@@ -72,6 +72,7 @@ describe("sending dead letters again", () => {
     const body = { error: typeof error === "string" ? error : expect.stringMatching(error) };
     expect(await home.ask("POST", `/v2/dlq/retry/${ids[0]}`, { headers })).toMatchObject({ status, body });
     expect(await home.ask("POST", "/v2/dlq/retry", { headers })).toMatchObject({ status, body });
+    expect(await home.ask("POST", "/v2/dlq/retry?dryRun=true", { headers })).toMatchObject({ status, body });
     expect((await listed(home)).messages.length).toBe(3);
     expect(home.deliveries).toEqual([]);
   });

@@ -123,7 +123,7 @@ describe("the endpoints of a request", () => {
     ["[]", "body: is not a JSON object"],
     ["{}", "endpoints: is missing, or not a list"],
     ['{"endpoints":[]}', "endpoints: is empty"],
-    ['{"endpoints":[1]}', "endpoints.0: Invalid input: expected object, received number"],
+    ['{"endpoints":[1]}', "endpoints.0: is not a JSON object"],
     ['{"endpoints":[{"url":"https://a.example","uri":1}]}', "endpoints.0.uri: there is no such field"],
     ['{"endpoints":[{"url":1}]}', "endpoints.0.url: is"],
     ['{"endpoints":[{"name":1,"url":"https://a.example"}]}', "endpoints.0.name: is not a text"],
@@ -197,7 +197,8 @@ describe("default headers", () => {
   });
 
   test("of a group that is not there are refused", async () => {
-    const error = "name: there is no URL group orders; POST /v2/topics/orders/endpoints makes one, with its first endpoints";
+    const error =
+      "name: there is no URL group orders; GET /v2/topics lists those there are, POST /v2/topics/orders/endpoints makes this one";
     expect(await patch(await house(), { "Svc-Retries": "1" })).toMatchObject({ status: 404, body: { error } });
   });
 

@@ -114,7 +114,7 @@ describe("removing", () => {
     expect(groupOf(broker)).toMatchObject({ updatedAt: noon + 1, endpoints: [{ name: "two", url: b }] });
     expect(await remove({ name: "two", url: b })).toEqual({ removed: 1 });
     expect(groupOf(broker)).toBeUndefined();
-    await expect(remove({ name: "two", url: b })).rejects.toThrow("name: there is no URL group orders; POST /v2/topics/orders/endpoints");
+    await expect(remove({ name: "two", url: b })).rejects.toThrow("name: there is no URL group orders; GET /v2/topics lists");
   });
 
   test("a group leaves what was published to it, and may be repeated", async () => {

@@ -152,50 +152,6 @@ describe("a schedule of the same id", () => {
   });
 });
 
-describe("deduplication", () => {
-  test("holds for the making of schedules, not for what they publish", async () => {
-    const letter = { deduplication: "i:abc" };
-    const { scheduleId } = await create({ id: null, letter });
-    expect(await create({ id: "other", letter })).toEqual({ scheduleId, deduplicated: true });
-    expect(schedule("other")).toBeUndefined();
-    expect(schedule(scheduleId)?.letter.deduplication).toBeNull();
-    await run(600);
-    expect(times()).toEqual([300, 600]);
-  });
-
-  test("is of those that fire at the same times: another expression makes another schedule, or replaces it", async () => {
-    const letter = { deduplication: "i:abc" };
-    await create({ letter });
-    expect(await create({ cron: "7 7 * * *", letter })).toEqual({ scheduleId: "tick", deduplicated: false });
-    expect(schedule("tick")?.cron).toBe("7 7 * * *");
-    expect(await create({ id: "other", cron: "8 8 * * *", letter })).toEqual({ scheduleId: "other", deduplicated: false });
-    // Whoever sets up both again makes no more of them.
-    for (const [cron, scheduleId] of [
-      ["7 7 * * *", "tick"],
-      ["8 8 * * *", "other"],
-    ] as const)
-      expect(await create({ id: null, cron, letter })).toEqual({ scheduleId, deduplicated: true });
-  });
-
-  test("does not take a message for a schedule", async () => {
-    const { scheduleId } = await create({ id: null, letter: { deduplication: "i:abc" } });
-    const messageId = await broker.publish({ deduplication: "i:abc" });
-    expect(messageId).toMatch(/^msg_/);
-    expect(await create({ letter: { deduplication: "i:abc" } })).toEqual({ scheduleId, deduplicated: true });
-  });
-
-  test("ends with the schedule, or after ten minutes", async () => {
-    const letter = { deduplication: "i:abc" };
-    await create({ letter });
-    await broker.run("deleteSchedule", { account: "acme", id: "tick" });
-    expect(await create({ id: "second", letter })).toEqual({ scheduleId: "second", deduplicated: false });
-    broker.now += 10 * minute - 1;
-    expect(await create({ id: "third", letter })).toEqual({ scheduleId: "second", deduplicated: true });
-    broker.now += 1;
-    expect(await create({ id: "third", letter })).toEqual({ scheduleId: "third", deduplicated: false });
-  });
-});
-
 describe("a firing", () => {
   test("happens once for each time, however often it is looked at", async () => {
     await create({ cron: "* * * * *" });

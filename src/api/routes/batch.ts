@@ -5,6 +5,7 @@ import type { PublishResult } from "../../core/publish.ts";
 import { brandedHeader, brandOfToken, brandShown } from "../brand.ts";
 import type { Store } from "../../store/store.ts";
 import { givenByHeaders } from "../given.ts";
+import { swallowed } from "../settings.ts";
 import { readJson } from "../json.ts";
 import { contentOf } from "../letter.ts";
 import type { Purpose } from "../posting.ts";
@@ -97,9 +98,9 @@ type Item = { given: unknown; headers: readonly string[] };
 
 async function readEach(items: readonly Item[], incoming: Incoming, of: ReadingOf): Promise<ReadItems> {
   const { account, parts, purpose } = of;
-  checkOwnHeaders(incoming);
+  const ignored = new Set(ignoredHeadersOf(incoming));
   const brand = brandOf(incoming, brandOtherwise(purpose, parts.brand));
-  const around: Around = { incoming, brand, purpose, ignored: new Set(), groupAt: groupsOf(parts.store, account.id) };
+  const around: Around = { incoming, brand, purpose, ignored, groupAt: groupsOf(parts.store, account.id) };
   const read: (Letter | Refusal)[] = [];
   for (const one of items) {
     if (read.length % itemsInATurn === itemsInATurn - 1) await turn();
@@ -110,14 +111,16 @@ async function readEach(items: readonly Item[], incoming: Incoming, of: ReadingO
   return { read, ignored: [...around.ignored] };
 }
 
-/** A setting among the headers of the request itself would hold for none of its messages. */
-function checkOwnHeaders({ rawHeaders }: Incoming): void {
-  const stranger = givenByHeaders(rawHeaders).find(({ brand }) => brand === "svc");
+/** A setting among the headers of the request itself would hold for none of its messages. Answers those of the other brand: clients may send some. */
+function ignoredHeadersOf({ rawHeaders }: Incoming): string[] {
+  const given = givenByHeaders(rawHeaders).filter(({ name }) => !swallowed.test(name));
+  const stranger = given.find(({ brand }) => brand === "svc");
   if (stranger)
     throw new Refusal(
       "invalid",
       `${stranger.written.slice(0, 200)}: this request takes no settings of messages; give them in the headers of each`,
     );
+  return given.map(({ written }) => written.toLowerCase());
 }
 
 /** Whether an item is meant for a workflow run, also if it cannot be read. */

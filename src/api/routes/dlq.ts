@@ -124,7 +124,8 @@ const retry = route({
   answers: { 201: { about: "It is a message again.", schema: retried } },
   refusals: ["not-found", "limit-exceeded"],
   handle: async ({ account, params, incoming, parts }) => {
-    const { responses, skipped, ignored } = await retryAll(parts, { account, incoming, dlqIds: [params.dlqId].filter(isId) });
+    const { overrides, ignored } = changesIn(incoming, account, parts.now());
+    const { responses, skipped } = await retryAll(parts, { account, overrides, dlqIds: [params.dlqId].filter(isId) });
     const [response] = responses;
     const [refused] = skipped;
     if (refused) throw new Refusal(refused.code, refused.error);
@@ -159,9 +160,11 @@ const retryMany = route({
   },
   refusals: ["limit-exceeded"],
   handle: async ({ account, query, incoming, parts }) => {
-    if (query.dryRun === "true") return { status: 201, body: await wouldBe(parts, account, query, { ofRuns: false }) };
+    const changes = changesIn(incoming, account, parts.now());
+    const { ignored } = changes;
+    if (query.dryRun === "true") return { status: 201, body: await wouldBe(parts, account, query, { ofRuns: false }), ignored };
     const { ids, cursor, cursorAfter } = await selected(parts, account, query);
-    const { responses, skipped, stoppedAt, ignored } = await retryAll(parts, { account, incoming, dlqIds: ids });
+    const { responses, skipped, stoppedAt } = await retryAll(parts, { account, overrides: changes.overrides, dlqIds: ids });
     const told = skipped.length === 0 ? {} : { skipped: skipped.map(({ dlqId, error }) => ({ dlqId, error })) };
     return { status: 201, body: { cursor: stoppedAt === null ? (cursor ?? "") : cursorAfter(stoppedAt), responses, ...told }, ignored };
   },
@@ -190,16 +193,23 @@ function wouldBe(parts: Parts, account: Account, query: Selection, only: Pick<Fi
 const removeAll = ({ store, retention }: Parts, account: Account, dlqIds: readonly string[]): Promise<{ deleted: number }> =>
   store.execute("deleteDeadLetters", { account: account.id, dlqIds, logRetention: retentionFor(account, retention).log });
 
-type Retry = { account: Account; incoming: Incoming; dlqIds: readonly string[] };
+/** What is to be different from what was sent before. Throws `Refusal` for what no message may have, before any of them is touched. */
+function changesIn({ rawHeaders, query }: Incoming, account: Account, now: Millis): { overrides: Overrides; ignored: string[] } {
+  const { settings, ignored } = readChanges(givenByHeaders(rawHeaders), givenByQuery(query.settings));
+  const overrides = overridesOf(settings);
+  const { delay = null, notBefore = null } = overrides;
+  const broken = sendingLimitBrokenBy(account, { ...overridesAlone(overrides), delay, notBefore }, now);
+  if (broken) throw new Refusal(broken.refused, broken.message);
+  return { overrides, ignored };
+}
+
+type Portion = { account: Account; overrides: Overrides; dlqIds: readonly string[] };
 
 /**
  * What was sent again before something went wrong is told, and where to go on: at `stoppedAt`, after which the same request
  * meets what went wrong as the first thing.
  */
-async function retryAll(parts: Parts, { account, incoming, dlqIds }: Retry) {
-  const { settings, ignored } = readChanges(givenByHeaders(incoming.rawHeaders), givenByQuery(incoming.query.settings));
-  const overrides = overridesOf(settings);
-  mustBeWithin(account, overrides, parts.now());
+async function retryAll(parts: Parts, { account, overrides, dlqIds }: Portion) {
   const done: Done = { responses: [], skipped: [] };
   let stoppedAt: string | null = null;
   for (const portion of portionsOf([...new Set(dlqIds)])) {
@@ -209,23 +219,14 @@ async function retryAll(parts: Parts, { account, incoming, dlqIds }: Retry) {
       done.skipped.push(...skipped);
     } catch (error) {
       if (done.responses.length === 0 || stoppedAt === null) throw error;
-      return { ...done, stoppedAt, ignored };
+      return { ...done, stoppedAt };
     }
     stoppedAt = portion.at(-1) ?? stoppedAt;
   }
-  return { ...done, stoppedAt: null, ignored };
-}
-
-/** What no message may have is refused before any of them is touched. */
-function mustBeWithin(account: Account, overrides: Overrides, now: Millis): void {
-  const { delay = null, notBefore = null } = overrides;
-  const broken = sendingLimitBrokenBy(account, { ...overridesAlone(overrides), delay, notBefore }, now);
-  if (broken) throw new Refusal(broken.refused, broken.message);
+  return { ...done, stoppedAt: null };
 }
 
 type Done = { responses: z.output<typeof retried>[]; skipped: { dlqId: string; error: string; code: ErrorCode }[] };
-type Portion = { account: Account; overrides: Overrides; dlqIds: readonly string[] };
-
 /** Where one cannot be sent again, the others are taken one by one. Throws what is not to be said of one of them alone. */
 async function retryPortion(parts: Parts, { account, overrides, dlqIds }: Portion): Promise<Done> {
   const input = { account: account.id, dlqIds, logRetention: retentionFor(account, parts.retention).log, overrides };
