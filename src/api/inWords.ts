@@ -20,7 +20,7 @@ export const inWords: z.core.$ZodErrorMap = (issue) => {
     case "invalid_value":
       return `is none of ${issue.values.map(String).join(", ")}`;
     case "invalid_union":
-      return Array.isArray(issue.options) ? `is none of ${issue.options.join(", ")}` : undefined;
+      return Array.isArray(issue.options) ? `is missing, or none of ${issue.options.join(", ")}` : undefined;
     case "invalid_format":
       return "does not have the form that it should have";
     case "not_multiple_of":

@@ -28,7 +28,7 @@ export type Post = {
 export function letterOf({ brand, destination, queue, body, content, senders, callerIp, settings }: Post): Letter {
   const { values } = settings;
   const alongside = values["header-forward"] ? joinHeaders(content, named(senders(), content)) : content;
-  const sending = sendSettings(settings, joinHeaders(alongside, withoutTypeOf(content, settings.headers)));
+  const sending = sendSettings(settings, joinHeaders(alongside, withOneType(content, settings.headers)));
   checkHeaderBytes(sending);
   const toUrl = isUrl(destination);
   return {
@@ -74,8 +74,16 @@ const isOfContent = (name: string): boolean => {
 };
 
 /** The content type of the request is that of its body, whatever `forward-content-type` says: that is for requests that come without one. */
-const withoutTypeOf = (content: HeaderList, given: HeaderList): HeaderList =>
-  given.length > 0 && headerValue(content, "Content-Type") !== undefined ? given.filter(([name]) => name !== "Content-Type") : given;
+function withOneType(content: HeaderList, given: HeaderList): HeaderList {
+  if (given.length === 0) return given;
+  let hasType = headerValue(content, "Content-Type") !== undefined;
+  return given.filter(([name]) => {
+    if (name !== "Content-Type") return true;
+    const isFirst = !hasType;
+    hasType = true;
+    return isFirst;
+  });
+}
 
 const named = (senders: HeaderList, content: HeaderList): HeaderList =>
   senders.filter(([name]) => !content.some(([other]) => other === name));

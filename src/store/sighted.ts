@@ -23,7 +23,6 @@ type Sparse = Span & { few?: boolean };
 
 /** So many sightings are read together. Those that follow on each other make one stretch. */
 const portion = 500;
-const mostInVain = 250;
 
 /** The shortest way through messages or their log. */
 export async function wayThrough(shelf: Shelf, of: Through): Promise<Way> {
@@ -94,9 +93,13 @@ async function* spansOfDay(shelf: Shelf, wanted: readonly string[][], of: Day): 
     yield { from: startOfDay(of.day), to: startOfDay(of.day + 1) };
     return;
   }
+  const { time, descending } = of;
   const times = common(
-    wanted.map((sights) => timesOf(shelf, sights, of)),
-    of.descending,
+    wanted.map((sights) => (at: Millis | null) => {
+      const [from, to] = descending ? [time.from, at ?? time.to] : [at ?? time.from, time.to];
+      return timesOf(shelf, sights, { ...of, time: { from, to } });
+    }),
+    descending,
   );
   let span: Span | null = null;
   for await (const at of times) {
@@ -127,12 +130,16 @@ async function* timesOf(shelf: Shelf, sights: readonly string[], { account, day,
   }
 }
 
+/** Times in order, from the first one on or from a given one. */
+type Times = (from: Millis | null) => AsyncGenerator<Millis>;
+
 /**
- * What all of some sources have, each of which is in order. What was sighted often, but never together, would be gone through to its end: after
- * so many in vain the next time of one of them is named all the same, and what was told then counts as looked at (`scanLimit`).
+ * What all of some sources have. What was sighted often, but never together, would be gone through to its end: after as many as are read together the
+ * next time of one of them is named all the same, so that what was told then is looked at and counts (`scanLimit`), and the others go on from there.
  */
-async function* common(sources: readonly AsyncGenerator<Millis>[], descending: boolean): AsyncGenerator<Millis> {
-  const heads = await Promise.all(sources.map((source) => source.next()));
+async function* common(sources: readonly Times[], descending: boolean): AsyncGenerator<Millis> {
+  const open = sources.map((times) => times(null));
+  const heads = await Promise.all(open.map((times) => times.next()));
   for (let inVain = 0; ; inVain++) {
     const times: Millis[] = [];
     for (const head of heads) {
@@ -141,10 +148,15 @@ async function* common(sources: readonly AsyncGenerator<Millis>[], descending: b
     }
     const furthest = descending ? Math.min(...times) : Math.max(...times);
     const isMet = times.every((at) => at === furthest);
-    if (isMet || inVain === mostInVain) {
+    const isInVain = !isMet && inVain >= portion;
+    if (isMet || isInVain) {
       yield furthest;
       inVain = 0;
     }
-    for (const [at, source] of sources.entries()) if (isMet || times[at] !== furthest) heads[at] = await source.next();
+    for (const [at, source] of sources.entries()) {
+      if (!isMet && times[at] === furthest) continue;
+      const going = isInVain ? (open[at] = source(furthest)) : open[at];
+      heads[at] = (await going?.next()) ?? { done: true, value: undefined };
+    }
   }
 }

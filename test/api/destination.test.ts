@@ -246,16 +246,22 @@ describe("headers that are delivered", () => {
     ]);
   });
 
-  test("are signatures, also of those who run proxies", async () => {
-    const signed = ["X-Vercel-Signature: abc", "Cf-Webhook-Auth: secret", "X-Fly-Signature: 1", "Fly-Event: 2", "Cf-Access-Client-Id: 3"];
+  test("are signatures, also of those who run proxies, and not what proxies add or are shown", async () => {
+    const signed = ["X-Vercel-Signature: abc", "Cf-Webhook-Auth: secret", "X-Fly-Signature: 1"];
     const added = ["Cf-Connecting-Ip: 1.1.1.1", "Cf-IpCountry: DE", "X-Vercel-Id: 1", "X-Vercel-Ip-City: B", "Fly-Client-Ip: 1.1.1.1"];
-    const { message } = await bare([authorization, "Svc-Header-Forward: true", ...signed, ...added]);
+    const shown = ["Cf-Access-Client-Secret: 1", "X-Vercel-Protection-Bypass: 2", "X-Vercel-Oidc-Token: 3"];
+    const { message } = await bare([authorization, "Svc-Header-Forward: true", ...signed, ...added, ...shown]);
     expect(message?.headers.map(([name, value]) => `${name}: ${value}`)).toEqual(signed);
   });
 
   test("give the content type of a request that has none of its own", async () => {
     const given = "Svc-Forward-Content-Type: text/x";
     expect((await bare([authorization, given])).message?.headers).toEqual([["Content-Type", "text/x"]]);
+    const twice = [authorization, given, "Upstash-Forward-Content-Type: text/y", "Svc-Forward-X: 1"];
+    expect((await bare(twice)).message?.headers).toEqual([
+      ["Content-Type", "text/x"],
+      ["X", "1"],
+    ]);
     const own = [["Content-Type", "text/plain"]];
     expect((await bare([authorization, given, "Content-Type: text/plain"])).message?.headers).toEqual(own);
     const all = [authorization, given, "Content-Type: text/plain", "Svc-Header-Forward: true"];

@@ -71,11 +71,10 @@ else if (options) {
     sqlite: sqliteStorage,
     postgres: async () => postgresStorage(await freshDatabase(server?.url)),
   };
-  const open = stores[options.store];
-  if (open) await run(options, open);
+  const open = Object.hasOwn(stores, options.store) ? stores[options.store] : undefined;
+  if (open) await run(options, open).finally(() => server?.stop());
   else {
     console.error(`--store is one of ${Object.keys(stores).join(", ")}, and not "${options.store}".\n\n${usage}`);
     process.exitCode = 2;
   }
-  await server?.stop();
 }

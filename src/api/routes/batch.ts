@@ -111,7 +111,7 @@ async function readEach(items: readonly Item[], incoming: Incoming, of: ReadingO
   return { read, ignored: [...around.ignored] };
 }
 
-/** A setting among the headers of the request itself would hold for none of its messages. Answers those of the other brand: clients may send some. */
+/** A setting among the headers of the request itself would hold for none of its messages. Those of the other brand are passed over, and answered. */
 function ignoredHeadersOf({ rawHeaders }: Incoming): string[] {
   const given = givenByHeaders(rawHeaders).filter(({ name }) => !swallowed.test(name));
   const stranger = given.find(({ brand }) => brand === "svc");

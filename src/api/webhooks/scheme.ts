@@ -17,10 +17,10 @@ export const secretsOf = (secret: Secret): readonly string[] => (typeof secret =
 
 /** One or several secrets, each as `text` describes. */
 export const oneOrSeveral = (text: z.ZodString) =>
-  z.union(
-    [text, z.array(text).min(1).max(mostSecrets)],
-    `is neither a text that could be one, nor a list of 1 to ${mostSecrets} such texts`,
-  );
+  z.union([text, z.array(text).min(1).max(mostSecrets)], {
+    error: ({ input }) =>
+      input === undefined ? "is missing" : `is neither a text that could be one, nor a list of 1 to ${mostSecrets} such texts`,
+  });
 
 /** A secret of any form. */
 export const secretText = z.string().min(1).max(1024);
