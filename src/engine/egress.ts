@@ -1,13 +1,11 @@
-import { lookup as systemLookup } from "node:dns/promises";
 import { BlockList, isIP, type LookupFunction } from "node:net";
 import { createSecureContext } from "node:tls";
 import { callbackify } from "node:util";
 import { buildConnector } from "undici";
 import type { Millis } from "../core/message.ts";
 import { reading } from "./connection.ts";
-
-/** All addresses of a name, as text. Rejects, as Node's own does, when the name is not known. */
-export type Resolve = (hostname: string) => Promise<readonly string[]>;
+import type { Resolve } from "./names.ts";
+import { apartFromSilent, askingServers, lookUpBySystem, sharing } from "./names.ts";
 
 /** Decides which addresses may be called. Whatever leaves the server goes through its connector. */
 export type Egress = {
@@ -34,13 +32,13 @@ export class EgressRefusal extends Error {
 }
 
 /** Allows what is public, and what `allow` lists. Throws an Error that says which entry of it is malformed. */
-export function createEgress({ allow, resolve = resolveBySystem }: EgressOptions): Egress {
+export function createEgress({ allow, resolve }: EgressOptions): Egress {
   const allowed = networks(allow);
   const mayCall = (address: string): boolean => {
     const plain = plainForm(address);
     return plain !== null && (contains(allowed, plain) || isPublic(plain));
   };
-  const resolveOnce = sharing(resolve);
+  const resolveOnce = sharing(resolve ?? apartFromSilent({ lookUp: lookUpBySystem, areAnswering: askingServers() }));
   const vetted = async (hostname: string): Promise<LookupAnswer[]> => {
     const addresses = await resolveOnce(hostname);
     const denied = addresses.find((address) => !mayCall(address));
@@ -84,23 +82,6 @@ function lookupBy(vetted: (hostname: string) => Promise<LookupAnswer[]>): Lookup
       else callback(null, answers[0]?.address ?? "", answers[0]?.family);
     });
   };
-}
-
-/** Many connections that need the same name at the same time share one answer: slow names must not use up the resolver's few threads. */
-function sharing(resolve: Resolve): Resolve {
-  const running = new Map<string, Promise<readonly string[]>>();
-  return (hostname) => {
-    const begun = running.get(hostname);
-    if (begun) return begun;
-    const answer = resolve(hostname).finally(() => running.delete(hostname));
-    running.set(hostname, answer);
-    return answer;
-  };
-}
-
-async function resolveBySystem(hostname: string): Promise<readonly string[]> {
-  const answers = await systemLookup(hostname, { all: true });
-  return answers.map(({ address }) => address);
 }
 
 type Networks = { ipv4: BlockList; ipv6: BlockList };

@@ -2,7 +2,7 @@ import type { AddressInfo } from "node:net";
 import { createServer as createSecureServer } from "node:https";
 import { createServer as createTlsServer, getCACertificates, setDefaultCACertificates } from "node:tls";
 import { describe, expect, onTestFinished, test } from "vitest";
-import type { Resolve } from "../../src/engine/egress.ts";
+import type { Resolve } from "../../src/engine/names.ts";
 import { call, certificate, deliveryTo, rawDestination, start } from "./destination.ts";
 
 describe("over TLS", () => {

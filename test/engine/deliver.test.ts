@@ -4,7 +4,8 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import type { Outcome } from "../../src/core/message.ts";
 import { systemClock } from "../../src/engine/clock.ts";
 import { createDeliver } from "../../src/engine/deliver.ts";
-import { createEgress, type Resolve } from "../../src/engine/egress.ts";
+import { createEgress } from "../../src/engine/egress.ts";
+import type { Resolve } from "../../src/engine/names.ts";
 import { call, closedPort, deliveryTo, httpDestination, opened, rawDestination, sayingDestination, start } from "./destination.ts";
 
 const text = ({ body }: Outcome): string => Buffer.from(body).toString("latin1");

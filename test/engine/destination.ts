@@ -6,7 +6,8 @@ import { systemClock } from "../../src/engine/clock.ts";
 import type { Request } from "../../src/engine/connection.ts";
 import { Connections, type ConnectionsOptions } from "../../src/engine/connections.ts";
 import { createDeliver, type Deliver, type DeliverOptions } from "../../src/engine/deliver.ts";
-import { createEgress, type Resolve } from "../../src/engine/egress.ts";
+import { createEgress } from "../../src/engine/egress.ts";
+import type { Resolve } from "../../src/engine/names.ts";
 
 /** Listens on loopback until the test is over, then cuts every connection. Answers the port. */
 async function listen(server: Server): Promise<number> {

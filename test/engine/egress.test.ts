@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { createEgress, type Resolve } from "../../src/engine/egress.ts";
+import { createEgress } from "../../src/engine/egress.ts";
+import type { Resolve } from "../../src/engine/names.ts";
 import { ask, connecting, httpDestination } from "./destination.ts";
 
 const strict = createEgress({ allow: [] });
