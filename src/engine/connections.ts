@@ -1,5 +1,6 @@
 import type { Socket } from "node:net";
 import type { buildConnector } from "undici";
+import type { Millis } from "../core/message.ts";
 import type { ParsedUrl } from "../core/parsedUrl.ts";
 import { alarm } from "./clock.ts";
 import { Connection, type Caller } from "./connection.ts";
@@ -182,11 +183,13 @@ class Origin {
     if (this.#opening + this.#open.size === 0) this.#watcher.empty();
   }
 
+  /** Where this process may have no more sockets it is tried again, for as long as somebody waits: that is no fault of the destination. */
   #connect(): void {
     let isAnswered = false;
     const answered = (error: unknown, socket: Socket | null): void => {
       if (isAnswered) return void socket?.destroy();
       isAnswered = true;
+      if (!socket && this.#waiting.size > 0 && isShortage(error)) return void alarm(untilOthersEnd, () => this.#connect());
       this.#opening--;
       if (socket) this.#opened(socket);
       else this.#failed(error);
@@ -214,6 +217,12 @@ class Origin {
     this.#openMore();
   }
 }
+
+/** Connections that rest are closed within some seconds. */
+const untilOthersEnd: Millis = 100;
+
+const isShortage = (error: unknown): boolean =>
+  error instanceof Error && "code" in error && (error.code === "EMFILE" || error.code === "ENFILE");
 
 function remove(connection: Connection, list: Connection[]): void {
   const at = list.indexOf(connection);

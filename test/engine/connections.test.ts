@@ -41,6 +41,23 @@ test.each([
   expect(connections.count).toBe(0);
 });
 
+test("a shortage of sockets costs no request its attempt", async () => {
+  const port = await rawDestination((socket) => socket.on("data", () => socket.write(empty)));
+  const egress = createEgress({ allow: ["127.0.0.1"], resolve: async () => ["127.0.0.1"] }).connector(1_000);
+  let short = 3;
+  const connections = connecting({
+    connector: (options, callback) => {
+      // As undici tells it: alone.
+      const failed: (error: Error) => void = callback as never;
+      if (short-- > 0) failed(Object.assign(new Error("connect EMFILE"), { code: "EMFILE" }));
+      else egress(options, callback);
+    },
+    perOrigin: 1,
+  });
+  expect((await ask(connections, `http://127.0.0.1:${port}/`)).status).toBe(200);
+  expect(short).toBe(-1);
+});
+
 test("an answer that nobody asked for costs an idle connection, and is the answer to nothing", async () => {
   let speak = (): void => undefined;
   const port = await rawDestination((socket) => {
