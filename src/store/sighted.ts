@@ -138,25 +138,29 @@ type Times = (from: Millis | null) => AsyncGenerator<Millis>;
  * next time of one of them is named all the same, so that what was told then is looked at and counts (`scanLimit`), and the others go on from there.
  */
 async function* common(sources: readonly Times[], descending: boolean): AsyncGenerator<Millis> {
-  const open = sources.map((times) => times(null));
-  const heads = await Promise.all(open.map((times) => times.next()));
+  const running = await Promise.all(
+    sources.map(async (from) => {
+      const times = from(null);
+      return { from, times, head: await times.next() };
+    }),
+  );
   for (let inVain = 0; ; inVain++) {
-    const times: Millis[] = [];
-    for (const head of heads) {
+    const heads: Millis[] = [];
+    for (const { head } of running) {
       if (head.done) return;
-      times.push(head.value);
+      heads.push(head.value);
     }
-    const furthest = descending ? Math.min(...times) : Math.max(...times);
-    const isMet = times.every((at) => at === furthest);
+    const furthest = descending ? Math.min(...heads) : Math.max(...heads);
+    const isMet = heads.every((at) => at === furthest);
     const isInVain = !isMet && inVain >= portion;
     if (isMet || isInVain) {
       yield furthest;
       inVain = 0;
     }
-    for (const [at, source] of sources.entries()) {
-      if (!isMet && times[at] === furthest) continue;
-      const going = isInVain ? (open[at] = source(furthest)) : open[at];
-      heads[at] = (await going?.next()) ?? { done: true, value: undefined };
+    for (const one of running) {
+      if (!isMet && one.head.value === furthest) continue;
+      if (isInVain) one.times = one.from(furthest);
+      one.head = await one.times.next();
     }
   }
 }

@@ -39,6 +39,14 @@ describe("sending dead letters again", () => {
     expect((await home.ask("DELETE", `/v2/dlq/${entry?.dlqId}`)).status).toBe(404);
   });
 
+  test("takes a content type instead of the one there was", async () => {
+    const home = await house();
+    await fail(home, "https://e.example", { headers: { "content-type": "text/plain" } });
+    const [entry] = (await listed(home)).messages;
+    await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, { headers: { "svc-forward-content-type": "application/json" } });
+    expect(home.delivery().message.headers).toEqual([["Content-Type", "application/json"]]);
+  });
+
   test("takes settings of the request, headers by name", async () => {
     const home = await house();
     await fail(home, "https://e.example", { headers: { "svc-forward-x-a": "1", "svc-forward-x-b": "2", "svc-timeout": "9s" } });

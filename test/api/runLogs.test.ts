@@ -26,6 +26,18 @@ describe("a run", () => {
     });
   });
 
+  test("that began without a payload has an initial step without one", async () => {
+    const home = await house();
+    await home.ask("POST", "/v2/trigger/https://e.example/without");
+    await home.ask("POST", "/v2/trigger/https://e.example/with", { body: "payload" });
+    const { body } = await home.ask("GET", "/v2/workflows/logs");
+    const shown = body.runs.map(({ workflowUrl, steps }: { workflowUrl: string; steps: { steps: object[] }[] }) => {
+      const [initialStep = {}] = steps[0]?.steps ?? [];
+      return [workflowUrl, "out" in initialStep ? initialStep.out : "absent"];
+    });
+    expect(Object.fromEntries(shown)).toEqual({ "https://e.example/without": "absent", "https://e.example/with": "payload" });
+  });
+
   test("that goes on shows that the endpoint is called, tried again, and what it failed with", async () => {
     const home = await house();
     const first = await start(home, "wfr_1", { retryDelay: "60000" });

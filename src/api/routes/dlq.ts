@@ -160,11 +160,10 @@ const retryMany = route({
   },
   refusals: ["limit-exceeded"],
   handle: async ({ account, query, incoming, parts }) => {
-    const changes = changesIn(incoming, account, parts.now());
-    const { ignored } = changes;
+    const { overrides, ignored } = changesIn(incoming, account, parts.now());
     if (query.dryRun === "true") return { status: 201, body: await wouldBe(parts, account, query, { ofRuns: false }), ignored };
     const { ids, cursor, cursorAfter } = await selected(parts, account, query);
-    const { responses, skipped, stoppedAt } = await retryAll(parts, { account, overrides: changes.overrides, dlqIds: ids });
+    const { responses, skipped, stoppedAt } = await retryAll(parts, { account, overrides, dlqIds: ids });
     const told = skipped.length === 0 ? {} : { skipped: skipped.map(({ dlqId, error }) => ({ dlqId, error })) };
     return { status: 201, body: { cursor: stoppedAt === null ? (cursor ?? "") : cursorAfter(stoppedAt), responses, ...told }, ignored };
   },
