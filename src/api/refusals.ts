@@ -3,7 +3,7 @@ import type { ErrorCode } from "../core/errors.ts";
 import { Refusal, errorCodes } from "../core/errors.ts";
 import { allowanceHeaders } from "./allowanceHeaders.ts";
 
-/** What a failed request is answered with. `fault`: for the log, when it is ours. */
+/** What a failed request is answered with. `fault`: for the log, when it is ours, or the storage's. */
 export type Problem = {
   status: number;
   error: string;
@@ -25,7 +25,7 @@ export function problemOf(thrown: unknown, mostBytes: number): Problem {
   if (thrown instanceof Refusal) {
     const { code, message, allowance, retryAfter } = thrown;
     return {
-      ...{ status: errorCodes[code].status, error: message, fault: null },
+      ...{ status: errorCodes[code].status, error: message, fault: causeOf(thrown) },
       ...(allowance && { headers: allowanceHeaders(allowance) }),
       ...(retryAfter !== undefined && { retryAfter }),
     };
@@ -45,6 +45,9 @@ export function problemOf(thrown: unknown, mostBytes: number): Problem {
   const fault = thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown);
   return { status: 500, error: "internal error: the server failed to handle this request; its log says why", fault };
 }
+
+/** Why the storage is away is not for the caller, and whoever runs the server must know: a full disk and a dead database look the same from outside. */
+const causeOf = ({ cause }: Refusal): string | null => (cause instanceof Error ? cause.message : null);
 
 const headersTooLarge = { code: "headers-too-large", error: "headers: the request line and the headers are larger than 64 KiB" } as const;
 

@@ -1,4 +1,5 @@
-import { closeSync, fdatasync, fdatasyncSync, fsyncSync, openSync } from "node:fs";
+import { closeSync, fdatasync, fdatasyncSync, fstatSync, fsyncSync, openSync } from "node:fs";
+import { statfs } from "node:fs/promises";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
 import type { Millis } from "../core/message.ts";
@@ -7,6 +8,8 @@ import type { Millis } from "../core/message.ts";
 export type Disk = {
   /** Resolves when all that was written before is on the disk. Rejects when it is not known whether it is, and then never is again. */
   sync(): Promise<void>;
+  /** How many bytes it takes before it is full. */
+  room(): Promise<number>;
   close(): void;
 };
 
@@ -16,8 +19,17 @@ const dataSync = promisify(fdatasync);
 export function diskOf(path: string, elapsed: () => Millis): Disk {
   syncFolder(dirname(path));
   const file = openSync(path, "r+");
-  const sync = patient({ here: () => fdatasyncSync(file), elsewhere: () => dataSync(file), elapsed });
-  return { sync, close: () => closeSync(file) };
+  const waits = patient({ here: () => fdatasyncSync(file), elsewhere: () => dataSync(file), elapsed });
+  const sync = async (): Promise<void> => {
+    await waits();
+    // Without a name it is gone when the process ends, however well it was brought to the disk.
+    if (fstatSync(file).nlink === 0) throw new Error(`${path} was removed while the server used it`);
+  };
+  const room = async (): Promise<number> => {
+    const { bavail, bsize } = await statfs(dirname(path));
+    return bavail * bsize;
+  };
+  return { sync, room, close: () => closeSync(file) };
 }
 
 type Ways = { here(): void; elsewhere(): Promise<void>; elapsed(): Millis };

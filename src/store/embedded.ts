@@ -3,7 +3,7 @@ import type { Disk } from "./disk.ts";
 import { diskOf } from "./disk.ts";
 import { Folding } from "./folding.ts";
 import { afterLook } from "./gather.ts";
-import { bytesOf, groupCommit, orUnavailable } from "./group.ts";
+import { bytesOf, groupCommit, maxBytes, orUnavailable } from "./group.ts";
 import type { KeySource } from "./keyRing.ts";
 import { runSqlBatch } from "./sql.ts";
 import { nextDueAt } from "./sqlShelf.ts";
@@ -70,6 +70,7 @@ export async function embeddedStore(embedded: Embedded): Promise<Store> {
     read: reading.queries,
     nextDueAt: () => orUnavailable(inTurn(() => nextDueAt(database.connection))),
     tryToStore: async () => {
+      await commits.mustHaveRoom();
       await inTurn(() => database.tryToStore());
       await commits.sync();
     },
@@ -113,6 +114,12 @@ class Commits {
       this.fail(error instanceof Error ? error : new Error(String(error)));
     }
     this.mustBeWhole();
+  }
+
+  /** Throws `Unavailable` where the largest batch might not fit: the smallest one, which is tried, nearly always does. */
+  async mustHaveRoom(): Promise<void> {
+    const room = await this.#disk.room();
+    if (room < maxBytes) throw new Unavailable(`the disk is full: ${room} bytes are left`);
   }
 
   /** From now on nothing is stored any more. */

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
+import { Refusal } from "../../src/core/errors.ts";
 import { house, otherToken, token } from "./house.ts";
 import type { House } from "./house.ts";
 import { asker, listen, replyIn, request, send } from "./wire.ts";
@@ -258,6 +259,25 @@ test("a fault of ours is told to the log, not to the sender, and the next one is
   expect(lines.at(-1)?.fault).toContain("odd");
   isOdd = false;
   expect((await publish()).status).toBe(200);
+});
+
+test("why the storage is away is told to the log, and not to those who ask", async () => {
+  let isAway = false;
+  const full = Object.assign(new Refusal("unavailable", "the storage cannot be reached: ask again later"), {
+    cause: new Error("disk full"),
+  });
+  const { ask, port, lines } = await open({
+    wrap: (store) => ({ ...store, execute: (...call) => (isAway ? Promise.reject(full) : store.execute(...call)) }),
+  });
+  await ask("GET", "/v2/queues");
+  isAway = true;
+  const plain = replyIn(await send(port, request("POST /v2/publish/https://e.example/ HTTP/1.1", [bearer()], "x")));
+  const usual = await ask("POST", "/v2/queues", {
+    body: JSON.stringify({ queueName: "q" }),
+    headers: { "content-type": "application/json" },
+  });
+  expect([plain.status, usual.status, `${plain.body}${JSON.stringify(usual.body)}`.includes("disk full")]).toEqual([503, 503, false]);
+  expect(lines.slice(-2).map(({ fault }) => fault)).toEqual(["disk full", "disk full"]);
 });
 
 test("behind a proxy that is believed, and on a port of accounts, all go the usual way", async () => {

@@ -1,5 +1,5 @@
-import { copyFileSync, statSync, truncateSync } from "node:fs";
-import { join } from "node:path";
+import { copyFileSync, rmSync, statSync, truncateSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import type { Disk } from "../../src/store/disk.ts";
@@ -26,7 +26,7 @@ function slowDisk() {
   const openDisk = (path: string): Disk => {
     const disk = diskOf(path, elapsed);
     const held = (): Promise<void> => new Promise((resolve, reject) => waiting.push({ end: resolve, fail: reject }));
-    return { sync: async () => (isSlow ? held() : disk.sync()), close: () => disk.close() };
+    return { ...disk, sync: async () => (isSlow ? held() : disk.sync()) };
   };
   return { openDisk, waiting, slow: (now: boolean) => (isSlow = now) };
 }
@@ -145,6 +145,43 @@ test("a file that another process keeps locked holds up nothing else, and is una
   rival.exec("rollback");
   rival.close();
   expect(await world.send()).toMatch(/^msg_/);
+});
+
+test("after a change that could not be stored, a disk that is nearly full takes none, though the smallest one would fit", async () => {
+  const path = freshPath();
+  const disk = { room: 16 * 1024 * 1024 - 1 };
+  const openDisk = (file: string): Disk => ({ ...diskOf(file, elapsed), room: async () => disk.room });
+  const pause = async (): Promise<void> => undefined;
+  const { store } = await openWorld(path, { openDisk, pause });
+  expect(await store.takesChanges()).toBe(true);
+  const rival = new DatabaseSync(path);
+  rival.exec("begin immediate");
+  await expect(store.execute("claim", { limit: 1 })).rejects.toMatchObject({ code: "unavailable" });
+  rival.exec("rollback");
+  rival.close();
+  expect(await store.takesChanges()).toBe(false);
+  disk.room++;
+  expect(await store.takesChanges()).toBe(true);
+});
+
+test("the room of a disk is that of where the file is", async () => {
+  const path = freshPath();
+  await openWorld(path);
+  const disk = diskOf(path, elapsed);
+  expect(await disk.room()).toBeGreaterThan(0);
+  disk.close();
+});
+
+test("files that were removed under a server keep nothing: nobody is told that something was stored", async () => {
+  const path = freshPath();
+  const told: string[] = [];
+  const world = await openWorld(path, { onBroken: (error) => told.push(error.message) });
+  await world.account();
+  expect(await world.send()).toMatch(/^msg_/);
+  rmSync(dirname(path), { recursive: true });
+  await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
+  await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
+  expect([told, world.delivered().length]).toEqual([[`${path}-wal was removed while the server used it`], 1]);
 });
 
 test("whoever waits while the file is locked goes on when it is free", async () => {
