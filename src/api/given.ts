@@ -107,19 +107,28 @@ const noSettings = (firstWritten: string): Settings => ({
   ...{ values: {}, written: {}, headers: [], callback: null, failureCallback: null, workflow: null, firstWritten },
 });
 
-/** Each setting once, from the first layer that has it. Forwarded headers may come repeatedly. */
+/**
+ * Each setting once, from the first layer that has it. Forwarded headers may come repeatedly. Those of a callback, often a credential, are
+ * meant for the URL that their layer gives it, and do not go to another one.
+ */
 function chosen(layers: readonly (readonly Given[])[]): readonly Given[] {
   const [first = [], ...others] = layers.filter((layer) => layer.length > 0);
   const all = once(first);
-  const taken = new Set<string>();
+  const taken = new Map<string, string>();
   let above = all;
   for (const layer of others) {
-    for (const { name } of above) taken.add(name).add(outdone[name] ?? name);
-    above = once(layer).filter(({ name }) => !taken.has(name));
+    for (const { name, value } of above) taken.set(name, value).set(outdone[name] ?? name, value);
+    const given = once(layer);
+    const replaced = given.filter(({ name, value }) => callbackName.test(name) && taken.has(name) && taken.get(name) !== value);
+    const isForOther = (of: string): boolean => replaced.some(({ name }) => of.startsWith(`${name}-forward-`));
+    above = given.filter(({ name }) => !taken.has(name) && !isForOther(name));
     all.push(...above);
   }
   return all;
 }
+
+/** Of the setting that is the URL of a callback, or of a callback of one. */
+const callbackName = /^((failure-)?callback-)*(failure-)?callback$/;
 
 /** What settles the same question by another name: a delay that is asked for holds, whatever a later layer has for all. */
 const outdone: Readonly<Partial<Record<string, string>>> = { delay: "not-before", "content-based-deduplication": "deduplication-id" };

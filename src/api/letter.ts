@@ -140,10 +140,14 @@ function deduplicationOf({ values }: Settings, content: Content): string | null 
   return values["content-based-deduplication"] ? `c:${hashOf(content)}` : null;
 }
 
-/** Every part goes in with its length before it, so that no two contents look alike in a row. */
+/**
+ * Every part goes in with its length before it, so that no two contents look alike in a row. The order of headers of different names means
+ * nothing (RFC 9110, 5.3), and what is between a sender and here may change it.
+ */
 function hashOf({ destination, body, headers }: Content): string {
   const digest = createHash("sha256");
-  for (const part of [destination, String(headers.length), ...headers.flat(), body]) {
+  const inOrder = headers.toSorted(([one], [other]) => (one < other ? -1 : Number(one > other)));
+  for (const part of [destination, String(headers.length), ...inOrder.flat(), body]) {
     const bytes = typeof part === "string" ? Buffer.from(part) : part;
     digest.update(`${bytes.length}:`).update(bytes);
   }

@@ -352,6 +352,26 @@ describe("deduplication", () => {
     expect(home.deliveries.length).toBe(2);
   });
 
+  test("the order of headers is no content, that of the values of one is", async () => {
+    const home = await house();
+    const publish = async (...headers: [string, string][]) => {
+      const given = headers.map(([name, value]) => ({ [`svc-forward-${name}`]: value }));
+      const all = Object.assign({ "svc-content-based-deduplication": "true" }, ...given);
+      return (await post(home, "https://e.example", all)).status;
+    };
+    expect([await publish(["a", "1"], ["b", "2"]), await publish(["b", "2"], ["a", "1"]), await publish(["b", "1"], ["a", "2"])]).toEqual([
+      ...[200, 202, 200],
+    ]);
+    const listed = async (values: string[]) =>
+      (
+        await home.ask("POST", "/v2/publish/https://e.example", {
+          headers: { "svc-content-based-deduplication": "true", "svc-forward-a": values as unknown as string },
+          body: "b",
+        })
+      ).status;
+    expect([await listed(["1", "2"]), await listed(["2", "1"])]).toEqual([200, 200]);
+  });
+
   test("content is destination, body, content type and forwarded headers", async () => {
     const home = await house();
     const same = { "svc-content-based-deduplication": "true", "content-type": "text/plain", "svc-forward-a": "12" };

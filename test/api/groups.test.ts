@@ -291,6 +291,30 @@ describe("default headers", () => {
     ]);
   });
 
+  test("of a callback do not go to a URL that the request gives it", async () => {
+    const home = await homeWith({
+      ...{ "Svc-Callback": "https://c.example", "Svc-Callback-Forward-Authorization": "Bearer ours", "Svc-Callback-Retries": "4" },
+      ...{ "Svc-Failure-Callback": "https://f.example", "Upstash-Failure-Callback-Forward-X": "ours" },
+      ...{ "Svc-Callback-Callback": "https://cc.example", "Svc-Callback-Callback-Forward-Y": "ours" },
+    });
+    const publish = async (headers: Record<string, string>) => {
+      await home.ask("POST", "/v2/publish/orders", { headers, body: "x" });
+      return published(home).at(-1);
+    };
+    const inner = { url: "https://cc.example", headers: [["Y", "ours"]] };
+    const failure = { url: "https://f.example", headers: [["X", "ours"]] };
+    expect(await publish({ "svc-callback": "https://own.example", "svc-callback-forward-z": "own" })).toMatchObject({
+      callback: { url: "https://own.example", retries: 4, headers: [["Z", "own"]], callback: inner },
+      failureCallback: failure,
+    });
+    const same = { url: "https://c.example", retries: 4, headers: [["Authorization", "Bearer ours"]], callback: inner };
+    expect(await publish({ "svc-callback": "https://c.example" })).toMatchObject({ callback: same, failureCallback: failure });
+    expect(await publish({ "svc-failure-callback": "https://own.example", "svc-callback-callback": "https://own.example" })).toMatchObject({
+      callback: { ...same, callback: { url: "https://own.example", headers: [] } },
+      failureCallback: { url: "https://own.example", headers: [] },
+    });
+  });
+
   test("of not-before give way to a delay that is asked for", async () => {
     const home = await homeWith({ "Svc-Not-Before": String(at / 1000 + 60) });
     const [{ messageId: early }] = (await home.ask("POST", "/v2/publish/orders", { headers: { "svc-delay": "10s" } })).body;
