@@ -298,6 +298,11 @@ function whole(name: string, text: string, most: number): number {
 const secrets = idMaker(systemRandom);
 const newSecret = (): string => secrets("sig", systemClock.now());
 
+/** Whoever starts a server is the one to know why its storage is away. */
+function withCause(error: Error): string {
+  return error instanceof Refusal && error.cause instanceof Error ? `${error.message} (${error.cause.message})` : error.message;
+}
+
 try {
   await program.parseAsync();
 } catch (error) {
@@ -306,6 +311,6 @@ try {
     ...[CannotStart, SettingsRefused, DataFolderRefused, DeskRefused, KeysRefused, MoveRefused],
     ...[StorageRefused, Unavailable, Refusal],
   ].some((kind) => error instanceof kind);
-  process.stderr.write(`waypost: ${error instanceof Error ? (expected ? error.message : error.stack) : String(error)}\n`);
+  process.stderr.write(`waypost: ${error instanceof Error ? (expected ? withCause(error) : error.stack) : String(error)}\n`);
   process.exit(expected ? 2 : 1);
 }

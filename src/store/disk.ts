@@ -1,5 +1,4 @@
-import { closeSync, fdatasync, fdatasyncSync, fstatSync, fsyncSync, openSync } from "node:fs";
-import { statfs } from "node:fs/promises";
+import { closeSync, fdatasync, fdatasyncSync, fstatSync, fsyncSync, openSync, statfsSync } from "node:fs";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
 import type { Millis } from "../core/message.ts";
@@ -9,7 +8,7 @@ export type Disk = {
   /** Resolves when all that was written before is on the disk. Rejects when it is not known whether it is, and then never is again. */
   sync(): Promise<void>;
   /** How many bytes it takes before it is full. */
-  room(): Promise<number>;
+  room(): number;
   close(): void;
 };
 
@@ -25,8 +24,8 @@ export function diskOf(path: string, elapsed: () => Millis): Disk {
     // Without a name it is gone when the process ends, however well it was brought to the disk.
     if (fstatSync(file).nlink === 0) throw new Error(`${path} was removed while the server used it`);
   };
-  const room = async (): Promise<number> => {
-    const { bavail, bsize } = await statfs(dirname(path));
+  const room = (): number => {
+    const { bavail, bsize } = statfsSync(dirname(path));
     return bavail * bsize;
   };
   return { sync, room, close: () => closeSync(file) };

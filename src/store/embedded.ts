@@ -43,7 +43,8 @@ export async function embeddedStore(embedded: Embedded): Promise<Store> {
   const { openDisk = (file: string) => diskOf(file, elapsed) } = embedded;
   const database = openSqlite(path, { keys, apart: { pause: () => pause(whileLocked.time), tries: whileLocked.tries } });
   await database.migrate();
-  const commits = new Commits(openDisk(`${path}-wal`), onBroken);
+  const disk = openDisk(`${path}-wal`);
+  const commits = new Commits(disk, onBroken);
   await commits.sync();
   const [reading, folding] = [readingThread({ path, keys }), openFolding({ path, keys })];
   const fold = async (): Promise<{ isWhole: boolean }> => {
@@ -51,7 +52,7 @@ export async function embeddedStore(embedded: Embedded): Promise<Store> {
     if (failed !== undefined) commits.fail(new Error(failed));
     return { isWhole };
   };
-  const log = new Folding({ log: () => database.log(), fold });
+  const log = new Folding({ log: () => database.log(), room: () => disk.room(), fold });
   // Whatever uses the connection must not do so in the middle of a transaction.
   const inTurn = turns();
   return groupCommit({
@@ -70,7 +71,7 @@ export async function embeddedStore(embedded: Embedded): Promise<Store> {
     read: reading.queries,
     nextDueAt: () => orUnavailable(inTurn(() => nextDueAt(database.connection))),
     tryToStore: async () => {
-      await commits.mustHaveRoom();
+      commits.mustHaveRoom();
       await inTurn(() => database.tryToStore());
       await commits.sync();
     },
@@ -117,8 +118,8 @@ class Commits {
   }
 
   /** Throws `Unavailable` where the largest batch might not fit: the smallest one, which is tried, nearly always does. */
-  async mustHaveRoom(): Promise<void> {
-    const room = await this.#disk.room();
+  mustHaveRoom(): void {
+    const room = this.#disk.room();
     if (room < maxBytes) throw new Unavailable(`the disk is full: ${room} bytes are left`);
   }
 

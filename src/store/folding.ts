@@ -4,12 +4,15 @@ export type LogLength = { all: number; folded: number };
 /** What folding needs of a database. */
 type Parts = {
   log(): LogLength;
+  /** How many bytes the disk takes before it is full. */
+  room(): number;
   /** Brings what it can of the log into the file, elsewhere. Answers whether that was all of it. */
   fold(): Promise<{ isWhole: boolean }>;
 };
 
-/** So many bytes are folded at a time. */
+/** So many bytes are folded at a time, and a quarter of what is left on a disk that is nearly full: folding takes room, and makes the log begin anew. */
 const portion = 16 * 1024 * 1024;
+const shareOfRoom = 1 / 4;
 /** The log is looked at after about so many bytes, as that takes as long as writing a message. */
 const glance = 1024 * 1024;
 
@@ -48,18 +51,18 @@ export class Folding {
     this.#bytes = 0;
     const log = this.#log();
     if (!log) return;
-    const { all, folded } = log;
+    const { all, folded, room } = log;
     if (all < this.#triedAt) this.#triedAt = 0;
-    if (all - Math.max(folded, this.#triedAt) < portion) return;
+    if (all - Math.max(folded, this.#triedAt) < Math.min(portion, shareOfRoom * room)) return;
     this.#triedAt = all;
     this.#isRunning = true;
     void this.#begin();
   }
 
-  /** Null: the log cannot be looked at. */
-  #log(): LogLength | null {
+  /** Null: the log, or the disk, cannot be looked at. */
+  #log(): (LogLength & { room: number }) | null {
     try {
-      return this.#parts.log();
+      return { ...this.#parts.log(), room: this.#parts.room() };
     } catch {
       return null;
     }

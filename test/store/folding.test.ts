@@ -11,10 +11,13 @@ function openLog() {
     log.folded = upTo;
     return { isWhole: log.folded === log.all };
   };
-  return { log, folds, folding: new Folding({ log: () => ({ ...log }), fold }) };
+  return { log, folds, folding: new Folding({ room, log: () => ({ ...log }), fold }) };
 }
 
 const mebi = 1024 * 1024;
+
+/** More than any of these needs. */
+const room = (): number => 1024 * mebi;
 
 const settleDown = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
@@ -29,6 +32,19 @@ test("below 16 MiB nothing is folded, from then on once", () => {
     folding.wrote(mebi);
     expect(folds).toHaveLength(count);
   }
+});
+
+test("where little room is left, a log of a quarter of it is folded", () => {
+  const left = { room: 8 * mebi };
+  const log = { all: 2 * mebi - 1, folded: 0 };
+  let folds = 0;
+  const fold = async () => ({ isWhole: ++folds > 0 });
+  const folding = new Folding({ log: () => ({ ...log }), room: () => left.room, fold });
+  folding.wrote(mebi);
+  expect(folds).toBe(0);
+  left.room -= 4;
+  folding.wrote(mebi);
+  expect(folds).toBe(1);
 });
 
 test("what was added while it was folded is folded before the next batch, which waits for that, and the one after it does not", async () => {
@@ -62,7 +78,7 @@ test("nothing is left when nobody wrote meanwhile", async () => {
 test("while somebody reads an old state, so that nothing can be folded, it is tried once for every 16 MiB", async () => {
   let tries = 0;
   const log = { all: 0, folded: 0 };
-  const folding = new Folding({ log: () => ({ ...log }), fold: async () => ({ isWhole: ++tries < 0 }) });
+  const folding = new Folding({ room, log: () => ({ ...log }), fold: async () => ({ isWhole: ++tries < 0 }) });
   for (; log.all < 50 * mebi; log.all += 0.4 * mebi) {
     await folding.rest();
     folding.wrote(mebi);
@@ -79,7 +95,7 @@ test("while somebody reads an old state, so that nothing can be folded, it is tr
 });
 
 test("a folding that fails holds up nobody", async () => {
-  const folding = new Folding({ log: () => ({ all: 16 * mebi, folded: 0 }), fold: async () => Promise.reject(new Error("odd")) });
+  const folding = new Folding({ room, log: () => ({ all: 16 * mebi, folded: 0 }), fold: async () => Promise.reject(new Error("odd")) });
   folding.wrote(mebi);
   await settleDown();
   expect(await folding.rest()).toBe(undefined);
@@ -89,14 +105,14 @@ test("a log that cannot be looked at is no fault of the batch that is stored alr
   const log = (): never => {
     throw new Error("disk I/O error");
   };
-  const folding = new Folding({ log, fold: async () => ({ isWhole: true }) });
+  const folding = new Folding({ room, log, fold: async () => ({ isWhole: true }) });
   expect(() => folding.wrote(mebi)).not.toThrow();
 });
 
 test("the log is looked at once for every mebibyte, however many batches that is, and at first at once", () => {
   let looks = 0;
   const log = () => ({ all: ++looks, folded: 0 });
-  const folding = new Folding({ log, fold: async () => ({ isWhole: true }) });
+  const folding = new Folding({ room, log, fold: async () => ({ isWhole: true }) });
   for (let batch = 0; batch < 40; batch++) folding.wrote(mebi / 10);
   expect(looks).toBe(4);
   folding.wrote(5 * mebi);
