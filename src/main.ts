@@ -11,6 +11,7 @@ import type { NewAccount } from "./credentials.ts";
 import { developmentAccounts, environmentLines, firstAccount } from "./credentials.ts";
 import { DataFolderRefused, FolderTaken, hasStore, storePath, temporaryDataFolder } from "./data-folder.ts";
 import { accountCommands } from "./accountCommands.ts";
+import { causeOf } from "./api/refusals.ts";
 import { Refusal } from "./core/errors.ts";
 import { keyCommands } from "./keyCommands.ts";
 import { keySourceOf, KeysRefused } from "./keys.ts";
@@ -300,7 +301,8 @@ const newSecret = (): string => secrets("sig", systemClock.now());
 
 /** Whoever starts a server is the one to know why its storage is away. */
 function withCause(error: Error): string {
-  return error instanceof Refusal && error.cause instanceof Error ? `${error.message} (${error.cause.message})` : error.message;
+  const cause = error instanceof Refusal ? causeOf(error) : null;
+  return cause === null ? error.message : `${error.message} (${cause})`;
 }
 
 try {

@@ -119,16 +119,13 @@ function chosen(layers: readonly (readonly Given[])[]): readonly Given[] {
   for (const layer of others) {
     for (const { name, value } of above) taken.set(name, value).set(outdone[name] ?? name, value);
     const given = once(layer);
-    const replaced = given.filter(({ name, value }) => callbackName.test(name) && taken.has(name) && taken.get(name) !== value);
+    const replaced = given.filter(({ name, value }) => isCallback(aimOf(name)) && taken.has(name) && taken.get(name) !== value);
     const isForOther = (of: string): boolean => replaced.some(({ name }) => of.startsWith(`${name}-forward-`));
     above = given.filter(({ name }) => !taken.has(name) && !isForOther(name));
     all.push(...above);
   }
   return all;
 }
-
-/** Of the setting that is the URL of a callback, or of a callback of one. */
-const callbackName = /^((failure-)?callback-)*(failure-)?callback$/;
 
 /** What settles the same question by another name: a delay that is asked for holds, whatever a later layer has for all. */
 const outdone: Readonly<Partial<Record<string, string>>> = { delay: "not-before", "content-based-deduplication": "deduplication-id" };
@@ -175,6 +172,9 @@ const aimOf = remembered((whole): Aim => {
   }
 });
 
+/** Whether it is the URL of a callback, or of a callback of one. */
+const isCallback = ({ name }: Aim): boolean => name === "callback" || name === "failure-callback";
+
 /** Puts a setting where it belongs. False when it is unknown and may be. */
 function place(root: Settings, given: Given): boolean {
   const aim = aimOf(given.name);
@@ -201,8 +201,9 @@ function place(root: Settings, given: Given): boolean {
 }
 
 /** The settings of the callback that is meant, and of those on the way to it, which are made where there are none. Throws `Refusal`. */
-function settingsAt(root: Settings, { callbacks, name }: Aim, given: Given): Settings {
-  const levels = callbacks.length + (name === "callback" || name === "failure-callback" ? 1 : 0);
+function settingsAt(root: Settings, aim: Aim, given: Given): Settings {
+  const { callbacks } = aim;
+  const levels = callbacks.length + (isCallback(aim) ? 1 : 0);
   if (levels > limits.callbackDepth)
     throw new Refusal("invalid", `${shown(given)}: callbacks of callbacks go ${limits.callbackDepth} levels deep at most`);
   return callbacks.reduce((settings, child) => (settings[child] ??= noSettings(given.written)), root);

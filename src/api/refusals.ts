@@ -47,7 +47,7 @@ export function problemOf(thrown: unknown, mostBytes: number): Problem {
 }
 
 /** Why the storage is away is not for the caller, and whoever runs the server must know: a full disk and a dead database look the same from outside. */
-const causeOf = ({ cause }: Refusal): string | null => (cause instanceof Error ? cause.message : null);
+export const causeOf = ({ cause }: Refusal): string | null => (cause instanceof Error ? cause.message : null);
 
 const headersTooLarge = { code: "headers-too-large", error: "headers: the request line and the headers are larger than 64 KiB" } as const;
 

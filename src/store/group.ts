@@ -11,7 +11,7 @@ import { Outdated, Unavailable } from "./store.ts";
 
 /** At most so many calls, and so many bytes of bodies, in one transaction. */
 const maxCalls = 512;
-export const maxBytes = 16 * 1024 * 1024;
+export const maxBatchBytes = 16 * 1024 * 1024;
 
 /** `bytes`: those of the bodies that the call carries. */
 type Waiting = Call & { bytes: number; canWait: boolean; resolve(answer: never): void; reject(error: Error): void };
@@ -254,7 +254,7 @@ function nextBatch(waiting: Waiting[]): Waiting[] {
   let count = 0;
   for (const call of waiting) {
     bytes += call.bytes;
-    if (count > 0 && (count === maxCalls || bytes > maxBytes)) break;
+    if (count > 0 && (count === maxCalls || bytes > maxBatchBytes)) break;
     count++;
   }
   return waiting.splice(0, count);

@@ -122,7 +122,7 @@ describe("what cannot be started ends with code 2 and a word on what to do", () 
     [["start", "--sends-from", "here"], {}, '--sends-from: "here" is not a network'],
     [["start", "--trust-proxy", "loopback,10.0.0.0/40"], {}, '--trust-proxy: "10.0.0.0/40" is not a network'],
     [["start", "--region", "€"], {}, "--region: must be 1 to 100 printable ASCII characters"],
-    [["start", "--data", "/proc/waypost"], {}, "/proc/waypost: cannot be written"],
+    [["start", "--port", "0", "--data", "/proc/waypost"], {}, "/proc/waypost: cannot be written"],
     [["start"], { WAYPOST_PROT: "1" }, "WAYPOST_PROT: there is no such setting"],
   ])("%j %j", async (args, environment, said) => {
     const { code, err } = await runWaypost(args, environment).ended;
