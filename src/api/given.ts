@@ -11,8 +11,11 @@ import type { Parameter } from "./target.ts";
 import type { WorkflowSettingName, WorkflowValues } from "./workflowSettings.ts";
 import { isWorkflowSetting, workflowSettingRows } from "./workflowSettings.ts";
 
-/** A setting as it was given. `name` is plain and in lower case; `written` is what the caller wrote, for refusals. */
-export type Given = { brand: Brand; name: string; value: string; written: string };
+/**
+ * A setting as it was given. `name` is plain and in lower case; `written` is what the caller wrote, for refusals. `hasPlus`: in a query, whose
+ * `+` are spaces.
+ */
+export type Given = { brand: Brand; name: string; value: string; written: string; hasPlus?: boolean };
 
 /** What was given for a message or for a callback, read. Headers are those of `forward-<name>`. */
 export type Settings = {
@@ -46,9 +49,9 @@ export function givenByHeaders(rawHeaders: readonly string[]): Given[] {
 
 /** The settings among the parameters of a query string. */
 export const givenByQuery = (parameters: readonly Parameter[]): Given[] =>
-  parameters.flatMap(({ name, value, written }) => {
+  parameters.flatMap(({ name, value, written, hasPlus }) => {
     const branded = brandedName(name);
-    return branded ? [{ ...branded, value: value.trim(), written }] : [];
+    return branded ? [{ ...branded, value: value.trim(), written, hasPlus }] : [];
   });
 
 /**
@@ -236,7 +239,8 @@ function valueOf<T>(read: (text: string) => T, given: Given): T {
     return read(readable(given.value));
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    throw new Refusal(error.code, `${shown(given)}: ${error.message.replace(/^(retry delay|redact fields|cron)?: /, "")}`);
+    const hint = given.hasPlus ? "; a + in a query is a space, write %2B for a plus" : "";
+    throw new Refusal(error.code, `${shown(given)}: ${error.message.replace(/^(retry delay|redact fields|cron)?: /, "")}${hint}`);
   }
 }
 

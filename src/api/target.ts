@@ -7,8 +7,8 @@ import { brandedName, brandOfToken } from "./brand.ts";
 /** A request target cut at its first `?`, not decoded: what is left as it came cannot be changed by accident. */
 export type Target = { path: string; query: string | null };
 
-/** One parameter of a query string, decoded. `written`: its name as the caller wrote it. */
-export type Parameter = { name: string; value: string; written: string };
+/** One parameter of a query string, decoded. `written`: its name as the caller wrote it. `hasPlus`: its value was written with a `+`. */
+export type Parameter = { name: string; value: string; written: string; hasPlus: boolean };
 
 /** A query string taken apart: the service's own parameters, and the caller's, byte for byte and in order. */
 export type Query = { token: string | null; tokenName: string | null; settings: Parameter[]; rest: string | null };
@@ -42,7 +42,7 @@ function takeOwn(piece: string, split: Query): boolean {
     return true;
   }
   if (!brandedName(name)) return false;
-  split.settings.push({ name, value: decodedField(name, value), written: name });
+  split.settings.push({ name, value: decodedField(name, value), written: name, hasPlus: value.includes("+") });
   return true;
 }
 
@@ -53,7 +53,8 @@ export function readParameters(query: string | null): Parameter[] {
     const mark = piece.indexOf("=");
     const written = mark < 0 ? piece : piece.slice(0, mark);
     const name = decodedField("query", written);
-    return { name, written: name, value: mark < 0 ? "" : decodedField(name, piece.slice(mark + 1)) };
+    const value = mark < 0 ? "" : piece.slice(mark + 1);
+    return { name, written: name, value: decodedField(name, value), hasPlus: value.includes("+") };
   });
 }
 

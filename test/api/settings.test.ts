@@ -272,6 +272,17 @@ describe("settings that meet", () => {
     ],
     ["", { "Svc-Lable": "a" }, "svc-lable: there is no such setting; did you mean svc-label?"],
     ["?svc-nothing-like-it=1", {}, "svc-nothing-like-it: there is no such setting"],
+    [
+      "?svc-retry-delay=1000*(1+retried)",
+      {},
+      `svc-retry-delay: unexpected "retried" at 9; expected an operator or ")"; a + in a query is a space, write %2B for a plus`,
+    ],
+    ["?svc-retry-delay=1000*(1%20retried)", {}, `svc-retry-delay: unexpected "retried" at 9; expected an operator or ")"`],
+    [
+      "",
+      { "svc-retry-delay": "1000*(1+retries)" },
+      'svc-retry-delay: unexpected "retries" at 9; expected retried or one of pow, exp, sqrt, abs, floor, ceil, round, min, max',
+    ],
     ["?svc-forward-a%20b=1", {}, "svc-forward-a b: not the name of an HTTP header"],
     ["?svc-forward-a=1%0d%0ab:2", {}, "svc-forward-a: the value has characters that an HTTP header cannot carry"],
     ["?svc-forward-a=%e6%97%a5", {}, "svc-forward-a: the value has characters that an HTTP header cannot carry"],
