@@ -21,6 +21,7 @@ import type { Desk } from "./desk.ts";
 import { commandLine, deskAt, deskOf, DeskRefused } from "./desk.ts";
 import { systemClock, systemRandom } from "./engine/clock.ts";
 import { listen } from "./listen.ts";
+import { logOutput } from "./logOutput.ts";
 import { moveCommand, MoveRefused } from "./moveCommand.ts";
 import { openStore, serve } from "./serve.ts";
 import { sqlShelf } from "./store/sqlShelf.ts";
@@ -168,7 +169,7 @@ function withSettings(command: Command, names: readonly SettingName[]): Command 
 }
 
 /** What the command says goes to stdout, the log to stderr, so credentials never end up in a log. */
-const logTo = ({ logLevel }: Settings): Logger => pino({ level: logLevel, base: null }, pino.destination({ fd: 2, sync: false }));
+const logTo = ({ logLevel }: Settings): Logger => pino({ level: logLevel, base: null }, logOutput(2));
 
 /** The same lines for somebody who looks on. */
 async function prettyLog({ logLevel }: Settings): Promise<Logger> {
@@ -232,7 +233,8 @@ function listenTrouble(error: unknown, { host, port, flag }: { host: string; por
 
 /**
  * The first signal stops in order, a second one at once. One Ctrl-C can arrive several times, from the terminal and
- * from each program in between, so what follows within a second is the same one.
+ * from each program in between, so what follows within a second is the same one. A terminal that is closed is one, too: Node does not let
+ * `nohup` have it ignored, so without this it would end at once.
  */
 function onSignal(stop: (signal: string) => Promise<void>): void {
   let since: number | null = null;
@@ -247,8 +249,7 @@ function onSignal(stop: (signal: string) => Promise<void>): void {
       },
     );
   };
-  process.on("SIGTERM", handle);
-  process.on("SIGINT", handle);
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, handle);
 }
 
 /** The desk of the server that runs, or of the store where none does. */

@@ -138,8 +138,8 @@ describe("what cannot be started ends with code 2 and a word on what to do", () 
   });
 });
 
-describe("SIGTERM", () => {
-  test("what is running may finish; what does not finish in time is sent again by the next start", async () => {
+describe("a signal to stop", () => {
+  test.each(["SIGTERM", "SIGHUP"] as const)("%s: what does not finish in time is sent again by the next start", async (signal) => {
     const data = temporaryFolder();
     let slow = true;
     const destination = await startDestination();
@@ -157,7 +157,7 @@ describe("SIGTERM", () => {
     const authorization = `Bearer ${developmentToken}`;
     await request(`${first.url}/v2/publish/${url}`, { method: "POST", headers: { authorization, "svc-retries": "0" } });
     while (arrived === 0) await new Promise((resolve) => setTimeout(resolve, 5));
-    first.kill("SIGTERM");
+    first.kill(signal);
     expect((await first.ended).code).toBe(0);
     slow = false;
     const second = await startWaypost(["dev", "--port", "0", "--data", data]);
@@ -165,6 +165,17 @@ describe("SIGTERM", () => {
     await request(`${second.url}/v2/publish/${destination.url}/after`, { method: "POST", headers: { authorization } });
     await destination.until((arrivals) => arrivals.length === 1);
     expect(arrived).toBe(2);
+  });
+});
+
+describe("a log that cannot be written", () => {
+  test("costs the log alone: the server takes messages, and stops when it is told to", async () => {
+    const server = runWaypost(["start", "--port", "0", "--data", temporaryFolder(), "--log-level", "debug"], {}, "/dev/full");
+    const url = await server.ready;
+    for (let count = 0; count < 3; count++) expect((await request(`${url}/v2/messages/none`)).statusCode).toBe(401);
+    expect((await request(`${url}/v2/health`)).statusCode).toBe(200);
+    server.kill("SIGTERM");
+    expect((await server.ended).code).toBe(0);
   });
 });
 

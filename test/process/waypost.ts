@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { closeSync, mkdtempSync, openSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import type { IncomingMessage } from "node:http";
 import { tmpdir } from "node:os";
@@ -19,18 +19,24 @@ export type Ended = { code: number | null; signal: NodeJS.Signals | null; out: s
 type Running = { pid: number; out(): string; leave(): void; kill(signal: NodeJS.Signals): void; ended: Promise<Ended> };
 export type Process = Running & { url: string };
 
-/** Runs the real command line. Killed at the end of the test, if it is still there. */
-export function runWaypost(args: readonly string[], environment: NodeJS.ProcessEnv = {}): Running & { ready: Promise<string> } {
+/** Runs the real command line. Killed at the end of the test, if it is still there. `log`: the file for what it prints as its log. */
+export function runWaypost(
+  args: readonly string[],
+  environment: NodeJS.ProcessEnv = {},
+  log: string | null = null,
+): Running & { ready: Promise<string> } {
   const env = { PATH: process.env.PATH, ...environment };
-  const child = spawn(process.execPath, ["--disable-warning=ExperimentalWarning", main, ...args], {
-    env,
-    stdio: ["ignore", "pipe", "pipe"],
-  });
+  const file = log === null ? null : openSync(log, "w");
+  const command = ["--disable-warning=ExperimentalWarning", main, ...args];
+  const child = spawn(process.execPath, command, { env, stdio: ["ignore", "pipe", file ?? "pipe"] });
+  if (file !== null) closeSync(file);
+  const { stdout } = child;
+  if (stdout === null) throw new Error("there is no pipe for what it says");
   let out = "";
   let err = "";
-  child.stderr.on("data", (chunk: Buffer) => (err += chunk.toString()));
+  child.stderr?.on("data", (chunk: Buffer) => (err += chunk.toString()));
   const ready = new Promise<string>((resolve) => {
-    createInterface({ input: child.stdout }).on("line", (line) => {
+    createInterface({ input: stdout }).on("line", (line) => {
       out += `${line}\n`;
       const [, url] = /(?:running at|listening on) (http:\S+)/.exec(line) ?? [];
       if (url) resolve(url);
@@ -43,7 +49,7 @@ export function runWaypost(args: readonly string[], environment: NodeJS.ProcessE
     err,
   }));
   const kill = (signal: NodeJS.Signals): void => void child.kill(signal);
-  const leave = (): void => [child.stdout, child.stderr].forEach((stream) => void stream.destroy());
+  const leave = (): void => [stdout, child.stderr].forEach((stream) => void stream?.destroy());
   onTestFinished(() => kill("SIGKILL"));
   return { kill, pid: child.pid ?? 0, ready, out: () => out, leave, ended };
 }
