@@ -169,11 +169,15 @@ describe("a signal to stop", () => {
 });
 
 describe("a log that cannot be written", () => {
-  test("costs the log alone: the server takes messages, and stops when it is told to", async () => {
-    const server = runWaypost(["start", "--port", "0", "--data", temporaryFolder(), "--log-level", "debug"], {}, "/dev/full");
-    const url = await server.ready;
-    for (let count = 0; count < 3; count++) expect((await request(`${url}/v2/messages/none`)).statusCode).toBe(401);
-    expect((await request(`${url}/v2/health`)).statusCode).toBe(200);
+  test("costs the log alone: messages are taken and delivered, and the server stops when it is told to", async () => {
+    const destination = await startDestination();
+    const server = runWaypost(["dev", "--port", "0", "--data", temporaryFolder(), "--log-level", "debug"], {}, "/dev/full");
+    const url = `${await server.ready}/v2/publish/${destination.url}/`;
+    for (const path of ["first", "second", "third"]) {
+      const { statusCode } = await request(url + path, { method: "POST", headers: { authorization: `Bearer ${developmentToken}` } });
+      expect(statusCode).toBe(200);
+    }
+    await destination.until((arrivals) => arrivals.length === 3);
     server.kill("SIGTERM");
     expect((await server.ended).code).toBe(0);
   });
