@@ -2,7 +2,7 @@ import { createHmac, createSecretKey, hash, timingSafeEqual, type KeyObject } fr
 import { brandNames } from "../core/brand.ts";
 import type { Brand, Bytes, Millis } from "../core/message.ts";
 
-/** What a signature says. Times are in seconds; `body` is the base64url form of the SHA-256 of the body. */
+/** Claims of a signature. Times are in seconds. `body` is the SHA-256 of the body in base64url, with padding when we sign. */
 export type Claims = { iss: string; sub: string; exp: number; nbf: number; iat: number; jti: string; body: string };
 
 export type SignOptions = { brand: Brand; url: string; body: Bytes; signingKey: string; now: Millis; id: string };
@@ -19,7 +19,7 @@ export function sign({ brand, url, body, signingKey, now, id }: SignOptions): st
 
 export type VerifyOptions = { keys: readonly string[]; body: Bytes; url?: string; now: Millis };
 
-/** What the token says, if one of the keys signed it for this body (and this URL, when given) and its time has not run out; else null. */
+/** Returns the claims of the token if one of the keys signed it for this body (and this URL, when given) and it has not expired; otherwise null. */
 export function verify(token: string, { keys, body, url, now }: VerifyOptions): Claims | null {
   if (token.length > longestToken) return null;
   const parts = token.split(".");
@@ -30,7 +30,7 @@ export function verify(token: string, { keys, body, url, now }: VerifyOptions): 
   const seconds = now / 1000;
   const inTime = claims.nbf <= seconds && seconds < claims.exp;
   const known = Object.values(brandNames).some(({ issuer }) => issuer === claims.iss);
-  const fits = claims.body.replace(/=+$/, "") === digestOf(body) && (url === undefined || claims.sub === url);
+  const fits = unpadded(claims.body) === unpadded(digestOf(body)) && (url === undefined || claims.sub === url);
   return inTime && known && fits ? claims : null;
 }
 
@@ -65,7 +65,10 @@ const lifetime = 300;
 const longestToken = 65_536;
 const header = Buffer.from('{"alg":"HS256","typ":"JWT"}').toString("base64url");
 
-const digestOf = (body: Bytes): string => hash("sha256", body, "base64url");
+/** Padded: receivers in Go and Rust compare the claim with the padded form, byte for byte. The parts of the token itself have no padding (RFC 7515). */
+const digestOf = (body: Bytes): string => `${hash("sha256", body, "base64url")}=`;
+
+const unpadded = (text: string): string => text.replace(/=+$/, "");
 
 const seal = (text: string, key: string): string => createHmac("sha256", keyOf(key)).update(text).digest("base64url");
 
