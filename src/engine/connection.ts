@@ -1,7 +1,6 @@
 import type { Socket } from "node:net";
-import type { HeaderList, Bytes, Millis } from "../core/message.ts";
+import type { HeaderList, Bytes } from "../core/message.ts";
 import { AnswerReader, type Reuse } from "./answer.ts";
-import { elapsed } from "./clock.ts";
 
 /** A request as it is sent: names and values of `headers` in turn. All texts hold what HTTP allows there (RFC 9110, 5), in latin1. */
 export type Request = { method: string; path: string; headers: readonly string[]; body: Bytes };
@@ -9,7 +8,7 @@ export type Request = { method: string; path: string; headers: readonly string[]
 /** Whoever waits for the answer to a request. After `ends` or `fails` it hears nothing more. */
 export type Caller = {
   readonly request: Request;
-  /** The request is sent now. Closing the connection ends it. Told again where it has to be sent over another connection. */
+  /** The request is sent now. Closing the connection ends it. Called a second time if the request is resent over a new connection. */
   sent(connection: Connection): void;
   begins(status: number, fields: () => HeaderList): void;
   /** The bytes are overwritten when this returns. */
@@ -22,16 +21,11 @@ export type Caller = {
 export class Lost extends Error {}
 
 /**
- * Told when a connection may take another request, and when it is gone. `unheard`: whose request met its end, and is to be sent over
- * another one.
+ * Told when a connection may take another request, and when it is gone. `unheard`: the caller whose request must be resent over a new
+ * connection. A connection that was reused may have been closed by the destination before the request arrived, so if it ends before
+ * the first byte of a response, that is not yet a failure. See docs/decisions/0047.
  */
 export type Owner = { free(connection: Connection): void; gone(connection: Connection, unheard: Caller | null): void };
-
-/**
- * A connection that has rested for so long, and ends so soon after the next request was sent, without a word, was closed there before
- * that request arrived. See docs/decisions/0040.
- */
-const [rest, soon]: readonly [Millis, Millis] = [1_000, 1_000];
 
 /** All sockets read into one place, as what was read is looked at before anything else is read. */
 const place = Buffer.allocUnsafeSlow(64 * 1024);
@@ -62,10 +56,10 @@ export class Connection {
   #caller: Caller | null = null;
   #reader: AnswerReader | null = null;
   #isGone = false;
-  /** Since it may take another request. */
-  #restsFrom: Millis = elapsed();
-  /** Until then its end says nothing of the request. */
-  #staleUntil: Millis = 0;
+  /** Whether it has carried a request before. */
+  #isReused = false;
+  /** Whether its end means that the running request must be resent: it was reused, and no byte of the response has come. */
+  #mayBeStale = false;
 
   constructor(socket: Socket, host: string, owner: Owner) {
     this.#socket = socket;
@@ -80,8 +74,8 @@ export class Connection {
   send(caller: Caller): void {
     this.#caller = caller;
     this.#reader = new AnswerReader(caller.request.method, caller);
-    const now = elapsed();
-    this.#staleUntil = now - this.#restsFrom >= rest ? now + soon : 0;
+    this.#mayBeStale = this.#isReused;
+    this.#isReused = true;
     caller.sent(this);
     if (this.#caller !== null) this.#write(caller.request);
   }
@@ -96,7 +90,7 @@ export class Connection {
   /** It has ended by itself. */
   #lost(error: unknown): void {
     if (this.#isGone) return;
-    if (elapsed() >= this.#staleUntil) return this.close(error);
+    if (!this.#mayBeStale) return this.close(error);
     this.#owner.gone(this, this.#destroy());
   }
 
@@ -126,7 +120,7 @@ export class Connection {
     const reader = this.#reader;
     // What nobody asked for.
     if (reader === null) return this.close(null);
-    this.#staleUntil = 0;
+    this.#mayBeStale = false;
     try {
       reader.take(bytes);
     } catch (error) {
@@ -149,7 +143,6 @@ export class Connection {
     caller?.ends();
     if (this.#isGone || reuse === null) return;
     this.seconds = reuse.seconds;
-    this.#restsFrom = elapsed();
     this.#owner.free(this);
   }
 }

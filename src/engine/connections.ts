@@ -79,6 +79,8 @@ class Origin {
   #used: Connection[] = [];
   #resting: Connection[] = [];
   readonly #waiting = new Set<Caller>();
+  /** Requests that met the end of a reused connection. Each is resent once, over a new connection. */
+  readonly #unheard = new Set<Caller>();
   #opening = 0;
   #willLook = false;
   #isClosed = false;
@@ -96,7 +98,7 @@ class Origin {
       this.#waiting.add(caller);
       this.#openMore();
     }
-    return () => void this.#waiting.delete(caller);
+    return () => void (this.#waiting.delete(caller) || this.#unheard.delete(caller));
   }
 
   /** A second went by. Answers how many are not in use still. */
@@ -109,8 +111,9 @@ class Origin {
 
   close(): void {
     this.#isClosed = true;
-    const waiting = [...this.#waiting];
+    const waiting = [...this.#waiting, ...this.#unheard];
     this.#waiting.clear();
+    this.#unheard.clear();
     this.#idle = [];
     this.#used = [];
     this.#resting = [];
@@ -129,14 +132,14 @@ class Origin {
     remove(connection, this.#idle);
     remove(connection, this.#used);
     remove(connection, this.#resting);
-    if (unheard) this.#sendAnew(unheard);
+    if (unheard) this.#resend(unheard);
     this.#openMore();
   }
 
-  /** The others have rested longer, as the one that was used last goes first. */
-  #sendAnew(unheard: Caller): void {
+  /** Also closes the idle connections: they have been idle for longer, because the most recently used one is taken first. */
+  #resend(unheard: Caller): void {
     if (this.#isClosed) return unheard.fails(new Closed());
-    this.#waiting.add(unheard);
+    this.#unheard.add(unheard);
     for (const connection of [...this.#idle]) connection.close(null);
   }
 
@@ -155,7 +158,7 @@ class Origin {
       this.#used = [];
       this.#idle.push(...looked);
       while (this.#idle.length > 0) {
-        const next = this.#takeNext();
+        const next = takeFirst(this.#waiting);
         if (!next) break;
         this.#idle.pop()?.send(next);
       }
@@ -163,16 +166,15 @@ class Origin {
     });
   }
 
-  /** The one that waits for longest, which waits no more. */
-  #takeNext(): Caller | undefined {
-    const [next] = this.#waiting;
-    if (next) this.#waiting.delete(next);
-    return next;
+  /** How many requests need a connection that is not open yet. Reused connections serve those that wait, and none that is resent. */
+  get #unserved(): number {
+    const reusable = this.#idle.length + this.#used.length + this.#resting.length;
+    return this.#unheard.size + Math.max(0, this.#waiting.size - reusable);
   }
 
-  /** As many of those that wait as there are idle connections have one. */
-  get #unserved(): number {
-    return this.#waiting.size - this.#idle.length - this.#used.length - this.#resting.length;
+  /** The request that a new connection serves first. A resent one has used up some of its time, and no other connection serves it. */
+  #takeNext(): Caller | undefined {
+    return takeFirst(this.#unheard) ?? takeFirst(this.#waiting);
   }
 
   #openMore(): void {
@@ -189,7 +191,8 @@ class Origin {
     const answered = (error: unknown, socket: Socket | null): void => {
       if (isAnswered) return void socket?.destroy();
       isAnswered = true;
-      if (!socket && this.#waiting.size > 0 && isShortage(error)) return void alarm(untilOthersEnd, () => this.#connect());
+      if (!socket && this.#waiting.size + this.#unheard.size > 0 && isShortage(error))
+        return void alarm(untilOthersEnd, () => this.#connect());
       this.#opening--;
       if (socket) this.#opened(socket);
       else this.#failed(error);
@@ -223,6 +226,12 @@ const untilOthersEnd: Millis = 100;
 
 const isShortage = (error: unknown): boolean =>
   error instanceof Error && "code" in error && (error.code === "EMFILE" || error.code === "ENFILE");
+
+function takeFirst(callers: Set<Caller>): Caller | undefined {
+  const [first] = callers;
+  if (first) callers.delete(first);
+  return first;
+}
 
 function remove(connection: Connection, list: Connection[]): void {
   const at = list.indexOf(connection);

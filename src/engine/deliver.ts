@@ -57,7 +57,7 @@ class Call implements Caller {
   readonly #options: DeliverOptions;
   readonly #resolve: (outcome: Outcome) => void;
   readonly #host: string;
-  /** Before anything is sent, when it was begun; then when it was sent first, as it may be sent anew within the attempt. */
+  /** Before anything is sent, when it was begun; then when it was sent first, as it may be resent within the attempt. */
   #startedAt: Millis;
   #isSent = false;
   #silence: (() => void) | null = null;

@@ -47,7 +47,7 @@ const listen = (): Promise<number> =>
 /** Sends one request and takes it back at its moment. What comes of it, once. */
 function sendTo(connections: Connections, port: number, { manner, taken, size }: Asked, name: string): Promise<string> {
   return new Promise((resolve) => {
-    let [ended, body] = [false, ""];
+    let [ended, body, times] = [false, "", 0];
     let connection: Connection | null = null;
     let takeBack: (() => void) | null = null;
     const end = (how: string): void => {
@@ -64,7 +64,8 @@ function sendTo(connections: Connections, port: number, { manner, taken, size }:
     const caller: Caller = {
       request: { method: "POST", path: `/${name}/${encodeURIComponent(manner)}`, headers: [], body: new Uint8Array(size) },
       sent: (by) => {
-        expect([ended, connection]).toEqual([false, null]);
+        // A request is sent over one connection, and resent over another one.
+        expect([ended, connection === by, ++times <= 2]).toEqual([false, false, true]);
         connection = by;
         at("sent");
       },

@@ -1,9 +1,9 @@
-import { connect, type Socket } from "node:net";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { connect } from "node:net";
+import { expect, test } from "vitest";
 import { Closed, type Connections } from "../../src/engine/connections.ts";
-import { type Caller, Lost, reading } from "../../src/engine/connection.ts";
+import { Lost, reading } from "../../src/engine/connection.ts";
 import { createEgress } from "../../src/engine/egress.ts";
-import { ask, bodyOf, connecting, deliveryTo, httpDestination, opened as openedDeliver, rawDestination } from "./destination.ts";
+import { ask, bodyOf, connecting, httpDestination, rawDestination } from "./destination.ts";
 
 function start(perOrigin = 2): Connections {
   const egress = createEgress({ allow: ["127.0.0.1"], resolve: async () => ["127.0.0.1"] });
@@ -236,125 +236,4 @@ test("closing ends what runs, what waits, and what is being opened; nothing is o
 test("a connection that ends within an answer is lost", async () => {
   const port = await rawDestination((socket) => socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhal")));
   await expect(ask(start(), `http://a.test:${port}/`)).rejects.toBeInstanceOf(Lost);
-});
-
-/** A stopwatch that also goes on by itself, as if connections had rested meanwhile. */
-function stopwatch(): { goOn(time: number): void } {
-  const now = performance.now.bind(performance);
-  let ahead = 0;
-  const spy = vi.spyOn(performance, "now").mockImplementation(() => now() + ahead);
-  onTestFinished(() => spy.mockRestore());
-  return { goOn: (time) => void (ahead += time) };
-}
-
-/** Answers the first request of each connection, and does with the next one what the test says. */
-async function fickle(next: (socket: Socket, opened: number) => unknown): Promise<{ port: number; requests: string[] }> {
-  const requests: string[] = [];
-  let opened = 0;
-  const port = await rawDestination((socket) => {
-    const number = ++opened;
-    let asked = 0;
-    socket.on("data", (bytes) => {
-      requests.push(`${number}: ${bytes.toString("latin1").slice(-5)}`);
-      return asked++ === 0 ? socket.write(empty) : next(socket, number);
-    });
-  });
-  return { port, requests };
-}
-
-const post = { method: "POST", body: new TextEncoder().encode("hello") };
-
-test.each([
-  ["ends it", (socket: Socket) => socket.end()],
-  ["resets it", (socket: Socket) => socket.resetAndDestroy()],
-])("a request that meets the end of a rested connection, where the destination %s, is sent over a new one", async (_case, next) => {
-  const watch = stopwatch();
-  const { port, requests } = await fickle(next);
-  const connections = start(3);
-  const url = `http://a.test:${port}/`;
-  await Promise.all([ask(connections, url, post), ask(connections, url, post)]);
-  watch.goOn(1_000);
-  expect((await ask(connections, url, post)).status).toBe(200);
-  // Not over the other one, which has rested as long.
-  expect(requests).toEqual(["1: hello", "2: hello", expect.stringMatching(/^[12]: hello$/), "3: hello"]);
-  expect(connections.count).toBe(1);
-});
-
-test("it is sent anew once", async () => {
-  const watch = stopwatch();
-  let opened = 0;
-  const port = await rawDestination((socket) => {
-    const answers = ++opened === 1;
-    let asked = 0;
-    socket.on("data", () => (answers && asked++ === 0 ? socket.write(empty) : socket.resetAndDestroy()));
-  });
-  const connections = start();
-  await ask(connections, `http://a.test:${port}/`);
-  watch.goOn(1_000);
-  await expect(ask(connections, `http://a.test:${port}/`)).rejects.toThrow(/ECONNRESET/);
-  expect([opened, connections.count]).toEqual([2, 0]);
-});
-
-test("an attempt began when its request was sent first, also where it was sent anew", async () => {
-  const watch = stopwatch();
-  const late = 150;
-  const { port, requests } = await fickle((socket) => setTimeout(() => socket.destroy(), late));
-  const deliver = openedDeliver();
-  await deliver(deliveryTo(`http://127.0.0.1:${port}/`)).outcome;
-  for (let look = 0; look < 3; look++) await new Promise(setImmediate);
-  watch.goOn(1_000);
-  const { status, took } = await deliver(deliveryTo(`http://127.0.0.1:${port}/`)).outcome;
-  expect([status, requests.length]).toEqual([200, 3]);
-  // A timer may ring some milliseconds early.
-  expect(took).toBeGreaterThan(late - 10);
-});
-
-test("it has failed where the connection did not rest, where an answer had begun, and where the end came late", async () => {
-  const watch = stopwatch();
-  const used = await fickle((socket) => socket.end());
-  const begun = await fickle((socket) => socket.end("HTTP/1.1 200"));
-  const late = await fickle((socket) => [watch.goOn(1_000), socket.end()]);
-  const connections = start();
-  for (const [{ port, requests }, rest] of [[used, 900] as const, [begun, 1_000] as const, [late, 1_000] as const]) {
-    await ask(connections, `http://a.test:${port}/`);
-    // Until it may be used again.
-    for (let look = 0; look < 3; look++) await new Promise(setImmediate);
-    watch.goOn(rest);
-    await expect(ask(connections, `http://a.test:${port}/`)).rejects.toThrow(Lost);
-    expect(requests.length).toBe(2);
-  }
-});
-
-test("it can be taken back while it waits for a new connection, and fails when all are closed", async () => {
-  const watch = stopwatch();
-  let refuses = false;
-  let asked = 0;
-  const { port } = await fickle((socket) => socket.resetAndDestroy());
-  const held: (() => void)[] = [];
-  const connections = connecting({
-    perOrigin: 1,
-    connector: (_to, answer) => {
-      const open = (): void => {
-        const socket = connect({ port, host: "127.0.0.1", ...reading }, () => answer(null, socket));
-      };
-      if (refuses) held.push(open);
-      else open();
-    },
-  });
-  await ask(connections, `http://a.test:${port}/`);
-  refuses = true;
-  for (let look = 0; look < 3; look++) await new Promise(setImmediate);
-  watch.goOn(1_000);
-  const heard: string[] = [];
-  const caller = (name: string): Caller => ({
-    ...{ request: { method: "GET", path: "/", headers: [], body: new Uint8Array(0) }, sent: () => void asked++ },
-    ...{ begins: () => heard.push(`${name} begins`), continues: () => undefined, ends: () => heard.push(`${name} ends`) },
-    fails: (error) => heard.push(`${name} fails: ${error instanceof Closed}`),
-  });
-  const takeBack = connections.send(new URL(`http://a.test:${port}/`), caller("a"));
-  await expect.poll(() => held.length).toBe(1);
-  takeBack();
-  connections.send(new URL(`http://a.test:${port}/`), caller("b"));
-  connections.close();
-  expect([asked, heard, connections.count]).toEqual([1, ["b fails: true"], 0]);
 });
