@@ -164,8 +164,9 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
   const clock = systemClock;
   const { present, created } = await foundAccounts(opened, firstAccounts);
   if (created.length === 0 && present.every(isDeleted)) log.warn(noAccount);
+  const egress = createEgress({ allow: settings.egressAllow });
   const out = createDeliver({
-    egress: createEgress({ allow: settings.egressAllow }),
+    egress,
     clock,
     limits: { responseBytes: settings.responseLimit, connectTimeout: settings.connectTimeout, connectionsPerOrigin: settings.hands },
     region: settings.region,
@@ -194,6 +195,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     region: settings.region,
     sendsFrom: settings.sendsFrom.map((network) => (network.includes("/") ? network : `${network}/${isIPv6(network) ? 128 : 32}`)),
     prices,
+    refusedHost: egress.refusedHost,
     trustProxy,
     publicUrl: settings.publicUrl,
     log: requestLog(log),

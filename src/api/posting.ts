@@ -16,6 +16,9 @@ import { postedForRun } from "./workflowPost.ts";
 /** What a request that publishes was read into. `ignored`: settings of the other brand that are unknown. */
 export type Posting = { letter: Letter; settings: Settings; ignored: string[] };
 
+/** `group`: the URL group that it goes to. */
+type PostingTo = Posting & { group: Group | null };
+
 /** Whose request it is, and where it goes. */
 export type PostingOf = {
   /** The rest of the path as it came, without the query. */
@@ -38,7 +41,7 @@ export type Purpose = "messages" | "schedules" | "kept" | "triggers";
  * Reads a request that publishes. A setting is looked for in its headers, its query, the defaults, and the default
  * headers of the URL group, and the first one found counts. Throws `Refusal`; with 404 where there is no such group.
  */
-export async function readPosting(incoming: Incoming, of: PostingOf): Promise<Posting> {
+export async function readPosting(incoming: Incoming, of: PostingOf): Promise<PostingTo> {
   const { query, rawHeaders, body, callerIp, proof } = incoming;
   const purpose = of.for ?? (of.defaults ? "kept" : "messages");
   const destination = destinationOf(of.destination, query.rest);
@@ -47,7 +50,7 @@ export async function readPosting(incoming: Incoming, of: PostingOf): Promise<Po
   if (group === null) checkUrl("destination", destination);
   else checkFanOut(group, { messages: 0, bytes: 0 }, body);
   const own = [givenByHeaders(rawHeaders), givenByQuery(query.settings), givenBy(of.defaults)];
-  return postingFrom(purpose, [...own, givenBy(group?.headers)], {
+  const posting = postingFrom(purpose, [...own, givenBy(group?.headers)], {
     brand: brandOf(query.tokenName, own, brandOtherwise(purpose, of.brand)),
     destination: group?.name ?? destination,
     queue: of.queue ?? null,
@@ -56,6 +59,7 @@ export async function readPosting(incoming: Incoming, of: PostingOf): Promise<Po
     senders: () => sendersHeaders(rawHeaders, proof),
     callerIp,
   });
+  return { ...posting, group };
 }
 
 /** Makes a posting of the settings that were given, in layers, and all else that came with them. Throws `Refusal`. */

@@ -4,6 +4,7 @@ import type { Actor } from "../core/auditEntry.ts";
 import type { ErrorCode } from "../core/errors.ts";
 import { Refusal } from "../core/errors.ts";
 import type { Account, AccountId, Brand, Bytes, Millis, Source } from "../core/message.ts";
+import type { RefusedHosts } from "../core/refusedHost.ts";
 import type { Retention } from "../core/retention.ts";
 import type { Prices } from "../core/statistics.ts";
 import type { Verb } from "../core/rights.ts";
@@ -39,6 +40,8 @@ export type Parts = {
   prices?: Prices;
   /** Whoever runs the server, by his password. Not given: nobody can prove to be. */
   operator?: { password: string; deskFor(by: Actor): Desk };
+  /** The hosts that deliveries are refused to, so that a publish can warn of them. Not given: none. */
+  refusedHost?: RefusedHosts;
   /** Figures for the health report. */
   health(): Record<string, unknown>;
   /** Why it takes no requests, as far as it knows by itself; null: it does. */

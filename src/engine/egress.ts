@@ -3,14 +3,17 @@ import { createSecureContext } from "node:tls";
 import { callbackify } from "node:util";
 import { buildConnector } from "undici";
 import type { Millis } from "../core/message.ts";
+import type { RefusedHost, RefusedHosts } from "../core/refusedHost.ts";
 import { reading } from "./connection.ts";
 import type { Resolve } from "./names.ts";
-import { apartFromSilent, askingServers, lookUpBySystem, sharing } from "./names.ts";
+import { apartFromSilent, askingServers, isLocal, lookUpBySystem, sharing } from "./names.ts";
 
 /** Decides which addresses may be called. Whatever leaves the server goes through its connector. */
 export type Egress = {
   /** May this IP address be called? False as well for what is not an IP address. */
   mayCall(address: string): boolean;
+  /** Knows addresses, loopback names, and names whose last lookup was refused. */
+  refusedHost: RefusedHosts;
   /**
    * Opens sockets for `Connection`. A name is resolved once for each connection; if any of its addresses may not be called
    * nothing is, else one of exactly these is called, so a name that changes its mind in between gains nothing.
@@ -26,10 +29,13 @@ export type EgressOptions = { allow: readonly string[]; resolve?: Resolve };
 export class EgressRefusal extends Error {
   constructor(address: string, hostname: string) {
     const subject = address === hostname ? address : `${address} of ${hostname}`;
-    super(`address ${subject} is not public: allow it with WAYPOST_EGRESS_ALLOW=${address.replace(/%.*/s, "")}`);
+    const allow = adviceFor(address);
+    super(`address ${subject} is not public: ${allow === null ? notAdvised : `allow it with WAYPOST_EGRESS_ALLOW=${allow}`}`);
     this.name = "EgressRefusal";
   }
 }
+
+const notAdvised = "it is a link-local or metadata address, which is refused";
 
 /** Allows what is public, and what `allow` lists. Throws an Error that says which entry of it is malformed. */
 export function createEgress({ allow, resolve }: EgressOptions): Egress {
@@ -39,17 +45,48 @@ export function createEgress({ allow, resolve }: EgressOptions): Egress {
     return plain !== null && (contains(allowed, plain) || isPublic(plain));
   };
   const resolveOnce = sharing(resolve ?? apartFromSilent({ lookUp: lookUpBySystem, areAnswering: askingServers() }));
+  const refused = new RefusedNames();
+  const refusedHost: RefusedHosts = (host) => {
+    const address = host.replace(/^\[|\]$/g, "");
+    if (isIP(address) !== 0) return mayCall(address) ? null : { address, allow: adviceFor(address), isResolved: false };
+    if (isLocal(host) && !loopback.some(mayCall)) return { address: host, allow: loopbackNetworks, isResolved: false };
+    return refused.get(host);
+  };
   const vetted = async (hostname: string): Promise<LookupAnswer[]> => {
     const addresses = await resolveOnce(hostname);
     const denied = addresses.find((address) => !mayCall(address));
+    refused.keep(hostname, denied ?? null);
     if (denied !== undefined) throw new EgressRefusal(denied, hostname);
     if (addresses.length === 0) throw Object.assign(new Error(`${hostname} has no address`), { code: "ENOTFOUND" });
     return addresses.slice(0, mostAddresses).map((address) => ({ address, family: isIP(address) }));
   };
-  return { mayCall, connector: (connectTimeout) => guardedConnector(mayCall, lookupBy(vetted), connectTimeout) };
+  return { mayCall, refusedHost, connector: (connectTimeout) => guardedConnector(mayCall, lookupBy(vetted), connectTimeout) };
 }
 
 type LookupAnswer = { address: string; family: number };
+
+/** What a loopback name stands for. Which of them it has is known to the system only. */
+const loopback = ["127.0.0.1", "::1"];
+const loopbackNetworks = "127.0.0.0/8,::1/128";
+
+/** Names whose last lookup had an address that may not be called, at most 1,000; the oldest is dropped. */
+class RefusedNames {
+  readonly #addresses = new Map<string, string>();
+
+  /** `denied`: the address that may not be called; null if all may. */
+  keep(hostname: string, denied: string | null): void {
+    this.#addresses.delete(hostname);
+    if (denied === null) return;
+    const [oldest] = this.#addresses.keys();
+    if (this.#addresses.size >= 1_000 && oldest !== undefined) this.#addresses.delete(oldest);
+    this.#addresses.set(hostname, denied);
+  }
+
+  get(hostname: string): RefusedHost | null {
+    const address = this.#addresses.get(hostname);
+    return address === undefined ? null : { address, allow: adviceFor(address), isResolved: true };
+  }
+}
 
 /** How many addresses of one name are tried. */
 const mostAddresses = 8;
@@ -127,6 +164,12 @@ function isPublic({ address, family }: Plain): boolean {
   return !notPublic.ipv6.check(address, "ipv6");
 }
 
+/** What WAYPOST_EGRESS_ALLOW must contain to allow an address. Null: nobody is advised to allow it. */
+function adviceFor(address: string): string | null {
+  const plain = plainForm(address);
+  return plain === null || contains(neverAdvised, plain) ? null : plain.address;
+}
+
 /** The eight numbers of an IPv6 address. */
 function groupsOf(address: string): number[] {
   // URL knows all spellings and answers with one: no dotted part, at most one `::`.
@@ -146,6 +189,24 @@ const embedded = (groups: readonly number[]): string =>
     .slice(6)
     .flatMap((group) => [group >> 8, group & 255])
     .join(".");
+
+/**
+ * Link-local addresses, metadata services of clouds (they give credentials to whoever asks), and the ranges of IPv6 that can stand for
+ * any address of IPv4, these included.
+ */
+const neverAdvised = networks([
+  "100.100.100.200",
+  "168.63.129.16",
+  "169.254.0.0/16",
+  "192.0.0.192",
+  "::a9fe:0/112",
+  "64:ff9b::/32",
+  "2001::/32",
+  "2002::/16",
+  "fd00:ec2::/32",
+  "fd20:ce::/32",
+  "fe80::/10",
+]);
 
 /** The special-purpose registries of IANA (RFC 6890 and successors), less the few entries that anyone can reach. */
 const notPublic = networks([

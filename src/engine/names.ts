@@ -35,8 +35,8 @@ export function apartFromSilent({ lookUp, areAnswering }: Ways): Resolve {
   };
 }
 
-/** No server knows more of it than the machine. */
-const isLocal = (hostname: string): boolean => /(^|\.)localhost\.?$/i.test(hostname);
+/** Reports whether a name stands for this machine, so that no name server is asked for it. */
+export const isLocal = (hostname: string): boolean => /(^|\.)localhost\.?$/i.test(hostname);
 
 /** Many connections that need the same name at the same time share one answer. */
 export function sharing(resolve: Resolve): Resolve {

@@ -9,6 +9,7 @@ import { idMaker } from "../../src/core/ids.ts";
 import { idleAlarm } from "../../src/engine/clock.ts";
 import type { Account, Brand, Delivery, Millis, Outcome } from "../../src/core/message.ts";
 import { noBytes } from "../../src/core/message.ts";
+import type { RefusedHosts } from "../../src/core/refusedHost.ts";
 import type { Prices } from "../../src/core/statistics.ts";
 import { Memory, memoryStore } from "../../src/store/memory.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -53,6 +54,7 @@ export async function house(
     brand?: Brand;
     sendsFrom?: string[];
     prices?: Prices;
+    refusedHost?: RefusedHosts;
     hasOperator?: boolean;
     servesAccountsOnly?: boolean;
     counted?: Counted;
@@ -112,6 +114,7 @@ export async function house(
     ...(options.counted && { counted: options.counted }),
     ...(options.sendsFrom === undefined ? {} : { sendsFrom: options.sendsFrom }),
     ...(options.prices === undefined ? {} : { prices: options.prices }),
+    ...(options.refusedHost && { refusedHost: options.refusedHost }),
     log: (_status, line) => void lines.push(line()),
     unready: () => (stopping ? "the server is stopping" : null),
     health: () => ({ pending: deliveries.length }),

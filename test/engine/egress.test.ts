@@ -124,6 +124,30 @@ describe("however it is spelled", () => {
   });
 });
 
+test.each([
+  [["127.0.0.0/8", "::1"], "localhost", false],
+  [["127.0.0.0/8"], "localhost", false],
+  [["10.0.0.0/8"], "localhost", true],
+  [[], "a.localhost.", true],
+  [[], "localhost.example", false],
+  [["::1"], "[::1]", false],
+  [[], "[::1]", true],
+  [[], "", false],
+])("if %j is allowed, whether %j is known to be refused: %s", (allow, host, isRefused) => {
+  const egress = createEgress({ allow, resolve: () => expect.unreachable("a name server was asked") });
+  expect(egress.refusedHost(host) !== null).toBe(isRefused);
+});
+
+test("of refused names the last thousand are known", async () => {
+  const egress = createEgress({ allow: [], resolve: async () => ["10.0.0.1"] });
+  const connector = egress.connector(10);
+  for (let at = 0; at <= 1_000; at++) {
+    const host = `n${at}.test`;
+    await new Promise<void>((resolve) => connector({ hostname: host, host, protocol: "http:", port: "1" }, () => resolve()));
+  }
+  expect(["n0.test", "n1.test", "n1000.test"].map((host) => egress.refusedHost(host) !== null)).toEqual([false, true, true]);
+});
+
 describe("allowing", () => {
   test("a network holds its addresses, mapped ones too, and no others", () => {
     const egress = createEgress({ allow: ["10.0.0.0/8", " ::1 ", "fd00::/8", "192.168.1.7"] });
@@ -182,9 +206,14 @@ describe("a connection", () => {
     return { port, hosts, calls: () => hosts.length };
   }
 
-  test("to an address with a zone is refused, and the words name it as the setting takes it", async () => {
-    const words = "address fe80::1%eth0 of shop.test is not public: allow it with WAYPOST_EGRESS_ALLOW=fe80::1";
-    await expect(call("http://shop.test:1/", [], async () => ["fe80::1%eth0"])).rejects.toThrow(new RegExp(`^${words}$`));
+  test.each([
+    ["fec0::1%eth0", "allow it with WAYPOST_EGRESS_ALLOW=fec0::1"],
+    ["::ffff:10.0.0.1", "allow it with WAYPOST_EGRESS_ALLOW=10.0.0.1"],
+    ["fe80::1%eth0", "it is a link-local or metadata address, which is refused"],
+    ["169.254.169.254", "it is a link-local or metadata address, which is refused"],
+  ])("to %s is refused, and the words name it as the setting takes it, or advise nothing", async (address, advice) => {
+    const refused = call("http://shop.test:1/", [], async () => [address]);
+    await expect(refused).rejects.toMatchObject({ message: `address ${address} of shop.test is not public: ${advice}` });
   });
 
   test("to a name goes to the address that was checked, with the name as its host", async () => {

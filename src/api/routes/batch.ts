@@ -12,6 +12,7 @@ import type { Purpose } from "../posting.ts";
 import { brandOtherwise, checkFanOut, givenBy, groupAt, postingFrom } from "../posting.ts";
 import { headersOfResults } from "../allowanceHeaders.ts";
 import { checkedObject } from "../readObject.ts";
+import { refusedHostWarnings } from "../refusedHosts.ts";
 import type { Incoming, Parts } from "../route.ts";
 import { route } from "../route.ts";
 import { scopeIn } from "../scope.ts";
@@ -68,7 +69,8 @@ export const batch = route({
     const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
     const results =
       letters.length === 0 ? [] : await store.execute("publish", { account: account.id, letters, mostQueues, ...scopeIn(incoming) });
-    return { status: 200, body: answersTo(read, results), ignored, headers: headersOfResults(results) };
+    const warnings = refusedHostWarnings({ incoming, parts }, letters, results);
+    return { status: 200, body: answersTo(read, results), ignored, headers: headersOfResults(results, warnings) };
   },
 });
 

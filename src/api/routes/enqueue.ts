@@ -15,7 +15,7 @@ export const enqueue = route({
   ...publishing,
   handle: async ({ account, incoming, parts }) => {
     const queue = checkName("queue", incoming.params["queue"] ?? "");
-    return publishOne(incoming, {
+    return publishOne(incoming, parts, {
       destination: destinationIn(incoming),
       account: account.id,
       store: parts.store,

@@ -10,6 +10,7 @@ import { headersOf, shownSettings } from "../keptSettings.ts";
 import type { SettingsGiven } from "../keptSettings.ts";
 import { letterOf } from "../letter.ts";
 import { readObject } from "../readObject.ts";
+import { warningHeader, warningsOf } from "../refusedHosts.ts";
 import { route } from "../route.ts";
 import { checkName, checkUrl } from "../target.ts";
 
@@ -103,7 +104,13 @@ const add = route({
   handle: async ({ account, params, incoming, parts }) => {
     const name = checkName("name", params.name);
     const given = { account: account.id, name, endpoints: readObject(added, incoming).endpoints.map(checkedEndpoint) };
-    return { status: 200, body: groupJson(await parts.store.execute("addEndpoints", given)) };
+    const headers = warningHeader(
+      warningsOf(
+        { incoming, parts },
+        given.endpoints.map(({ url }) => ({ url, group: null })),
+      ),
+    );
+    return { status: 200, body: groupJson(await parts.store.execute("addEndpoints", given)), headers };
   },
 });
 

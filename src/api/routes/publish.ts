@@ -7,7 +7,8 @@ import type { Published, PublishResult } from "../../core/publish.ts";
 import type { PostingOf } from "../posting.ts";
 import { readPosting } from "../posting.ts";
 import { headersOfResults } from "../allowanceHeaders.ts";
-import type { Answer, Incoming } from "../route.ts";
+import { refusedHostWarnings } from "../refusedHosts.ts";
+import type { Answer, Incoming, Parts } from "../route.ts";
 import { route } from "../route.ts";
 import { scopeIn } from "../scope.ts";
 import { areOfStep, readingStep } from "../stepRefusal.ts";
@@ -50,18 +51,21 @@ export const publish = route({
     "Takes in one message, to be delivered to the destination; to a URL group, one for each of its endpoints, or none. The rest of the path, and the query without the parameters of this interface, are the destination, byte for byte. The body and its content type are delivered as they come.",
   ...publishing,
   runSettings: settingsOfPosts,
-  handle: ({ account, incoming, parts: { store, brand } }) => {
+  handle: ({ account, incoming, parts }) => {
+    const { store, brand } = parts;
     const destination = incoming.target.path.slice("/v2/publish/".length);
-    return publishOne(incoming, { destination, account: account.id, store, brand });
+    return publishOne(incoming, parts, { destination, account: account.id, store, brand });
   },
 });
 
 /** Publishes what a request brings, and answers it. */
-export async function publishOne(incoming: Incoming, of: PostingOf & MostQueues): Promise<Answer> {
+export async function publishOne(incoming: Incoming, parts: Parts, of: PostingOf & MostQueues): Promise<Answer> {
   const { letter, ignored } = await readingStep(areOfStep(incoming.rawHeaders), () => readPosting(incoming, of));
   const { account, mostQueues } = of;
   const [result] = await of.store.execute("publish", { account, letters: [letter], mostQueues, ...scopeIn(incoming) });
-  return { status: statusOf(result), body: publishedJson(result, letter), ignored, headers: result ? headersOfResults([result]) : {} };
+  const results = result ? [result] : [];
+  const headers = headersOfResults(results, refusedHostWarnings({ incoming, parts }, [letter], results));
+  return { status: statusOf(result), body: publishedJson(result, letter), ignored, headers };
 }
 
 /** The answer for one letter; for one to a URL group, those for its endpoints. Throws `Refusal` when it was refused. */

@@ -8,6 +8,7 @@ import type { Store } from "../../store/store.ts";
 import { readPosting } from "../posting.ts";
 import type { ScheduleState } from "../scheduleJson.ts";
 import { scheduleJson, scheduleShape } from "../scheduleJson.ts";
+import { destinationsOfLetter, warningHeader, warningsOf } from "../refusedHosts.ts";
 import { route } from "../route.ts";
 import { scopeIn } from "../scope.ts";
 
@@ -41,7 +42,7 @@ const create = route({
     const { store } = parts;
     const { id: account } = owner;
     const destination = incoming.target.path.slice("/v2/schedules/".length);
-    const { letter, settings, ignored } = await readPosting(incoming, {
+    const { letter, settings, ignored, group } = await readPosting(incoming, {
       destination,
       account,
       store,
@@ -59,7 +60,9 @@ const create = route({
       body,
       ...scopeIn(incoming),
     });
-    return { status: deduplicated ? 202 : 200, body: { scheduleId, ...(deduplicated ? { deduplicated } : {}) }, ignored };
+    const endpoints = group?.endpoints.map(({ url }) => url) ?? [];
+    const headers = warningHeader(warningsOf({ incoming, parts }, destinationsOfLetter(letter, endpoints)));
+    return { status: deduplicated ? 202 : 200, body: { scheduleId, ...(deduplicated ? { deduplicated } : {}) }, ignored, headers };
   },
 });
 

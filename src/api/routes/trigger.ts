@@ -3,6 +3,7 @@ import { Refusal } from "../../core/errors.ts";
 import type { PublishResult } from "../../core/publish.ts";
 import { readPosting } from "../posting.ts";
 import { headersOfResults } from "../allowanceHeaders.ts";
+import { refusedHostWarnings } from "../refusedHosts.ts";
 import { route } from "../route.ts";
 import { scopeIn } from "../scope.ts";
 import { settingsOfTriggers } from "../workflowTrigger.ts";
@@ -36,11 +37,14 @@ const triggerOne = route({
   body: publishing.body,
   answers: { 200: { about: "The run, which exists from now on.", schema: triggered } },
   refusals: ["limit-exceeded", "day-limit-exceeded", "forbidden"],
-  handle: async ({ account, incoming, parts: { store } }) => {
+  handle: async ({ account, incoming, parts }) => {
+    const { store } = parts;
     const destination = incoming.target.path.slice("/v2/trigger/".length);
     const { letter, ignored } = await readPosting(incoming, { destination, account: account.id, store, for: "triggers" });
     const [result] = await store.execute("publish", { account: account.id, letters: [letter], ...scopeIn(incoming) });
-    return { status: 200, body: triggeredJson(result), ignored, headers: result ? headersOfResults([result]) : {} };
+    const results = result ? [result] : [];
+    const headers = headersOfResults(results, refusedHostWarnings({ incoming, parts }, [letter], results));
+    return { status: 200, body: triggeredJson(result), ignored, headers };
   },
 });
 
@@ -62,7 +66,8 @@ const triggerMany = route({
     const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
     const results =
       letters.length === 0 ? [] : await parts.store.execute("publish", { account: account.id, letters, ...scopeIn(incoming) });
-    return { status: 201, body: results.map(triggeredJson), ignored, headers: headersOfResults(results) };
+    const warnings = refusedHostWarnings({ incoming, parts }, letters, results);
+    return { status: 201, body: results.map(triggeredJson), ignored, headers: headersOfResults(results, warnings) };
   },
 });
 
