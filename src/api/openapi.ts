@@ -3,6 +3,8 @@ import { brandNames } from "../core/brand.ts";
 import type { ErrorCode } from "../core/errors.ts";
 import { errorCodes } from "../core/errors.ts";
 import { writtenName } from "./brand.ts";
+import { callback, failureCallback } from "./callbackShapes.ts";
+import { webhooks } from "./openapiWebhooks.ts";
 import type { Route } from "./route.ts";
 import { fieldsInBody } from "./route.ts";
 import { settingsOfResume } from "./runOverrides.ts";
@@ -12,7 +14,10 @@ import { deadLetter, event, message, refusal } from "./shapes.ts";
 
 type Json = Record<string, unknown>;
 
-const shapes = { Message: message, DeadLetter: deadLetter, LogEntry: event, Error: refusal };
+const shapes = {
+  ...{ Message: message, DeadLetter: deadLetter, LogEntry: event, Error: refusal },
+  ...{ Callback: callback, FailureCallback: failureCallback },
+};
 
 /** The document that describes the interface, in OpenAPI 3.1. */
 export function openApi(routes: readonly Route[]): Json {
@@ -29,6 +34,7 @@ export function openApi(routes: readonly Route[]): Json {
     servers: [{ url: "/" }],
     tags: [...new Set(routes.map(({ tag }) => tag))].map((name) => ({ name })),
     paths: pathsOf(routes),
+    webhooks: webhooks(),
     components: {
       securitySchemes: {
         bearer: { type: "http", scheme: "bearer", description: "A token of the account." },

@@ -1,6 +1,7 @@
 import { hash } from "node:crypto";
 import { brandNames } from "../core/brand.ts";
 import { limits as bounds, logBodyBytes } from "../core/limits.ts";
+import { deliveryHeaders, standardHeaders, type DeliveryHeaderName } from "../core/deliveryHeaders.ts";
 import { canonicalName, headerValue, inLatin } from "../core/headers.ts";
 import { noBytes } from "../core/message.ts";
 import { parsedUrl, type ParsedUrl } from "../core/parsedUrl.ts";
@@ -269,20 +270,10 @@ function decoded(text: string): string {
   }
 }
 
-const namesOf = (brand: Brand) => {
-  const { prefix } = brandNames[brand];
-  return {
-    signature: `${prefix}-Signature`,
-    messageId: `${prefix}-Message-Id`,
-    retried: `${prefix}-Retried`,
-    callerIp: `${prefix}-Caller-Ip`,
-    topicName: `${prefix}-Topic-Name`,
-    scheduleId: `${prefix}-Schedule-Id`,
-    runId: `${prefix}-Workflow-RunId`,
-    runCreatedAt: `${prefix}-Workflow-CreatedAt`,
-    region: `${prefix}-Region`,
-  };
-};
+const namesOf = (brand: Brand): Record<DeliveryHeaderName, string> =>
+  Object.fromEntries(
+    Object.entries(deliveryHeaders).map(([header, { name }]) => [header, `${brandNames[brand].prefix}-${name}`]),
+  ) as Record<DeliveryHeaderName, string>;
 
 const ownNames: Record<Brand, ReturnType<typeof namesOf>> = { svc: namesOf("svc"), upstash: namesOf("upstash") };
 
@@ -290,15 +281,11 @@ const ownNames: Record<Brand, ReturnType<typeof namesOf>> = { svc: namesOf("svc"
 const reserved: ReadonlySet<string> = new Set([
   ..."host content-length transfer-encoding connection keep-alive upgrade te trailer expect http2-settings".split(" "),
   ..."proxy-connection proxy-authenticate proxy-authorization".split(" "),
-  ...Object.values(brandNames).flatMap(({ prefix }) =>
-    "signature message-id retried region caller-ip topic-name schedule-id workflow-runid workflow-createdat"
-      .split(" ")
-      .map((name) => `${prefix.toLowerCase()}-${name}`),
-  ),
+  ...Object.values(ownNames).flatMap((names) => Object.values(names).map((name) => name.toLowerCase())),
 ]);
 
 /** The same where deliveries are signed by Standard Webhooks; elsewhere those of whoever published are forwarded. */
-const ofStandard: ReadonlySet<string> = new Set(["webhook-id", "webhook-timestamp", "webhook-signature"]);
+const ofStandard: ReadonlySet<string> = new Set(Object.keys(standardHeaders));
 
 /** RFC 9110, 5.6.2 and 5.5. Checked here, so that whoever reads the log learns which header it is. */
 const tokens = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
