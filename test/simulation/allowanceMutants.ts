@@ -68,7 +68,7 @@ export const allowanceMutants: Record<string, Commands> = {
     writing(ofHost, (row, { running }) => ({ ...row, running })),
   ),
   "a lease forgets that its host counts it": bent("settle", () => ({
-    put: { messages: ({ countedToHost: _counted, ...row }) => row },
+    put: { messages: ({ countedToEndpoint: _counted, ...row }) => row },
   })),
   "a host forgets who went on to the line of the account": bent(
     "claim",

@@ -77,7 +77,7 @@ export class Flows {
     function touch(state: MessageState, by: 1 | -1): void {
       if (state.leasedBy !== null && state.flowKey !== null) count(nameOf(state, `key:${state.flowKey}`), by);
       if (state.leasedBy !== null && state.counted) count(nameOf(state, accountLine), by);
-      if (state.leasedBy !== null && state.countedToHost) count(nameOf(state, hostLineOf(state)), by);
+      if (state.leasedBy !== null && state.countedToEndpoint) count(nameOf(state, hostLineOf(state)), by);
     }
     for (const { before, after } of changes.messages) {
       if (isInLine(before)) this.#book(nameOf(before, before.line)).waiting.delete(before.id);
@@ -161,7 +161,7 @@ export class Flows {
     }
     for (const { before, after } of changes.messages) {
       if (!isLease(before, after)) continue;
-      const passed = [...(after.counted ? [accountLine] : []), ...(after.countedToHost ? [hostLineOf(after)] : [])];
+      const passed = [...(after.counted ? [accountLine] : []), ...(after.countedToEndpoint ? [hostLineOf(after)] : [])];
       for (const line of passed) {
         const first = firstStaying(nameOf(after, line));
         const isFromBehind = before?.line?.startsWith("host:") || (line !== accountLine && before?.line === accountLine);
@@ -197,7 +197,7 @@ function onwardOf(state: MessageState | undefined): string[] {
   if (!state?.line?.startsWith(accountLine)) return [];
   return [
     ...(state.flowKey === null ? [] : [nameOf(state, `key:${state.flowKey}`)]),
-    ...(state.line === accountLine && state.countedToHost ? [nameOf(state, hostLineOf(state))] : []),
+    ...(state.line === accountLine && state.countedToEndpoint ? [nameOf(state, hostLineOf(state))] : []),
   ];
 }
 
