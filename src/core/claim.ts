@@ -2,7 +2,7 @@ import type { DueRow } from "./aside.ts";
 import { nameOfRow } from "./aside.ts";
 import type { Decision, Draft, DueNeed, Moment, Needs } from "./command.ts";
 import { advance, countEnd, hostLine, isFlowLine, mightPass, needsOfGates, putOffStopped, standInLine } from "./gate.ts";
-import { log } from "./lease.ts";
+import { allDestinations, destinationsOf, log } from "./lease.ts";
 import { isLeftOver, runsOf } from "./endRun.ts";
 import { giveUp, headsOf, sendNow, serveFlow, serveLine, withHand } from "./line.ts";
 import { maxLost } from "./limits.ts";
@@ -63,7 +63,7 @@ export const claim: Decision<Most, Claimed> = {
       runs: [...told.runs, ...runsOf(due.filter(({ state }) => state === "active"))],
       accounts: [...new Set([...due, ...lines, ...flows, ...schedules].map(({ account }) => account))].map((id) => [id] as const),
       flows: [...gates.flows, ...told.flows, ...fired.flows],
-      lines: [...due.map(({ account, host }) => [account, host] as const), ...told.lines, ...fired.lines],
+      ...allDestinations([destinationsOf(due), told, fired]),
       // Who waited in line has waited longer.
       toSendFrom: [...withHand(draft, lines), ...heads.filter(({ line }) => isFlowLine(line))],
       toSend: due.filter((state) => isLostForGood(draft, state) || mightPass(draft, state)),

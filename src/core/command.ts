@@ -112,6 +112,11 @@ export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
   readonly toSend?: readonly MessageState[];
   /** The same for the heads of lines, as far as they are here. They go before those of `toSend`. */
   readonly toSendFrom?: readonly Pick<LineHead, "account" | "line">[];
+  /**
+   * Endpoints to which messages may be sent, each as the id of its flow. The flow is loaded if the account is limited in what it may have
+   * under way to an endpoint.
+   */
+  readonly endpoints?: readonly Key[];
   /** What is due, oldest first: messages; lines of hosts, and of flows; schedules; waiters. At most so many of each. */
   readonly due?: DueNeed;
   /** With what must be seen when those that stand there go on. */

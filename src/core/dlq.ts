@@ -3,7 +3,7 @@ import type { Decision, Draft, Key } from "./command.ts";
 import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
 import { birthOf } from "./ids.ts";
-import { accept, linesTo } from "./lease.ts";
+import { accept, needsOfSending } from "./lease.ts";
 import { dropEnvelope } from "./mark.ts";
 import type { AccountId, DeadLetter, Envelope, Letter, MessageId, Millis, Outline } from "./message.ts";
 import type { Overrides } from "./overrides.ts";
@@ -32,7 +32,7 @@ export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Ret
       ...{ envelopes: keysOf(account, messageIds), log: linesOfLog(letters) },
       // Another key may be given that none of them had.
       flows: flowsOfLetters(account, [...envelopes, { queue: null, flowControl: flowControlWith(null, overrides.flowControl) }]),
-      lines: linesTo(
+      ...needsOfSending(
         account,
         envelopes.map(({ url }) => url),
       ),

@@ -4,7 +4,7 @@ import { flowsOfLetters, needsOfGates, depart } from "./gate.ts";
 import { appendStep, goingRun, hasRoom, noRoom } from "./history.ts";
 import type { Going } from "./history.ts";
 import { together } from "./needs.ts";
-import { linesTo, log } from "./lease.ts";
+import { log, needsOfSending } from "./lease.ts";
 import type { Account, AccountId, Bytes, MessageId, MessageState, RunKey } from "./message.ts";
 import { noBytes } from "./message.ts";
 import { existing } from "./plans.ts";
@@ -29,6 +29,7 @@ export function needsOfEnding(draft: Draft, account: AccountId, key: RunKey): Ne
     slots: gates.slots,
     flows: [...gates.flows, ...told.flows],
     lines: told.lines,
+    endpoints: told.endpoints,
     outlines: { steps: told.steps },
   };
 }
@@ -37,7 +38,7 @@ export function needsOfEnding(draft: Draft, account: AccountId, key: RunKey): Ne
 const belongings = ["messages", "waiters", "notifications"] as const;
 
 const none: readonly Key[] = [];
-const noNeeds = { runs: none, activeRuns: none, flows: none, lines: none, steps: none, waiters: none };
+const noNeeds = { runs: none, activeRuns: none, flows: none, lines: none, endpoints: none, steps: none, waiters: none };
 
 function needsOfTelling(draft: Draft, account: AccountId, { run, runId, url, step }: Invoker): typeof noNeeds {
   const invoking = draft.get("runs", account, run);
@@ -45,7 +46,7 @@ function needsOfTelling(draft: Draft, account: AccountId, { run, runId, url, ste
     runs: [[account, run]],
     activeRuns: [[account, runId]],
     flows: invoking ? flowsOfLetters(account, [{ queue: null, flowControl: invoking.settings.flowControl }]) : [],
-    lines: linesTo(account, [url]),
+    ...needsOfSending(account, [url]),
     steps: [[account, stepKey(run, slotOf("step", headOf(step), -1))]],
     waiters: [[account, waiterKey(run, step)]],
   };

@@ -4,7 +4,7 @@ import type { AccountId, Flow, FlowControl, MessageState, Millis } from "./messa
 
 // Queues and flow control keys are one thing, a flow: something with limits, counters and a line of messages before it.
 // A queue counts messages until they are finished; a key counts deliveries under way, and those begun in a window of time.
-// An account whose deliveries at once are limited has flows as well, in all and for each host: see `core/allowance.ts`.
+// An account whose deliveries at once are limited has flows as well, in all and for each endpoint: see `core/allowance.ts`.
 
 /** The flow of a queue, and the name of its line. */
 export const queueFlow = (name: string): string => `queue:${name}`;
@@ -12,16 +12,19 @@ export const queueFlow = (name: string): string => `queue:${name}`;
 export const keyFlow = (name: string): string => `key:${name}`;
 /**
  * The flow of an account whose deliveries at once are limited, and the name of its line. It comes last in the order of ids,
- * in which databases lock rows, as it is looked for when queues and keys are known; only those of its hosts come behind it.
+ * in which databases lock rows, as it is looked for when queues and keys are known; only those of its endpoints come behind it.
  */
 export const accountFlow = "under-way:";
-/** The flow of what an account has under way to one host, where that is limited, and the name of its line. */
-export const hostFlow = (host: string): string => accountFlow + host;
-/** Whether it is that of an account, or of one of its hosts. */
+/**
+ * Returns the flow of what an account has under way to one endpoint, if that is limited, and the name of its line. Messages that were
+ * accepted before there were endpoints are counted together by their host, as they were then.
+ */
+export const endpointFlow = ({ host, endpoint = host }: Pick<MessageState, "host" | "endpoint">): string => accountFlow + endpoint;
+/** Reports whether it is that of an account, or of one of its endpoints. */
 export const isAllowance = (id: string): boolean => id.startsWith(accountFlow);
-export const isHostFlow = (id: string): boolean => isAllowance(id) && id !== accountFlow;
+export const isEndpointFlow = (id: string): boolean => isAllowance(id) && id !== accountFlow;
 export const isQueue = (id: string): boolean => id.startsWith("queue:");
-/** The name that people gave it; of that of a host, the host. */
+/** The name that people gave it; of that of an endpoint, the endpoint. */
 export const flowName = (id: string): string => id.slice(id.indexOf(":") + 1);
 
 /** A queue lets one message through at a time, a key has no limits, until somebody says otherwise. */
@@ -41,12 +44,13 @@ export const flowOf = (draft: Draft, moment: Pick<Moment, "now">, account: Accou
 /** The flows that these messages pass, or have passed. */
 export function flowKeysOf(states: Iterable<Pick<MessageState, "account" | "queue" | "flowKey"> & Partial<MessageState>>): Key[] {
   const keys: Key[] = [];
-  for (const { account, queue, flowKey, host = "", line = null, counted, countedToHost } of states) {
+  for (const state of states) {
+    const { account, queue, flowKey, line = null, counted, countedToEndpoint } = state;
     if (queue !== null) keys.push([account, queueFlow(queue)]);
     if (flowKey !== null) keys.push([account, keyFlow(flowKey)]);
     if (counted || line === accountFlow) keys.push([account, accountFlow]);
-    if (countedToHost) keys.push([account, hostFlow(host)]);
-    else if (line !== null && isHostFlow(line)) keys.push([account, line]);
+    if (countedToEndpoint) keys.push([account, endpointFlow({ host: "", ...state })]);
+    else if (line !== null && isEndpointFlow(line)) keys.push([account, line]);
   }
   return keys;
 }
@@ -68,8 +72,12 @@ export const roomBehind = (flow: Flow, now: Millis): number => Math.max(0, roomO
 
 const slotsFree = ({ parallelism, running }: Flow): number => (parallelism === null ? Infinity : parallelism - running);
 
-/** Writes a flow, with the time at which a claim must look at it: its line when it is open again, or its end. */
+/**
+ * Writes a flow, with the time at which a claim must look at it: its line when it is open again, or its end. The flow of an endpoint goes
+ * as soon as it counts nothing, because an account may send to any number of them.
+ */
 export function putFlow(draft: Draft, moment: Moment, flow: Flow): void {
+  if (isEndpointFlow(flow.id) && isIdle(flow)) return draft.drop("flows", flow.account, flow.id);
   const updatedAt = isQueue(flow.id) ? flow.updatedAt : moment.now;
   const windowStart = Math.min(flow.windowStart, moment.now);
   draft.put("flows", { ...flow, updatedAt, windowStart, dueAt: nextLook(flow, moment.now) });
@@ -83,8 +91,9 @@ function nextLook(flow: Flow, now: Millis): Millis | null {
   const ahead = flow.onward ?? 0;
   const onlyRateHoldsBack = !flow.paused && slotsFree(flow) > ahead && flow.rate !== null && flow.rate > ahead;
   if (onlyRateHoldsBack) return windowOf(flow, now).windowStart + flow.period;
-  // Nobody who changes the limit of an account knows all of its hosts.
-  return isHostFlow(flow.id) ? now + spans.lineCheck : null;
+  // A command that changes the limit of an account does not know its endpoints. If all places are those of messages in the line of the
+  // account, the flow is looked at when one of them moves; so no more flows are looked at than deliveries are under way.
+  return isEndpointFlow(flow.id) && flow.running > 0 ? now + spans.lineCheck : null;
 }
 
 /** Until then it counts what has begun: a key that is forgotten earlier would let more begin than its rate. */

@@ -3,12 +3,12 @@ import type { Draft, Key, Moment } from "./command.ts";
 import {
   accountFlow,
   begun,
+  endpointFlow,
   flowKeysOf,
   flowName,
   flowOf,
-  hostFlow,
   isAllowance,
-  isHostFlow,
+  isEndpointFlow,
   isQueue,
   keyFlow,
   putFlow,
@@ -20,10 +20,10 @@ import { spans } from "./limits.ts";
 import type { AccountId, Flow, FlowControl, MessageId, MessageState, Millis } from "./message.ts";
 
 // Before it is sent, a message passes five gates, in this order, and waits in line before the first one that is closed: a
-// slot of its queue, the limits of its flow control key, what its account may have under way to its host, what it may have
+// slot of its queue, the limits of its flow control key, what its account may have under way to its endpoint, what it may have
 // under way in all, a hand for its host. The slot of the queue is kept until the message and its callbacks are finished. Key
 // and account count a message while it is being sent; who waits for a hand does not use up a place that others could have.
-// No more of a key stand in the lines of the account than could begin, and no more for a host in that for all of them: else
+// No more of a key stand in the lines of the account than could begin, and no more for an endpoint in that for all of them: else
 // the account would meet those that cannot, and send them back, while others wait that could.
 
 /** The line of those that wait for a hand for a host. */
@@ -46,9 +46,9 @@ export function advance(draft: Draft, moment: Moment, met: MessageState): { stat
 }
 
 /** The flows that count a message while it is being sent, in the order of their gates, with their limits as they are now. */
-function countersOf(draft: Draft, moment: Pick<Moment, "now">, { account, flowKey, host }: MessageState): Flow[] {
-  const flows = allowancesOf(draft, moment, draft.get("accounts", account), host);
-  if (flowKey !== null) flows.unshift(flowOf(draft, moment, account, keyFlow(flowKey)));
+function countersOf(draft: Draft, moment: Pick<Moment, "now">, state: MessageState): Flow[] {
+  const flows = allowancesOf(draft, moment, state);
+  if (state.flowKey !== null) flows.unshift(flowOf(draft, moment, state.account, keyFlow(state.flowKey)));
   return flows;
 }
 
@@ -60,9 +60,9 @@ function mayPass(flow: Flow, state: MessageState, { now }: Moment): boolean {
 }
 
 /** Whether it stands, in a line of its account, for a place of this flow. */
-function isOnward(id: string, { line, countedToHost }: MessageState): boolean {
+function isOnward(id: string, { line, countedToEndpoint }: MessageState): boolean {
   if (line === null || !isAllowance(line) || id === line || id === accountFlow) return false;
-  return isAllowance(id) ? countedToHost === true : !isQueue(id);
+  return isAllowance(id) ? countedToEndpoint === true : !isQueue(id);
 }
 
 /** Lines, in the order of their gates. */
@@ -119,17 +119,17 @@ export function countStart(draft: Draft, moment: Moment, state: MessageState): M
 /** Notes on a message by which flows of its account it is counted. */
 function countedBy(counters: readonly Flow[], state: MessageState): MessageState {
   const isCounted = counters.some(({ id }) => id === accountFlow);
-  const isCountedToHost = counters.some(({ id }) => isHostFlow(id));
-  if (isCounted === (state.counted ?? false) && isCountedToHost === (state.countedToHost ?? false)) return state;
-  const { counted: _account, countedToHost: _host, ...uncounted } = state;
-  return { ...uncounted, ...(isCounted ? { counted: true } : {}), ...(isCountedToHost ? { countedToHost: true } : {}) };
+  const isCountedToEndpoint = counters.some(({ id }) => isEndpointFlow(id));
+  if (isCounted === (state.counted ?? false) && isCountedToEndpoint === (state.countedToEndpoint ?? false)) return state;
+  const { counted: _account, countedToEndpoint: _endpoint, ...uncounted } = state;
+  return { ...uncounted, ...(isCounted ? { counted: true } : {}), ...(isCountedToEndpoint ? { countedToEndpoint: true } : {}) };
 }
 
 /** Counts a delivery that has ended, or was given up. `nextAt`: when the message is to be sent again, if it is. */
 export function countEnd(draft: Draft, moment: Moment, state: MessageState, nextAt: Millis = 0): void {
   if (state.leasedBy === null) return;
   if (state.flowKey !== null) lower(draft, moment, state.account, keyFlow(state.flowKey), { counter: "running", nextAt });
-  if (state.countedToHost) lower(draft, moment, state.account, hostFlow(state.host), { counter: "running", nextAt });
+  if (state.countedToEndpoint) lower(draft, moment, state.account, endpointFlow(state), { counter: "running", nextAt });
   if (state.counted) lower(draft, moment, state.account, accountFlow, { counter: "running", nextAt });
 }
 
@@ -157,10 +157,10 @@ function enterLine(draft: Draft, moment: Moment, state: MessageState, line: stri
 
 /** Counts a message that stands in its line no more. */
 function leaveLine(draft: Draft, moment: Moment, state: MessageState): void {
-  const { account, line, flowKey, host } = state;
+  const { account, line, flowKey } = state;
   if (line === null || !isFlowLine(line)) return;
   lower(draft, moment, account, line, { counter: "waiting" });
-  for (const id of [flowKey === null ? null : keyFlow(flowKey), hostFlow(host)])
+  for (const id of [flowKey === null ? null : keyFlow(flowKey), endpointFlow(state)])
     if (id !== null && isOnward(id, state)) lower(draft, moment, account, id, { counter: "onward" });
 }
 

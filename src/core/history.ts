@@ -2,7 +2,7 @@ import type { Draft, Key, Moment, Needs } from "./command.ts";
 import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
 import type { OneLetter } from "./lease.ts";
-import { accept, linesTo } from "./lease.ts";
+import { accept, needsOfSending } from "./lease.ts";
 import { lazyBytes, limits } from "./limits.ts";
 import type { Account, AccountId, Envelope, HeaderList, Letter, Millis, RunKey, RunPart, RunPost, StepHead } from "./message.ts";
 import { joinHeaders } from "./headers.ts";
@@ -140,7 +140,7 @@ export const needsOfStep = (draft: Draft, account: AccountId, { post: { runId, k
   const { runs, flows } = needsOfRun(draft, account, runId);
   const slot = slotOf(kind === "call" ? "toCallback" : "step", head, -1);
   return {
-    ...{ runs, lines: linesTo(account, [url]), outlines: { steps: active ? [[account, stepKey(active.run, slot)]] : [] } },
+    ...{ runs, ...needsOfSending(account, [url]), outlines: { steps: active ? [[account, stepKey(active.run, slot)]] : [] } },
     waiters: active && head ? [[account, waiterKey(active.run, head)]] : [],
     flows: [...flows, ...flowsOfLetters(account, [{ queue: null, flowControl }])],
   };

@@ -1,11 +1,11 @@
 import type { Draft, Key, Moment } from "./command.ts";
-import { flowOf, keyFlow, putFlow, queueFlow, withLimits } from "./flow.ts";
+import { endpointFlow, flowOf, keyFlow, putFlow, queueFlow, withLimits } from "./flow.ts";
 import { advance, countStart, isFlowLine, shareSlot, standInLine } from "./gate.ts";
 import { defaults, spans } from "./limits.ts";
 import { marksOf } from "./mark.ts";
 import type { Account, AccountId, Envelope, Flow, Held, Letter, LogRow, MessageId, MessageState, Millis, RunPart } from "./message.ts";
 import { noBytes } from "./message.ts";
-import { hostOf } from "./parsedUrl.ts";
+import { addressOf } from "./parsedUrl.ts";
 import { limitsOf } from "./plans.ts";
 import { sightsOf } from "./sighting.ts";
 import { countBytes, countMessage, countStates } from "./usage.ts";
@@ -17,7 +17,7 @@ export type OneLetter = Omit<Letter, "post"> & { run?: RunPart };
 /**
  * Takes in a message: writes its envelope, and its state. When it is due now, overtakes nobody, and all its gates are
  * open, it is leased and handed over at once. Behind a closed queue or key it stands in line; otherwise it waits for a
- * claim. The caller has asked for the line of its host (`linesTo`), for its flows, and for the slot that a callback shares.
+ * claim. The caller has asked for what its destination needs (`needsOfSending`), for its flows, and for the slot that a callback shares.
  */
 export function accept(draft: Draft, moment: Moment, account: Account, letter: OneLetter, slot: MessageId | null = null): Envelope {
   const dueAt = Math.max(moment.now, letter.notBefore ?? moment.now + (letter.delay ?? 0));
@@ -79,7 +79,7 @@ function newState(draft: Draft, letter: OneLetter, of: Pick<MessageState, "accou
     attempts: 0,
     lost: 0,
     leasedBy: null,
-    host: hostOf(letter.url),
+    ...addressOf(letter.url),
     size: letter.run?.size ?? letter.body.byteLength,
     tells: letter.callback !== null || letter.tells !== null || letter.run?.first !== undefined,
     queue: letter.queue,
@@ -112,11 +112,29 @@ function announce(
  */
 const isNext = (draft: Draft, { account, host }: MessageState): boolean => !draft.behind() || draft.isNewcomer(account, host);
 
-/** The lines that messages to these URLs may have to stand in. */
-export function linesTo(account: AccountId, urls: readonly string[]): Key[] {
-  const hosts = urls.map(hostOf);
-  return (hosts.length > 1 ? [...new Set(hosts)] : hosts).map((host) => [account, host] as const);
+/** Returns what must be seen of the destinations of messages to these URLs: the lines of their hosts, and their endpoints. */
+export function needsOfSending(account: AccountId, urls: readonly string[]): Destinations {
+  const all = urls.map(addressOf);
+  const hosts = all.map(({ host }) => host);
+  return {
+    lines: (hosts.length > 1 ? [...new Set(hosts)] : hosts).map((host) => [account, host] as const),
+    endpoints: all.map((address) => [account, endpointFlow(address)] as const),
+  };
 }
+
+/** Returns the same of messages that have been accepted. */
+export const destinationsOf = (states: readonly MessageState[]): Destinations => ({
+  lines: states.map(({ account, host }) => [account, host] as const),
+  endpoints: states.map((state) => [state.account, endpointFlow(state)] as const),
+});
+
+/** Returns several of them as one. */
+export const allDestinations = (all: readonly Destinations[]): Destinations => ({
+  lines: all.flatMap(({ lines }) => lines),
+  endpoints: all.flatMap(({ endpoints }) => endpoints),
+});
+
+export type Destinations = { readonly lines: readonly Key[]; readonly endpoints: readonly Key[] };
 
 /** Leases a message to this node and hands it to the dispatcher. The caller has taken a hand for it. */
 export function lease(draft: Draft, moment: Moment, of: { account: Account; envelope: Envelope; state: MessageState }): void {

@@ -2,7 +2,7 @@ import { refreshAllowance } from "./allowance.ts";
 import type { Draft, LineHead, Moment, Needs } from "./command.ts";
 import { isAllowance, isIdle, putFlow, roomBehind } from "./flow.ts";
 import { advance, depart, hostLine, needsOfGates, putOffStopped, standInLine } from "./gate.ts";
-import { lease, log } from "./lease.ts";
+import { destinationsOf, lease, log } from "./lease.ts";
 import { spans } from "./limits.ts";
 import type { Flow, Line, MessageState } from "./message.ts";
 
@@ -66,7 +66,7 @@ export const headsOf = (flows: readonly Flow[], most: number): LineHead[] =>
 /** What must be seen of those at the heads of lines, besides their envelopes, when they go on. */
 export function needsOfHeads(draft: Draft, heads: readonly LineHead[]): Needs {
   const states = heads.flatMap(({ account, line }) => [...draft.head(account, line)]);
-  return { ...needsOfGates(draft, states), lines: states.map(({ account, host }) => [account, host] as const) };
+  return { ...needsOfGates(draft, states), ...destinationsOf(states) };
 }
 
 function firstNotServed(draft: Draft, moment: Moment, account: string, line: string): MessageState | null {

@@ -154,11 +154,13 @@ export type MessageState = {
   /** Who sends it now. Null: nobody does. `counted`: towards what its account may have under way. */
   leasedBy: NodeId | null;
   counted?: true;
-  /** Towards what its account may have under way to its host; so is who stands in the line of the account, as `onward`. */
-  countedToHost?: true;
+  /** Whether it counts towards what its account may have under way to its endpoint; in the line of the account it counts as `onward`. */
+  countedToEndpoint?: true;
   /** What is sighted with all that is told of it: see `core/sighting.ts`. Not given: it was taken in before there were sightings. */
   sights?: Sights;
   host: string;
+  /** What it is counted by, beside its host: see `addressOf`. Not given: it was accepted before there were endpoints. */
+  endpoint?: string;
   /** Bytes of the body: what the message takes up while it is sent. */
   size: number;
   /** Whether an outcome must be told to someone, so that settling a plain success need not load the envelope. */
@@ -180,7 +182,7 @@ export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean =>
 
 /**
  * What a queue or a flow control key lets through, and what it has let through. See `core/flow.ts`. `id` is `queue:<name>`
- * or `key:<name>`, which is also the name of its line; or `under-way:`, or `under-way:<host>`. A limit that is null does not hold.
+ * or `key:<name>`, which is also the name of its line; or `under-way:`, or `under-way:<endpoint>`. A limit that is null does not hold.
  */
 export type Flow = {
   account: AccountId;

@@ -86,11 +86,15 @@ export function limitOf({ plan = "selfHosted", limits }: Terms, name: LimitName)
   return Math.min(limits?.[name] ?? plans[plan][name], selfHosted[name]);
 }
 
-/** How many deliveries an account may have under way. Null: as many as the server can bear. */
-export const mostUnderWay = (account: Terms): number | null => limitBelow(account, "globalParallelism");
+/**
+ * Returns how many deliveries an account may have under way. Null: as many as the server can bear. If it may have none to any endpoint, it
+ * may have none at all: its messages wait in one line then, and not in a line for each of any number of endpoints.
+ */
+export const mostUnderWay = (account: Terms): number | null =>
+  limitBelow(account, "parallelism") === 0 ? 0 : limitBelow(account, "globalParallelism");
 
-/** How many of them to one host. */
-export const mostToHost = (account: Terms): number | null => limitBelow(account, "parallelism");
+/** Returns how many of them may be to one endpoint. Null: that is not limited for itself. */
+export const mostToEndpoint = (account: Terms): number | null => limitBelow(account, "parallelism") || null;
 
 function limitBelow(account: Terms, name: LimitName): number | null {
   const most = limitOf(account, name);

@@ -7,7 +7,8 @@ import type { StepLetter } from "./history.ts";
 import { goingRun, needsOfStep, postStep } from "./history.ts";
 import { budgetBrokenBy } from "./budget.ts";
 import { queueFlow } from "./flow.ts";
-import { accept, linesTo } from "./lease.ts";
+import type { Destinations } from "./lease.ts";
+import { accept, needsOfSending } from "./lease.ts";
 import { limits, spans } from "./limits.ts";
 import type {
   Account,
@@ -171,14 +172,14 @@ const isOfRun = (letter: Letter): letter is StartLetter | StepLetter => letter.p
 const needsOfPost = (draft: Draft, account: AccountId, letter: StartLetter | StepLetter): Needs =>
   isStart(letter) ? needsOfStart(draft, account, letter) : needsOfStep(draft, account, letter);
 
-function needsOfTaking(account: AccountId, letters: readonly Letter[]): { lines: Key[]; deduplications: Key[] } {
+function needsOfTaking(account: AccountId, letters: readonly Letter[]): Destinations & { deduplications: Key[] } {
   const deduplications: Key[] = [];
   for (const { deduplication } of letters) if (deduplication !== null) deduplications.push([account, deduplication]);
-  const lines = linesTo(
+  const { lines, endpoints } = needsOfSending(
     account,
     letters.map(({ url }) => url),
   );
-  return { lines, deduplications };
+  return { lines, endpoints, deduplications };
 }
 
 function take(draft: Draft, moment: Moment, account: Account, letter: Letter): Published {

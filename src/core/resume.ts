@@ -6,7 +6,7 @@ import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
 import type { Going } from "./history.ts";
 import { send } from "./history.ts";
-import { linesTo } from "./lease.ts";
+import { needsOfSending } from "./lease.ts";
 import type {
   Account,
   AccountId,
@@ -73,7 +73,7 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
       outlines: { envelopes: initial ? [[account, initial.messageId] as const] : [] },
       ...{ activeRuns: overrides.runId === undefined ? [] : [[account, overrides.runId]] },
       flows: flowControl ? flowsOfLetters(account, [{ queue: null, flowControl }]) : [],
-      lines: run ? linesTo(account, urlsOf(run, steps)) : [],
+      ...(run && needsOfSending(account, urlsOf(run, steps))),
     } satisfies Needs;
   },
   decide: (input, draft, moment) => {
@@ -277,7 +277,7 @@ export const repeatFailureCallback: Decision<Named, { runId: string; createdAt: 
       runs: letter?.run ? [[account, letter.run.key]] : [],
       stepsOf: run ? [toldOf(run)] : [],
       outlines: { envelopes: letter ? ([[account, letter.messageId]] satisfies Key[]) : [] },
-      lines: to ? linesTo(account, [to.url]) : [],
+      ...(to && needsOfSending(account, [to.url])),
       flows: to ? flowsOfLetters(account, [{ ...to, queue: null }]) : [],
     };
   },

@@ -5,7 +5,7 @@ import { depart, flowsOfLetters } from "./gate.ts";
 import type { Going } from "./history.ts";
 import { Later } from "./errors.ts";
 import { appendStep, goingRun, hasRoom, needsOfRun, noRoomFor } from "./history.ts";
-import { accept, linesTo, log } from "./lease.ts";
+import { accept, log, needsOfSending } from "./lease.ts";
 import { markOf } from "./mark.ts";
 import type { Account, Answer, CallbackSettings, DeadLetter, Envelope, MessageState, Outcome, Outline, RunPart } from "./message.ts";
 import { together } from "./needs.ts";
@@ -31,7 +31,7 @@ export const isOfRun = <E extends Outline<Envelope>>(envelope: E): envelope is O
 export function needsOfRunOutcome(draft: Draft, envelope: OfRun<Outline<Envelope>>, outcome: Answer, state?: MessageState): Needs {
   const { account, run: part } = envelope;
   const own: Needs = {
-    ...{ runs: [[account, part.run]], activeRuns: [[account, part.runId]], lines: linesTo(account, [envelope.url]) },
+    ...{ runs: [[account, part.run]], activeRuns: [[account, part.runId]], ...needsOfSending(account, [envelope.url]) },
     outlines: { steps: part.kind === "call" ? [[account, stepKey(part.run, part.slot)]] : [] },
   };
   const going = goingRun(draft, account, part.runId, part.run);
@@ -69,7 +69,7 @@ function needsOfFailure(account: Account["id"], run: Run, outcome: Answer): Need
   return {
     ofRuns: isMisfit ? [{ account, run: run.id, table: "steps" }] : [],
     stepsOf: failureCallback ? [toldOf(run)] : [],
-    lines: failureCallback ? linesTo(account, [failureCallback.url]) : [],
+    ...(failureCallback && needsOfSending(account, [failureCallback.url])),
     flows: failureCallback ? flowsOfLetters(account, [{ ...failureCallback, queue: null }]) : [],
   };
 }

@@ -4,7 +4,7 @@ import { nextAfter, parseCron } from "./cron.ts";
 import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
 import { addressed } from "./group.ts";
-import { accept, linesTo } from "./lease.ts";
+import { accept, allDestinations, needsOfSending } from "./lease.ts";
 import { limits, memory, spans } from "./limits.ts";
 import type { Account, AccountId, Bytes, Deduplication, Letter, Millis, Schedule } from "./message.ts";
 import { isName } from "./name.ts";
@@ -158,7 +158,7 @@ export function needsOfFiring(draft: Draft, schedules: readonly Schedule[]) {
   const letters = schedules.flatMap(({ account, letter }) => sendable(draft, account, letter).map((one) => ({ account, letter: one })));
   return {
     groups: schedules.flatMap(({ account, letter }): Key[] => (letter.group === null ? [] : [[account, letter.group]])),
-    lines: letters.flatMap(({ account, letter }) => linesTo(account, [letter.url])),
+    ...allDestinations(letters.map(({ account, letter }) => needsOfSending(account, [letter.url]))),
     flows: schedules.flatMap(({ account, letter }) => flowsOfLetters(account, [letter])),
   };
 }

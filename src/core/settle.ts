@@ -1,9 +1,9 @@
 import { callbackLetter } from "./callback.ts";
 import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
-import { accountFlow, hostFlow, keyFlow, queueFlow } from "./flow.ts";
+import { accountFlow, endpointFlow, keyFlow, queueFlow } from "./flow.ts";
 import { isLeftOver, leaveOut, runsOf } from "./endRun.ts";
 import { countEnd, depart, flowsOfLetters, hostLine, needsOfGates } from "./gate.ts";
-import { accept, fenced, heldOf, linesTo, log } from "./lease.ts";
+import { accept, fenced, heldOf, allDestinations, log, needsOfSending } from "./lease.ts";
 import { spans } from "./limits.ts";
 import { markOf } from "./mark.ts";
 import { giveUp, headLimit, lineOf, lookSoon, serveFlow, serveLine, withHand } from "./line.ts";
@@ -55,7 +55,7 @@ export const settle: Decision<Outcome, Settled> = {
     const hasCallback = envelope && (envelope.callback ?? (isSuccess(outcome) ? null : envelope.failureCallback));
     const needs: Needs = {
       ...{ deduplications: told.deduplications, deadLetters: told.deadLetters, runs: told.runs, slots: gates.slots, heads },
-      lines: told.lines,
+      ...{ lines: told.lines, endpoints: told.endpoints },
       flows: [...gates.flows, ...told.flows],
       outlines: { envelopes: state && (state.tells || !isSuccess(outcome)) ? [key] : [] },
       // Only a callback tells of the body.
@@ -80,10 +80,10 @@ export const settle: Decision<Outcome, Settled> = {
 const nothing: Needs = {};
 
 /** Nobody is told of its success, and there is no gate at which others could wait for its place: so it is with most. */
-const isFree = ({ tells, slot, queue, flowKey, line, run, counted, countedToHost }: MessageState): boolean =>
-  !tells && slot === null && queue === null && flowKey === null && line === null && run === null && !counted && !countedToHost;
+const isFree = ({ tells, slot, queue, flowKey, line, run, counted, countedToEndpoint }: MessageState): boolean =>
+  !tells && slot === null && queue === null && flowKey === null && line === null && run === null && !counted && !countedToEndpoint;
 
-/** The queue, the key, the host and the account that get back a place when a delivery ends, as far as others stand in line before them. */
+/** The queue, the key, the endpoint and the account that get back a place when a delivery ends, as far as others stand in line before them. */
 function waitedFor(draft: Draft, state: MessageState | null | undefined): Flow[] {
   if (!state) return [];
   const flows: Flow[] = [];
@@ -94,21 +94,23 @@ function waitedFor(draft: Draft, state: MessageState | null | undefined): Flow[]
   const slot = state.slot === null ? undefined : draft.get("slots", state.account, state.slot);
   if (state.flowKey !== null) look(keyFlow(state.flowKey));
   if (slot) look(queueFlow(slot.queue));
-  if (state.countedToHost) look(hostFlow(state.host));
+  if (state.countedToEndpoint) look(endpointFlow(state));
   if (state.counted) look(accountFlow);
   return flows;
 }
 
-/** Rows that change with messages when they end badly, or when they tell of others; and the lines of their callbacks. */
+/** Rows that change with messages when they end badly, or when they tell of others; and the destinations of their callbacks. */
 export function needsOfConsequences(envelopes: readonly Outline<Envelope>[]) {
   return {
     deduplications: envelopes.flatMap(({ account, deduplication }) => (deduplication === null ? [] : [[account, deduplication] as const])),
     deadLetters: envelopes.flatMap(({ account, tells }) => (tells?.dlqId ? [[account, tells.dlqId] as const] : [])),
     runs: envelopes.flatMap(({ account, run }): Key[] => (run?.kind === "failure" ? [[account, run.run]] : [])),
-    lines: envelopes.flatMap((envelope) =>
-      linesTo(
-        envelope.account,
-        callbacksOf(envelope).map(({ url }) => url),
+    ...allDestinations(
+      envelopes.map((envelope) =>
+        needsOfSending(
+          envelope.account,
+          callbacksOf(envelope).map(({ url }) => url),
+        ),
       ),
     ),
     flows: envelopes.flatMap((envelope) => flowsOfLetters(envelope.account, callbacksOf(envelope))),

@@ -4,7 +4,7 @@ import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
 import type { Going, Posted } from "./history.ts";
 import { appendStep, checkHistory, mustGoOn, needsOfRun, send } from "./history.ts";
-import { linesTo } from "./lease.ts";
+import { needsOfSending } from "./lease.ts";
 import type { Account, AccountId, Envelope, InvokerPost, Letter, RunPart, RunPost } from "./message.ts";
 import { noBytes } from "./message.ts";
 import type { Invoker, Run, Waiter } from "./run.ts";
@@ -30,7 +30,7 @@ export function needsOfStart(draft: Draft, account: AccountId, { post, url, flow
   const ofInvoker = invoker && draft.get("activeRuns", account, invoker.runId);
   return {
     // A run may end in the batch in which it starts, and its invoker goes on then.
-    lines: linesTo(account, [url, ...(invoker ? [invoker.url] : [])]),
+    ...needsOfSending(account, [url, ...(invoker ? [invoker.url] : [])]),
     runs: [...own.runs, ...(parent?.runs ?? [])],
     flows: [...flowsOfLetters(account, [{ queue: null, flowControl }]), ...own.flows, ...(parent?.flows ?? [])],
     stepsOf: active && post.origin === "again" ? [{ account, run: active.run, slot: initialSlot }] : [],

@@ -2,7 +2,7 @@ import type { Decision, Draft, Moment, Needs } from "./command.ts";
 import { Later, Refusal } from "./errors.ts";
 import type { Going } from "./history.ts";
 import { appendStep, checkHistory, goingRun, hasRoom, mustGoOn, needsOfRun, noRoom } from "./history.ts";
-import { linesTo } from "./lease.ts";
+import { allDestinations, needsOfSending } from "./lease.ts";
 import { limits } from "./limits.ts";
 import type { Account, AccountId, Bytes, MessageId, Millis, Outline } from "./message.ts";
 import { together } from "./needs.ts";
@@ -39,7 +39,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
       notifications: kept ? [[account, kept.id]] : [],
       outlines: { steps: [[account, stepKey(active.run, `r${String(step.stepId)}`)]] },
       waiters: [[account, waiterKey(active.run, step)]],
-      lines: linesTo(account, [url]),
+      ...needsOfSending(account, [url]),
     };
   },
   decide: ({ account: id, runId, waiter: post }, draft, moment) => {
@@ -208,10 +208,12 @@ export function needsOfWaking(draft: Draft, waiters: readonly Waiter[]): Needs {
     {
       accounts: waiters.map(({ account }) => [account] as const),
       activeRuns: waiters.map(({ account, runId }) => [account, runId] as const),
-      lines: waiters.flatMap(({ account, url, timeoutUrl }) =>
-        linesTo(
-          account,
-          [url, timeoutUrl].filter((one) => one !== ""),
+      ...allDestinations(
+        waiters.map(({ account, url, timeoutUrl }) =>
+          needsOfSending(
+            account,
+            [url, timeoutUrl].filter((one) => one !== ""),
+          ),
         ),
       ),
     },

@@ -1,4 +1,4 @@
-import { flowName, isAllowance, isHostFlow, isQueue, keyFlow, queueFlow, windowOf } from "./flow.ts";
+import { flowName, isAllowance, isEndpointFlow, isQueue, keyFlow, queueFlow, windowOf } from "./flow.ts";
 import { hostLine } from "./gate.ts";
 import { flagOfLimit } from "./plans.ts";
 import type { Flow, LogRow, MessageId, MessageState, Millis, NodeId } from "./message.ts";
@@ -18,7 +18,7 @@ export type Standing = {
   last: Pick<LogRow, "time" | "status" | "error" | "nextDueAt"> | null;
   queue: Flow | null;
   key: Flow | null;
-  /** What its account may have under way, in all or to its host, if it waits for that. */
+  /** What its account may have under way, in all or to its endpoint, if it waits for that. */
   allowance?: Flow | null;
   /** How many stand before it in its line; one more than `mostCounted` when there are more. */
   before: number;
@@ -39,7 +39,7 @@ export const reasonNames = [
     "key-rate",
     "key-paused",
     "account",
-    "account-host",
+    "account-endpoint",
     "turn",
     "host",
   ] as const),
@@ -54,6 +54,7 @@ export type Reason = {
   until?: Millis;
   queue?: string;
   key?: string;
+  endpoint?: string;
   host?: string;
   node?: NodeId;
   /** How much of `limit` is used: places of a queue, deliveries of a key, retries. */
@@ -166,7 +167,7 @@ function doing({ state, dueAt, attempts, lost, leasedBy, line }: MessageState): 
 
 function lineName({ line }: Pick<MessageState, "line">): string {
   if (line === null || !isAllowance(line)) return (line ?? "?").replace(":", " ");
-  return isHostFlow(line) ? `the account at host ${flowName(line)}` : "the account";
+  return isEndpointFlow(line) ? `the account at endpoint ${flowName(line)}` : "the account";
 }
 
 /** A key may be closed in more than one way. */
@@ -195,14 +196,17 @@ const ahead = ({ onward = 0 }: Pick<Flow, "onward">): string => (onward > 0 ? `,
 function inAccount(standing: Standing, line: string): Reason {
   const { running = 0, parallelism = null, onward = 0 } = standing.allowance ?? {};
   if (parallelism === null || running + onward < parallelism) return turnOf(standing);
-  const flag = flagOfLimit(isHostFlow(line) ? "parallelism" : "globalParallelism");
-  const raise = `"waypost account limits ${standing.state.account} --${flag} ..." raises the limit`;
+  // An account that may have none under way to any endpoint may have none at all.
+  const names = isEndpointFlow(line)
+    ? ["parallelism" as const]
+    : ["globalParallelism" as const, ...(parallelism === 0 ? ["parallelism" as const] : [])];
+  const raise = `${names.map((name) => `"waypost account limits ${standing.state.account} --${flagOfLimit(name)} ..."`).join(" or ")} raises the limit`;
   const facts = { used: running + onward, limit: parallelism };
-  if (!isHostFlow(line))
+  if (!isEndpointFlow(line))
     return inLine({ reason: "account", text: `account: ${running} of ${parallelism} deliveries under way (${raise})`, ...facts }, standing);
-  const host = flowName(line);
-  const text = `account: ${running} of ${parallelism} deliveries under way to host ${host}${ahead({ onward })} (${raise})`;
-  return inLine({ reason: "account-host", text, host, ...facts }, standing);
+  const endpoint = flowName(line);
+  const text = `account: ${running} of ${parallelism} deliveries under way to endpoint ${endpoint}${ahead({ onward })} (${raise})`;
+  return inLine({ reason: "account-endpoint", text, endpoint, ...facts }, standing);
 }
 
 const turnOf = (standing: Standing): Reason =>

@@ -4,7 +4,7 @@ import { limits as bounds, logBodyBytes } from "../core/limits.ts";
 import { deliveryHeaders, standardHeaders, type DeliveryHeaderName } from "../core/deliveryHeaders.ts";
 import { canonicalName, headerValue, inLatin } from "../core/headers.ts";
 import { noBytes } from "../core/message.ts";
-import { parsedUrl, type ParsedUrl } from "../core/parsedUrl.ts";
+import { parsedUrl, type ParsedUrl, sentPath } from "../core/parsedUrl.ts";
 import type { Brand, Bytes, Delivery, HeaderList, IdKind, Millis, Outcome } from "../core/message.ts";
 import { BadAnswer } from "./answer.ts";
 import { alarm, type Clock } from "./clock.ts";
@@ -189,21 +189,10 @@ function compose(delivery: Delivery, url: ParsedUrl | null, options: DeliverOpti
   if (url.protocol !== "http:" && url.protocol !== "https:") throw new Unsendable("the URL is neither http nor https");
   const headers = headersOf(delivery, url, options);
   if (!tokens.test(method)) throw new Unsendable("the method cannot be sent over HTTP");
-  return { request: { method, path: pathOf(text, url), headers, body }, to: url };
+  return { request: { method, path: sentPath(text, url), headers, body }, to: url };
 }
 
 class Unsendable extends Error {}
-
-/**
- * Path and query as they were given, byte for byte: a signed or oddly encoded path must arrive as it is.
- * Only text that no request line can hold is encoded, and only a URL that is written in an unusual way is normalised.
- */
-function pathOf(text: string, url: ParsedUrl): string {
-  const rest = /^https?:\/\/[^/?#\\\0-\x20]+((?:[/?][^#\0-\x20]*)?)(?:#.*)?$/is.exec(text)?.[1];
-  if (rest === undefined) return url.pathname + url.search;
-  const path = rest.startsWith("/") ? rest : `/${rest}`;
-  return path.replace(/[^\x21-\x7e]+/g, (odd) => encodeURIComponent(odd.toWellFormed()));
-}
 
 /** Names and values in turn. The message's own come first; those that belong to the service are left out. */
 function headersOf(delivery: Delivery, url: ParsedUrl, options: DeliverOptions): string[] {

@@ -42,7 +42,7 @@ export async function decideBatch(
   // The table of commands is typed by name; a call on its way is plain data again.
   const asking = calls.map((call): Asking => ({ ...call, decision: decisions[call.name], reply: null }));
   const set = new WorkingSet(hands, { isAlone: calls.length === 1, recentSightings });
-  const seen: Seen = { accounts: new Set(), lines: [] };
+  const seen: Seen = { accounts: new Set(), endpoints: [] };
   const first = needsOf(asking, ({ decision, input }) => decision.needs(input));
   // What is due depends on the time.
   const loading = first.due ? null : set.load(loader, first, 0);
@@ -97,16 +97,16 @@ function failureOf(error: unknown): Reply {
   return { failed: error instanceof Error ? (error.stack ?? error.message) : String(error) };
 }
 
-/** Accounts and lines of hosts that were asked for. */
-type Seen = { accounts: Set<AccountId>; lines: (readonly Key[])[] };
+/** Accounts and endpoints that were asked for. */
+type Seen = { accounts: Set<AccountId>; endpoints: (readonly Key[])[] };
 
-function note({ accounts, lines }: Seen, needs: Needs): void {
+function note({ accounts, endpoints }: Seen, needs: Needs): void {
   for (const [account] of needs.accounts ?? none) accounts.add(account);
-  if (needs.lines?.length) lines.push(needs.lines);
+  if (needs.endpoints?.length) endpoints.push(needs.endpoints);
 }
 
-function withAllowances(set: WorkingSet, asked: Needs, { accounts, lines }: Seen): Needs {
-  const flows = needsOfAccounts(set, accounts, lines);
+function withAllowances(set: WorkingSet, asked: Needs, { accounts, endpoints }: Seen): Needs {
+  const flows = needsOfAccounts(set, accounts, endpoints);
   return flows.length === 0 ? asked : merge([asked, { flows }]);
 }
 

@@ -87,10 +87,10 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       ...{ account: "text", id: "text", state: "text", due_at: "bigint", attempts: "integer" },
       ...{ lost: "integer", leased_by: "text", host: "text", size: "integer", tells: "integer" },
       ...{ queue: "text", flow_key: "text", slot: "text", line: "text", marks: "text", run: "text", counted: "integer" },
-      ...{ counted_to_host: "integer", sights: "text" },
+      ...{ counted_to_endpoint: "integer", sights: "text", endpoint: "text" },
     },
     key: ["account", "id"],
-    constant: ["host", "size", "tells", "queue", "flow_key", "marks", "run", "sights"],
+    constant: ["host", "size", "tells", "queue", "flow_key", "marks", "run", "sights", "endpoint"],
     // Not put together of parts, as others are: it is written for every message, and that would take half a microsecond.
     write: (row) => ({
       account: row.account,
@@ -110,8 +110,9 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       marks: row.marks.length > 0 ? row.marks.join(" ") : null,
       run: row.run,
       counted: row.counted ? 1 : null,
-      counted_to_host: row.countedToHost ? 1 : null,
+      counted_to_endpoint: row.countedToEndpoint ? 1 : null,
       sights: row.sights ?? null,
+      endpoint: row.endpoint ?? null,
     }),
     read: (row) => ({
       ...{ account: text(row.account), id: text(row.id), state: text(row.state) as MessageState["state"], host: text(row.host) },
@@ -121,8 +122,9 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       ...{ slot: orNull(row.slot, text), line: orNull(row.line, text), marks: row.marks ? text(row.marks).split(" ") : [] },
       run: orNull(row.run, text),
       ...(row.counted === null ? {} : { counted: true }),
-      ...(row.counted_to_host === null ? {} : { countedToHost: true }),
+      ...(row.counted_to_endpoint === null ? {} : { countedToEndpoint: true }),
       ...(row.sights === null ? {} : { sights: text(row.sights) }),
+      ...(row.endpoint === null ? {} : { endpoint: text(row.endpoint) }),
     }),
   },
   deduplications: {

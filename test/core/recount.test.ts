@@ -18,6 +18,8 @@ const kinds: Readonly<Record<string, Partial<Letter>>> = {
   three: { queue: "three", ...withKey("two", { parallelism: 2 }) },
   two: withKey("two", { parallelism: 2 }),
   slow: { ...withKey("slow", { rate: 2, period: 10 * second }), url: "https://slow.example/" },
+  near: { url: "https://slow.example/near?a=1" },
+  nearer: { url: "https://slow.example/near?a=2#b", ...withKey("two", { parallelism: 2 }) },
   both: { queue: "three", ...withKey("slow", { rate: 2, period: 10 * second }), url: "https://slow.example/" },
   late: { queue: "three", ...withKey("two", { parallelism: 2 }), delay: 20 * second },
 };
@@ -31,7 +33,7 @@ type Step =
   | { do: "wait"; span: number }
   | { do: "hands"; hands: keyof typeof handsOf }
   | { do: "pause" | "resume"; id: string }
-  | { do: "allow"; most: number; toHost: number }
+  | { do: "allow"; most: number; toEndpoint: number }
   | { do: "claim" | "retry" | "delete" };
 
 const which = fc.nat(1000);
@@ -51,7 +53,7 @@ const steps = fc.array(
       }),
     },
     { weight: 1, arbitrary: fc.record({ do: fc.constantFrom("pause" as const, "resume" as const), id: flow }) },
-    { weight: 1, arbitrary: fc.record({ do: fc.constant("allow" as const), most: fc.nat(4), toHost: fc.nat(3) }) },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant("allow" as const), most: fc.nat(4), toEndpoint: fc.nat(3) }) },
     { weight: 1, arbitrary: fc.record({ do: fc.constantFrom("retry" as const, "delete" as const) }) },
   ),
   { minLength: 20, maxLength: 60 },
@@ -98,8 +100,8 @@ class Run {
   }
 
   /** 0: no limit. */
-  async allow({ most, toHost }: { most: number; toHost: number }): Promise<void> {
-    const limits = { ...(most === 0 ? {} : { globalParallelism: most }), ...(toHost === 0 ? {} : { parallelism: toHost }) };
+  async allow({ most, toEndpoint }: { most: number; toEndpoint: number }): Promise<void> {
+    const limits = { ...(most === 0 ? {} : { globalParallelism: most }), ...(toEndpoint === 0 ? {} : { parallelism: toEndpoint }) };
     await this.broker.run("changeAccount", { account: "acme", change: { limits } });
   }
 
@@ -169,6 +171,7 @@ test("counters are those of a recount after whatever happens, limits hold, and e
     for (const step of all) await run.take(step);
     await run.finish();
     expect(run.broker.memory.tables.slots.size).toBe(0);
+    expect([...run.broker.memory.tables.flows.keys()].filter((key) => /under-way:./.test(key))).toEqual([]);
   });
   await fc.assert(property, { numRuns: 150 });
 });

@@ -34,22 +34,22 @@ test("a message that waits for its account says how many are under way, of how m
   ]);
 });
 
-test("a message that waits for what its account may have under way to its host says so", () => {
-  const allowance = { ...newFlow("acme", "under-way:shop.example:8443", noon), parallelism: 2, running: 2, waiting: 5 };
-  const line = { state: { ...held, host: "shop.example:8443", line: "under-way:shop.example:8443" }, key: null };
+test("a message that waits for what its account may have under way to its endpoint says so", () => {
+  const allowance = { ...newFlow("acme", "under-way:https://shop.example:8443/hook", noon), parallelism: 2, running: 2, waiting: 5 };
+  const line = { state: { ...held, host: "shop.example:8443", line: "under-way:https://shop.example:8443/hook" }, key: null };
   const raise = '"waypost account limits acme --parallelism ..." raises the limit';
   expect(reasonsOf({ ...standing, ...line, allowance }, noon)).toEqual([
     {
-      ...{ reason: "account-host", host: "shop.example:8443", used: 2, limit: 2, position: 4 },
-      text: `account: 2 of 2 deliveries under way to host shop.example:8443 (${raise}); 4 before it in line`,
+      ...{ reason: "account-endpoint", endpoint: "https://shop.example:8443/hook", used: 2, limit: 2, position: 4 },
+      text: `account: 2 of 2 deliveries under way to endpoint https://shop.example:8443/hook (${raise}); 4 before it in line`,
     },
   ]);
   expect(textsOf({ ...line, allowance: { ...allowance, running: 1 } })).toEqual([
-    "the account at host shop.example:8443 is open; the next node that looks takes it on; 4 before it in line",
+    "the account at endpoint https://shop.example:8443/hook is open; the next node that looks takes it on; 4 before it in line",
   ]);
 });
 
-test("places of a key and a host that others have, who wait for the account, are not open", () => {
+test("places of a key and an endpoint that others have, who wait for the account, are not open", () => {
   const onward = { ...key, running: 1, onward: 1, rate: 3, period: 1000, windowStart: noon, windowUsed: 2 };
   expect(reasonsOf({ ...standing, key: onward }, noon)).toMatchObject([
     { reason: "key-parallelism", used: 2, limit: 2, text: "key k: 1 of 2 in flight, 1 more in line for the account; 4 before it in line" },
@@ -58,18 +58,25 @@ test("places of a key and a host that others have, who wait for the account, are
   expect(textsOf({ key: { ...onward, rate: null, running: 0 } })).toEqual([
     "key k is open; the next node that looks takes it on; 4 before it in line",
   ]);
-  const allowance = { ...newFlow("acme", "under-way:shop.example", noon), parallelism: 2, running: 1, onward: 1, waiting: 5 };
-  expect(reasonsOf({ ...standing, state: { ...held, line: "under-way:shop.example" }, key: null, allowance }, noon)).toMatchObject([
-    { reason: "account-host", used: 2, limit: 2, text: expect.stringMatching(/^account: 1 of 2 .*, 1 more in line for the account \(/) },
-  ]);
+  const allowance = { ...newFlow("acme", "under-way:https://shop.example/", noon), parallelism: 2, running: 1, onward: 1, waiting: 5 };
+  expect(reasonsOf({ ...standing, state: { ...held, line: "under-way:https://shop.example/" }, key: null, allowance }, noon)).toMatchObject(
+    [
+      {
+        reason: "account-endpoint",
+        used: 2,
+        limit: 2,
+        text: expect.stringMatching(/^account: 1 of 2 .*, 1 more in line for the account \(/),
+      },
+    ],
+  );
 });
 
-test.each(["under-way:", "under-way:shop.example", "host:shop.example"])(
+test.each(["under-way:", "under-way:https://shop.example/", "host:shop.example"])(
   "a key that is paused will hold back what stands in line %s, too",
   (line) => {
     const allowance = { ...newFlow("acme", line, noon), parallelism: 2, running: 2, waiting: 5 };
     const reasons = reasonsOf({ ...standing, state: { ...held, line }, key: { ...key, paused: true }, allowance }, noon);
-    expect(reasons.map(({ reason }) => reason)).toEqual([expect.stringMatching(/^(account|account-host|host)$/), "key-paused"]);
+    expect(reasons.map(({ reason }) => reason)).toEqual([expect.stringMatching(/^(account|account-endpoint|host)$/), "key-paused"]);
   },
 );
 

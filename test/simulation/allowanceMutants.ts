@@ -6,7 +6,7 @@ import { bent } from "./bent.ts";
 
 type Of = (id: string) => boolean;
 const ofAccount: Of = (id) => id === "under-way:";
-const ofHost: Of = (id) => id.startsWith("under-way:") && !ofAccount(id);
+const ofEndpoint: Of = (id) => id.startsWith("under-way:") && !ofAccount(id);
 
 /** A decision that writes such flows of an account otherwise, where there was one before. */
 const writing =
@@ -48,39 +48,56 @@ export const allowanceMutants: Record<string, Commands> = {
   ),
   "a lease forgets that its account counts it": bent("claim", () => ({ put: { messages: ({ counted: _counted, ...row }) => row } })),
   "a key forgets who went on to the line of the account": bent("claim", () => ({ put: { flows: ({ onward: _onward, ...row }) => row } })),
-  "a claim overlooks what the account may have under way to a host": bent("claim", seeingNo("parallelism")),
-  "a publish overlooks what the account may have under way to a host": bent("publish", seeingNo("parallelism")),
-  "an outcome that lets the next one go overlooks what the account may have under way to a host": bent("settle", seeingNo("parallelism")),
-  "a delivery does not count towards its host": bent(
-    "claim",
-    writing(ofHost, (row, { running }) => ({ ...row, running: Math.min(running, row.running) })),
-  ),
-  "a delivery that has ended counts towards its host": bent(
+  "a claim overlooks what the account may have under way to an endpoint": bent("claim", seeingNo("parallelism")),
+  "a publish overlooks what the account may have under way to an endpoint": bent("publish", seeingNo("parallelism")),
+  "an outcome that lets the next one go overlooks what the account may have under way to an endpoint": bent(
     "settle",
-    writing(ofHost, (row, { running }) => ({ ...row, running: Math.max(running, row.running) })),
+    seeingNo("parallelism"),
   ),
-  "a lost lease counts towards its host": bent(
+  "a delivery does not count towards its endpoint": bent(
     "claim",
-    writing(ofHost, (row, { running }) => ({ ...row, running: Math.max(running, row.running) })),
+    writing(ofEndpoint, (row, { running }) => ({ ...row, running: Math.min(running, row.running) })),
   ),
-  "a lease that is given back counts towards its host": bent(
+  "a delivery that has ended counts towards its endpoint": bent(
+    "settle",
+    writing(ofEndpoint, (row, { running }) => ({ ...row, running: Math.max(running, row.running) })),
+  ),
+  "a lost lease counts towards its endpoint": bent(
+    "claim",
+    writing(ofEndpoint, (row, { running }) => ({ ...row, running: Math.max(running, row.running) })),
+  ),
+  "a lease that is given back counts towards its endpoint": bent(
     "giveBack",
-    writing(ofHost, (row, { running }) => ({ ...row, running })),
+    writing(ofEndpoint, (row, { running }) => ({ ...row, running })),
   ),
-  "a lease forgets that its host counts it": bent("settle", () => ({
-    put: { messages: ({ countedToHost: _counted, ...row }) => row },
+  "a lease forgets that its endpoint counts it": bent("settle", () => ({
+    put: { messages: ({ countedToEndpoint: _counted, ...row }) => row },
   })),
-  "a host forgets who went on to the line of the account": bent(
+  "an endpoint forgets who went on to the line of the account": bent(
     "claim",
-    writing(ofHost, ({ onward: _onward, ...row }) => row),
+    writing(ofEndpoint, ({ onward: _onward, ...row }) => row),
   ),
-  "a message that is cancelled is still counted in the line of its host": bent(
+  "a message that is cancelled is still counted in the line of its endpoint": bent(
     "cancel",
-    writing(ofHost, (row, { waiting }) => ({ ...row, waiting })),
+    writing(ofEndpoint, (row, { waiting }) => ({ ...row, waiting })),
   ),
-  "who waits for a host is not looked at when the limit is another one": bent("claim", () => ({
+  "who waits for an endpoint is not looked at when the limit is another one": bent("claim", () => ({
     put: {
-      flows: (row) => (ofHost(row.id) && row.waiting > 0 && row.running >= (row.parallelism ?? Infinity) ? { ...row, dueAt: null } : row),
+      flows: (row) =>
+        ofEndpoint(row.id) && row.waiting > 0 && row.running >= (row.parallelism ?? Infinity) ? { ...row, dueAt: null } : row,
     },
+  })),
+  "the row of an endpoint stays when its last place is free": bent("settle", (_, draft) => ({
+    drop: (table, _draft, [account = "", id = ""]) => {
+      const flow = table === "flows" && ofEndpoint(id) ? draft.get("flows", account, id) : undefined;
+      if (flow) draft.put("flows", { ...flow, running: 0, waiting: 0, onward: 0 });
+      return flow === undefined;
+    },
+  })),
+  "the endpoints of a host share its places": bent("publish", () => ({
+    put: { messages: (row) => ({ ...row, endpoint: new URL(row.endpoint ?? "").origin }) },
+  })),
+  "messages to one endpoint have places each for itself": bent("publish", () => ({
+    put: { messages: (row) => ({ ...row, endpoint: `${row.endpoint}?${row.id}` }) },
   })),
 };

@@ -2,26 +2,34 @@ import type { Account, MessageState } from "../../src/core/message.ts";
 import type { Case, Demand } from "./batch.ts";
 import { isLease } from "./batch.ts";
 import type { Tables } from "./changes.ts";
+import type { Life } from "./life.ts";
 
-type Court = { demand: Demand; tables: Tables };
+type Court = { demand: Demand; tables: Tables; lives: ReadonlyMap<string, Life> };
 
-/** What is counted together: all of an account, or what it sends to one host; and the limit that holds for it. */
+/** What is counted together: all of an account, or what it sends to one endpoint; and the limit that holds for it. */
 type Share = { account: string; name: string; limit: "globalParallelism" | "parallelism" };
 
 /**
- * What an account may have under way, in all and to each host: of the deliveries that began since it has a limit, never more
+ * What an account may have under way, in all and to each endpoint: of the deliveries that began since it has a limit, never more
  * at once than that, on all nodes together. Counted from the leases alone, whatever the rows say of being counted.
  */
 export class Allowances {
   /** Messages that are being sent, and were counted when that began, by the name of the share. */
   readonly #underWay = new Map<string, Set<string>>();
 
-  judge({ changes }: Case, { demand, tables }: Court): void {
+  judge({ changes }: Case, { demand, tables, lives }: Court): void {
     const before = new Map(changes.accounts.map(({ before }) => [before?.id, before]));
     const limitsOf = ({ account, limit }: Share): [now: number, then: number] => {
       const now = tables.accounts.get(account);
       return [limitOf(now, limit), limitOf(before.get(account) ?? now, limit)];
     };
+    const sharesOf = (state: MessageState | undefined): Share[] =>
+      state
+        ? [
+            { account: state.account, name: state.account, limit: "globalParallelism" },
+            { account: state.account, name: `${state.account} to ${endpointOf(state, lives)}`, limit: "parallelism" },
+          ]
+        : [];
     const touched = new Map<string, { share: Share; had: number }>();
     for (const { before: was, after } of changes.messages) {
       for (const share of sharesOf(after ?? was)) {
@@ -50,13 +58,11 @@ export class Allowances {
   }
 }
 
-const sharesOf = (state: MessageState | undefined): Share[] =>
-  state
-    ? [
-        { account: state.account, name: state.account, limit: "globalParallelism" },
-        { account: state.account, name: `${state.account} to ${state.host}`, limit: "parallelism" },
-      ]
-    : [];
+/** By what a delivery is counted, of its URL alone, whatever the row says of it. */
+export function endpointOf({ id }: Pick<MessageState, "id">, lives: ReadonlyMap<string, Life>): string {
+  const { origin, pathname } = new URL(lives.get(id)?.envelope.url ?? "");
+  return origin + pathname;
+}
 
 const isSent = (state: MessageState | undefined): boolean => state !== undefined && state.leasedBy !== null;
 

@@ -18,7 +18,7 @@ function randomLetter({ chance, hosts, all, now }: Settings & { all: readonly st
   return {
     ...randomSettings(chance, all, 3),
     brand: chance.of(["svc", "upstash"]),
-    url: group === null ? `https://${chance.of(hosts)}/${chance.between(1, 9)}` : "",
+    url: group === null ? `https://${chance.of(hosts)}${pathOf(chance.between(1, 9))}` : "",
     body: new TextEncoder().encode("x".repeat(chance.between(0, 20))),
     delay: wait < 0.2 ? chance.between(1, 90_000) : null,
     notBefore: wait > 0.9 ? now + chance.between(-5_000, 60_000) : null,
@@ -30,6 +30,9 @@ function randomLetter({ chance, hosts, all, now }: Settings & { all: readonly st
     tells: null,
   };
 }
+
+/** Half of them are one path, with another query each. */
+const pathOf = (number: number): string => (number < 5 ? `/5?${number}` : `/${number}`);
 
 function randomSettings(chance: Chance, hosts: readonly string[], depth: number): SendSettings {
   const callback = (probability: number): CallbackSettings | null =>

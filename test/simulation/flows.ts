@@ -1,12 +1,14 @@
 import { spans } from "../../src/core/limits.ts";
 import type { Envelope, Flow, MessageState, Millis } from "../../src/core/message.ts";
 import type { Case, Demand } from "./batch.ts";
+import { endpointOf } from "./allowances.ts";
 import { isLease } from "./batch.ts";
 import type { Life } from "./life.ts";
 import { Places } from "./places.ts";
 import type { Tables } from "./changes.ts";
 
-type Court = { lives: ReadonlyMap<string, Life>; demand: Demand; tables: Tables; now: Millis; happens: (what: string) => void };
+type Lives = ReadonlyMap<string, Life>;
+type Court = { lives: Lives; demand: Demand; tables: Tables; now: Millis; happens: (what: string) => void };
 
 /** The limits that held at any moment of a batch, at their most generous; which of its window's rules were set anew by hand. */
 type Limits = { parallelism: number; rate: number; period: Millis; isReset: boolean; isPinned: boolean; isPaused: boolean };
@@ -35,7 +37,7 @@ export class Flows {
     for (const { after } of of.changes.messages) if (after) checkNames(after, court);
     this.#checkOrder(of, court);
     const before = new Map([...this.#books].map(([name, { running }]) => [name, running]));
-    this.#count(of, touched);
+    this.#count(of, touched, court.lives);
     for (const { before, after } of of.changes.flows) for (const row of [before, after]) if (row) touched.add(nameOf(row, row.id));
     for (const { message } of of.result.deliveries) if (message.queue !== null) touched.add(queueName(message));
     const born = of.changes.envelopes.flatMap(({ after }) => after ?? []);
@@ -49,6 +51,7 @@ export class Flows {
       demand(running === 0 && waiting.size === 0, `nothing stays behind: ${quoted(name)} has ${running} running, ${waiting.size} waiting`);
     }
     for (const { id, running, waiting } of tables.flows.values()) {
+      demand(!isEndpointLine(id), `no row of an endpoint is left when all has ended: ${id}`);
       demand(running === 0 && waiting === 0, `nothing is counted when all has ended: ${id} has ${running} running, ${waiting} waiting`);
     }
     demand(tables.slots.size === 0, `slots are given back: ${tables.slots.size} are not`);
@@ -60,7 +63,7 @@ export class Flows {
     return book;
   }
 
-  #count({ changes }: Case, touched: Set<string>): void {
+  #count({ changes }: Case, touched: Set<string>, lives: Lives): void {
     const count = (name: string, by: 1 | -1): void => {
       this.#book(name).running += by;
       touched.add(name);
@@ -77,15 +80,15 @@ export class Flows {
     function touch(state: MessageState, by: 1 | -1): void {
       if (state.leasedBy !== null && state.flowKey !== null) count(nameOf(state, `key:${state.flowKey}`), by);
       if (state.leasedBy !== null && state.counted) count(nameOf(state, accountLine), by);
-      if (state.leasedBy !== null && state.countedToHost) count(nameOf(state, hostLineOf(state)), by);
+      if (state.leasedBy !== null && state.countedToEndpoint) count(nameOf(state, endpointLineOf(state, lives)), by);
     }
     for (const { before, after } of changes.messages) {
       if (isInLine(before)) this.#book(nameOf(before, before.line)).waiting.delete(before.id);
       if (isInLine(after)) this.#book(nameOf(after, after.line)).waiting.add(after.id);
       for (const row of [before, after]) if (isInLine(row)) touched.add(nameOf(row, row.line));
-      for (const name of onwardOf(before)) this.#book(name).onward.delete(before?.id ?? "");
-      for (const name of onwardOf(after)) this.#book(name).onward.add(after?.id ?? "");
-      for (const name of [...onwardOf(before), ...onwardOf(after)]) touched.add(name);
+      for (const name of onwardOf(before, lives)) this.#book(name).onward.delete(before?.id ?? "");
+      for (const name of onwardOf(after, lives)) this.#book(name).onward.add(after?.id ?? "");
+      for (const name of [...onwardOf(before, lives), ...onwardOf(after, lives)]) touched.add(name);
     }
   }
 
@@ -110,6 +113,8 @@ export class Flows {
     demand(book.running <= most, `no more at once than the limit: ${quoted(name)} has ${book.running} of ${limits.parallelism}`);
     if (name.includes("\nkey:")) this.#checkWindow(name, { of, court, before, after: row, limits });
     if (row) checkLook(row, court);
+    const countsAnything = running + waiting + onward > 0;
+    demand(!row || !isEndpointLine(row.id) || countsAnything, `the row of an endpoint goes with its last place: ${quoted(name)}`);
     if (row) noteHappenings(row, court);
     if (row && before) checkPins({ before, after: row, limits, demand });
     else if (before && name.includes("\nkey:")) checkForgotten(before, { demand, now });
@@ -161,7 +166,7 @@ export class Flows {
     }
     for (const { before, after } of changes.messages) {
       if (!isLease(before, after)) continue;
-      const passed = [...(after.counted ? [accountLine] : []), ...(after.countedToHost ? [hostLineOf(after)] : [])];
+      const passed = [...(after.counted ? [accountLine] : []), ...(after.countedToEndpoint ? [endpointLineOf(after, lives)] : [])];
       for (const line of passed) {
         const first = firstStaying(nameOf(after, line));
         const isFromBehind = before?.line?.startsWith("host:") || (line !== accountLine && before?.line === accountLine);
@@ -189,15 +194,16 @@ type Window = { of: Case; court: Court; before: Flow | undefined; after: Flow | 
 /** The line of those that wait until their account has less under way. */
 const accountLine = "under-way:";
 
-/** That of those that wait until it has less under way to their host. */
-const hostLineOf = ({ host }: Pick<MessageState, "host">): string => accountLine + host;
+/** That of those that wait until it has less under way to their endpoint. */
+const endpointLineOf = (state: MessageState, lives: Lives): string => accountLine + endpointOf(state, lives);
+const isEndpointLine = (id: string): boolean => id.startsWith(accountLine) && id !== accountLine;
 
-/** The key and the host for a place of which a message stands in a line of its account. */
-function onwardOf(state: MessageState | undefined): string[] {
+/** The key and the endpoint for a place of which a message stands in a line of its account. */
+function onwardOf(state: MessageState | undefined, lives: Lives): string[] {
   if (!state?.line?.startsWith(accountLine)) return [];
   return [
     ...(state.flowKey === null ? [] : [nameOf(state, `key:${state.flowKey}`)]),
-    ...(state.line === accountLine && state.countedToHost ? [nameOf(state, hostLineOf(state))] : []),
+    ...(state.line === accountLine && state.countedToEndpoint ? [nameOf(state, endpointLineOf(state, lives))] : []),
   ];
 }
 
@@ -220,7 +226,7 @@ function checkNames(state: MessageState, { lives, demand, tables }: Court): void
   const { id, line, slot } = state;
   demand(state.queue === envelope.queue && state.flowKey === (envelope.flowControl?.key ?? null), `gates are those of the letter: ${id}`);
   demand((state.state === "held") === (line !== null), `who is held stands in a line: ${id}`);
-  const lines = [`queue:${state.queue}`, `key:${state.flowKey}`, `host:${state.host}`, accountLine, hostLineOf(state)];
+  const lines = [`queue:${state.queue}`, `key:${state.flowKey}`, `host:${state.host}`, accountLine, endpointLineOf(state, lives)];
   demand(line === null || lines.includes(line), `who waits stands before a gate of its own: ${id} in ${line}`);
   demand(line !== lines[0] || slot === null, `who waits for a slot has none: ${id}`);
   demand(state.queue === null || (slot === null) === !tables.slots.has(`${state.account}\n${id}`), `a slot belongs to its message: ${id}`);
@@ -267,15 +273,16 @@ function checkLook(flow: Flow, { demand, now }: Court): void {
   const ahead = flow.onward ?? 0;
   const hasPlace = !paused && (parallelism === null || running + ahead < parallelism) && (rate === null || rate > ahead);
   const isWindowFull = rate !== null && windowUsed + ahead >= rate && now < windowStart + period;
-  // The limit of an account may be another one by now, and does not tell the flows of its hosts.
-  const closed = id.startsWith(accountLine) && id !== accountLine ? now + spans.lineCheck : Infinity;
+  // The limit of an account may be another one by now, and does not tell the flows of its endpoints. Where all places are those of
+  // messages that stand in the line of the account, it is seen when one of these moves.
+  const closed = isEndpointLine(id) && running > 0 ? now + spans.lineCheck : Infinity;
   const opensAt = !hasPlace ? closed : isWindowFull ? windowStart + period : now;
   demand((dueAt ?? Infinity) <= opensAt + spans.flowCheck, `nobody waits for ever: ${id} opens at ${opensAt} and is looked at ${dueAt}`);
 }
 
 /** What a run must have seen to be worth its name. */
 function noteHappenings({ id, waiting, paused, parallelism, running, rate, windowUsed }: Flow, { happens }: Court): void {
-  const kind = id.startsWith("queue:") ? "queue" : id === accountLine ? "account" : id.startsWith(accountLine) ? "host" : "key";
+  const kind = id.startsWith("queue:") ? "queue" : id === accountLine ? "account" : isEndpointLine(id) ? "endpoint" : "key";
   if (running > 1) happens(`${kind} with several at once`);
   if (waiting === 0) return;
   if (paused) happens(`${kind} paused with a line`);

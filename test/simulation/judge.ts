@@ -96,7 +96,7 @@ export class Judge {
     this.#keys.judge(of, { lives, now, demand });
     const happens = (what: string): unknown => this.happened.add(what);
     this.#flows.judge(of, { lives, now, demand, tables, happens });
-    this.#allowances.judge(of, { demand, tables });
+    this.#allowances.judge(of, { demand, tables, lives });
     this.requests.judge(of, { demand, tables, happens });
     this.accounts.judge(of, { demand, tables, now, retention: this.#retention, happens });
     const hasSpent = (account: string): boolean | null => this.accounts.budgets.hasSpent(account, { tables, now });

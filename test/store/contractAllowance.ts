@@ -2,10 +2,10 @@ import { describe, expect, test } from "vitest";
 import { World, letterTo } from "./world.ts";
 import type { OpenStore } from "./world.ts";
 
-/** What an account may have under way, in all and to one host, on every node together. */
+/** What an account may have under way, in all and to one endpoint, on every node together. */
 export function describeAllowances(open: OpenStore): void {
   describeAllowance(open);
-  describeHostAllowance(open);
+  describeEndpointAllowance(open);
 }
 
 const to = (host: string) => ({ url: `https://${host}.example/` });
@@ -74,8 +74,8 @@ function describeAllowance(open: OpenStore): void {
   });
 }
 
-function describeHostAllowance(open: OpenStore): void {
-  describe("the deliveries of an account to one host", () => {
+function describeEndpointAllowance(open: OpenStore): void {
+  describe("the deliveries of an account to one endpoint", () => {
     const opened = async (limits: { parallelism?: number; globalParallelism?: number }): Promise<World> => {
       const world = await World.open(open);
       await world.account();
@@ -84,17 +84,20 @@ function describeHostAllowance(open: OpenStore): void {
       return world;
     };
     const flow = (world: World, id: string, account = "acc") => world.store.read.setUp("flows", account, id);
+    /** Those that there is a row of. */
+    const endpoints = async (world: World): Promise<string[]> =>
+      (await world.store.read.allSetUp("flows", { account: "acc", limit: 99 })).flatMap(({ id }) => /under-way:.+/.exec(id) ?? []);
 
-    test("are no more at once than it may have, whatever is published together; other hosts and accounts have their own", async () => {
+    test("are no more at once than it may have, whatever is published together; other endpoints and accounts have their own", async () => {
       const world = await opened({ parallelism: 2 });
       const letters = ["one", "one", "two", "one"].map((host) => letterTo(to(host)));
       await Promise.all([world.publish(letters), world.publish(letters), world.publish(letters, "other")]);
       const begun = world.delivered().map(({ message }) => `${message.account} ${message.url}`);
       const count = (account: string, host: string): number => begun.filter((one) => one === `${account} ${to(host).url}`).length;
       expect([count("acc", "one"), count("acc", "two"), count("other", "one"), count("other", "two")]).toEqual([2, 2, 3, 1]);
-      expect(await flow(world, "under-way:one.example")).toMatchObject({ running: 2, waiting: 4, parallelism: 2 });
-      expect(await flow(world, "under-way:two.example")).toMatchObject({ running: 2, waiting: 0 });
-      expect([await flow(world, "under-way:"), await flow(world, "under-way:one.example", "other")]).toEqual([null, null]);
+      expect(await flow(world, "under-way:https://one.example/")).toMatchObject({ running: 2, waiting: 4, parallelism: 2 });
+      expect(await flow(world, "under-way:https://two.example/")).toMatchObject({ running: 2, waiting: 0 });
+      expect([await flow(world, "under-way:"), await flow(world, "under-way:https://one.example/", "other")]).toEqual([null, null]);
     });
 
     test("let the next ones go on when they have ended, until none is left, and leave nothing counted", async () => {
@@ -111,11 +114,32 @@ function describeHostAllowance(open: OpenStore): void {
       }
       expect(ended).toBe(8);
       expect(world.faults).toEqual([]);
-      const ids = ["under-way:", "under-way:two.example", "under-way:three.example", "key:k"];
-      for (const id of ids) {
+      for (const id of ["under-way:", "key:k"]) {
         const { running, waiting, onward = 0 } = (await flow(world, id)) ?? { running: -1, waiting: -1 };
         expect([id, running, waiting, onward]).toEqual([id, 0, 0, 0]);
       }
+      expect(await endpoints(world)).toEqual([]);
+    });
+
+    test("are counted for each path, of any length, and not for each query; a row is there as long as it counts anything", async () => {
+      const world = await opened({ parallelism: 1 });
+      const long = `https://one.example/${"x".repeat(16_000)}`;
+      const urls = ["https://one.example/a", "https://one.example/b?x", long, `${long}y`];
+      await world.publish([...urls, ...urls.map((url) => `${url}?${url.length}`)].map((url) => letterTo({ url })));
+      const first = world.delivered();
+      expect(first.map(({ message }) => message.url)).toEqual(urls);
+      expect(await endpoints(world)).toEqual([
+        expect.stringMatching(/^under-way:https:\/\/one\.example \w{1,11}$/),
+        expect.stringMatching(/^under-way:https:\/\/one\.example \w{1,11}$/),
+        "under-way:https://one.example/a",
+        "under-way:https://one.example/b",
+      ]);
+      await Promise.all(first.map((delivery) => world.settle(delivery)));
+      const second = [...world.delivered(), ...(await world.claim())];
+      expect(new Set(second.map(({ message }) => message.url.split("?")[0]))).toEqual(new Set(urls.map((url) => url.split("?")[0])));
+      expect(await endpoints(world)).toHaveLength(4);
+      await Promise.all(second.map((delivery) => world.settle(delivery)));
+      expect([await endpoints(world), world.faults]).toEqual([[], []]);
     });
 
     test("are told of by whoever waits for them", async () => {
@@ -125,7 +149,7 @@ function describeHostAllowance(open: OpenStore): void {
       const waiting = await world.send(to("one"));
       const standing = await world.store.read.standing("acc", waiting);
       expect(standing).toMatchObject({
-        state: { line: "under-way:one.example" },
+        state: { line: "under-way:https://one.example/" },
         allowance: { running: 1, parallelism: 1 },
         before: 1,
       });
@@ -134,14 +158,13 @@ function describeHostAllowance(open: OpenStore): void {
     test("keep their places when their node is gone, until their leases are over", async () => {
       const world = await opened({ parallelism: 1 });
       await world.sent();
-      const { host } = new URL(letterTo().url);
       await world.send();
       world.clock.now += 29_000;
       expect(await world.claim()).toEqual([]);
       world.clock.now += 2_000;
       const begun = [...(await world.claim()), ...(await world.claim())];
       expect(begun).toHaveLength(1);
-      expect(await flow(world, `under-way:${host}`)).toMatchObject({ running: 1, waiting: 1 });
+      expect(await flow(world, `under-way:${letterTo().url}`)).toMatchObject({ running: 1, waiting: 1 });
     });
   });
 }

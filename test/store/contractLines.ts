@@ -36,7 +36,7 @@ export function describeLines(open: OpenStore): void {
       expect(await world.states(held)).toEqual(["CREATED", "ACTIVE"]);
     });
 
-    test("hold back what is more than an account may have under way to one host; other hosts, and other accounts, go on", async () => {
+    test("hold back what is more than an account may have under way to one endpoint; other hosts, and other accounts, go on", async () => {
       const world = await World.open(open);
       await world.account();
       await world.store.execute("createAccount", accountNamed("other"));
@@ -46,7 +46,10 @@ export function describeLines(open: OpenStore): void {
       const elsewhere = await world.send({ url: "https://two.example/" });
       const others = await world.publish([letterTo(), letterTo(), letterTo()], "other");
       await world.claim();
-      expect((await world.store.read.message("acc", held))?.state).toMatchObject({ state: "held", line: "under-way:one.example" });
+      expect((await world.store.read.message("acc", held))?.state).toMatchObject({
+        state: "held",
+        line: "under-way:https://one.example/hook",
+      });
       const ids = others.flatMap((result) => ("messageId" in result ? [result.messageId] : []));
       for (const id of [elsewhere, ...ids]) expect(await world.states(id, ids.includes(id) ? "other" : "acc")).toContain("ACTIVE");
       world.delivered();

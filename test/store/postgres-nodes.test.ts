@@ -195,8 +195,8 @@ test("lines: each message is sent once and none is forgotten while nodes claim, 
 
 test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
   ["in all", { globalParallelism: 4 }],
-  ["to each host", { parallelism: 2 }],
-  ["in all and to each host", { globalParallelism: 5, parallelism: 2 }],
+  ["to each endpoint", { parallelism: 2 }],
+  ["in all and to each endpoint", { globalParallelism: 5, parallelism: 2 }],
 ])(
   "what an account may have under way %s holds for all nodes together, with keys and without, and nobody is forgotten",
   async (_, limits) => {
@@ -209,17 +209,17 @@ test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
     let isWorking = true;
     const peaks = new Map<string, number>();
     const watch = async (): Promise<void> => {
-      const ofFlow = `m.account = flows.account and (flows.id = 'under-way:' || m.host or flows.id = 'under-way:')`;
+      const ofFlow = `m.account = flows.account and (flows.id = 'under-way:' || m.endpoint or flows.id = 'under-way:')`;
       const actives = `(select count(*) from messages m where m.state = 'active' and ${ofFlow})::int`;
       const standing = `(select count(*) from messages m where m.line = flows.id)::int`;
       while (isWorking) {
         const seen = await ask(
           url,
-          `select substr(id, 11) as host, running, waiting, ${actives} as actives, ${standing} as standing from flows where id like 'under-way:%'`,
+          `select substr(id, 11) as endpoint, running, waiting, ${actives} as actives, ${standing} as standing from flows where id like 'under-way:%'`,
         );
-        for (const { host, running, waiting, actives, standing } of seen) {
-          expect([host, running, waiting]).toEqual([host, actives, standing]);
-          peaks.set(String(host), Math.max(peaks.get(String(host)) ?? 0, Number(running)));
+        for (const { endpoint, running, waiting, actives, standing } of seen) {
+          expect([endpoint, running, waiting]).toEqual([endpoint, actives, standing]);
+          peaks.set(String(endpoint), Math.max(peaks.get(String(endpoint)) ?? 0, Number(running)));
         }
       }
     };
@@ -229,7 +229,7 @@ test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
         const doing: Promise<unknown>[] = [world.store.execute("claim", { limit: 64 }), ...mine.map((delivery) => world.settle(delivery))];
         if (published.size < count) {
           const letters = [{}, key("k"), key("l"), {}, { queue: "q" }].map((over, at) =>
-            letterTo({ url: `https://host-${at % 3}.example/`, ...over }),
+            letterTo({ url: `https://gateway.example/${at % 3}?${round}`, ...over }),
           );
           doing.push(
             world.publish(letters).then((results) => results.forEach((one) => "messageId" in one && published.add(one.messageId))),
@@ -246,16 +246,17 @@ test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
     const watching = watch();
     await Promise.all(worlds.map(work)).finally(() => (isWorking = false));
     await watching;
-    const most = (host: string): number => (host === "" ? limits.globalParallelism : limits.parallelism) ?? 0;
-    for (const [host, peak] of peaks) expect(peak, host).toBeLessThanOrEqual(most(host));
-    const reached = [...peaks].filter(([host, peak]) => peak === most(host)).map(([host]) => host);
-    expect(reached).toContain("globalParallelism" in limits ? "" : "host-0.example");
+    const most = (endpoint: string): number => (endpoint === "" ? limits.globalParallelism : limits.parallelism) ?? 0;
+    for (const [endpoint, peak] of peaks) expect(peak, endpoint).toBeLessThanOrEqual(most(endpoint));
+    const reached = [...peaks].filter(([endpoint, peak]) => peak === most(endpoint)).map(([endpoint]) => endpoint);
+    expect(reached).toContain("globalParallelism" in limits ? "" : "https://gateway.example/0");
     expect(new Set(sent)).toEqual(published);
     expect(sent).toHaveLength(published.size);
     expect(worlds.flatMap(({ faults }) => faults)).toEqual([]);
     expect(await ask(url, "select sum(running)::int as running, sum(waiting)::int as waiting from flows")).toEqual([
       { running: 0, waiting: 0 },
     ]);
+    expect(await ask(url, "select id from flows where id like 'under-way:_%'")).toEqual([]);
   },
 );
 

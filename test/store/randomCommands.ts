@@ -140,7 +140,11 @@ export class RandomCommands {
     return [
       ...messages,
       { table: "lines", account, id: "one.example" },
-      { table: "flows", account, id: this.#of(["queue:q1", "queue:q2", "key:k1", "key:k2", "under-way:", "under-way:one.example"]) },
+      {
+        table: "flows",
+        account,
+        id: this.#of(["queue:q1", "queue:q2", "key:k1", "key:k2", "under-way:", "under-way:https://one.example/x"]),
+      },
       { table: "schedules", account, id: this.#of(["s1", "s2"]) },
     ];
   }

@@ -131,15 +131,18 @@ test("what was sent, and what waited, when the tables did not count deliveries t
   }
   database.close();
   const world = new World(closedAfterwards(await sqliteStore(older, sourceOf(clock, "nod_a", 2))), clock, "nod_a");
-  const ofHost = () => world.store.read.setUp("flows", "acc", "under-way:one.example");
+  const flow = (of: string) => world.store.read.setUp("flows", "acc", `under-way:${of}`);
+  const both = async () => [await flow("one.example"), await flow(letterTo().url)];
   await world.store.execute("changeAccount", { account: "acc", change: { limits: { globalParallelism: 3, parallelism: 1 } } });
   expect((await world.claim()).map(({ message }) => message.id)).toEqual([waiting]);
-  expect(await ofHost()).toMatchObject({ running: 1, waiting: 0 });
+  expect(await both()).toMatchObject([{ running: 1, waiting: 0 }, null]);
+  // What comes now is counted by its endpoint.
+  await world.sent();
   const later = await world.send();
   await world.settle(sent);
-  expect([await world.claim(), await ofHost()]).toMatchObject([[], { running: 1, waiting: 1 }]);
+  expect([await world.claim(), ...(await both())]).toMatchObject([[], { running: 1, waiting: 0 }, { running: 1, waiting: 1 }]);
   await world.store.execute("cancel", { account: "acc", messageIds: [later] });
-  expect([await ofHost(), world.faults]).toMatchObject([{ running: 1, waiting: 0 }, []]);
+  expect([...(await both()), world.faults]).toMatchObject([{ running: 1, waiting: 0 }, { running: 1, waiting: 0 }, []]);
 });
 
 test("a batch that cannot be stored leaves nothing, and spoils only the command at fault", async () => {

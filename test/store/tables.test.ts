@@ -43,8 +43,9 @@ const full: { [T in TableName]: Rows[T] } = {
       run: "run_1",
       marks: ["label:l", "queue:q"],
       counted: true,
-      countedToHost: true,
+      countedToEndpoint: true,
       sights: "url:1 host:2",
+      endpoint: "https://one.example/x",
     },
   },
   flows: {
