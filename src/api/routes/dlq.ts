@@ -244,7 +244,8 @@ type NotRetried = { dlqId: string; error: Refusal };
 async function retryPortion(parts: Parts, { account, overrides, dlqIds }: Portion): Promise<Done> {
   const input = { account: account.id, dlqIds, logRetention: retentionFor(account, parts.retention).log, overrides };
   try {
-    return { responses: await parts.store.execute("retryDeadLetters", input), refused: [] };
+    const all = await parts.store.execute("retryDeadLetters", input);
+    return { responses: all.map(({ dlqId, messageId }) => ({ messageId, dlqId })), refused: [] };
   } catch (error) {
     if (!(error instanceof Refusal) || (error.code !== "invalid" && error.code !== "limit-exceeded")) throw error;
     const [dlqId = "", ...others] = dlqIds;
