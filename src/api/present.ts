@@ -63,22 +63,22 @@ export function flowControlFields({ flowControl }: { flowControl: FlowControl | 
 }
 
 /**
- * A dead letter, as it is shown. Where the destination gave no answer, there is no `responseStatus`, because nobody
- * answered with any; `error` says what happened instead.
+ * A dead letter, as it is shown. `error` says why there was no response, and is null if there was one. Without a response there
+ * is no `responseStatus`.
  */
 export function deadLetterJson({ letter, envelope }: DeadLetterEntry): Record<string, unknown> {
   const { redaction } = envelope;
   const { text, base64: responseBodyBase64 } = bodyFields(redactBody(letter.body, redaction, sha256));
-  return present({
+  const shown = present({
     ...messageJson(envelope),
     dlqId: letter.id,
     responseStatus: letter.status,
     responseHeader: letter.status === null ? null : headerMap(redactHeaders(letter.headers, redaction, sha256)),
     responseBody: text,
     responseBodyBase64,
-    error: letter.error,
     failureCallbackInfo: letter.failureCallback && infoJson(letter.failureCallback, redaction),
   });
+  return { ...shown, error: letter.error };
 }
 
 function infoJson(

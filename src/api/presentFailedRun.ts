@@ -13,7 +13,10 @@ export const callbackState = z.enum(callbackStates, { error: `is none of ${callb
 
 /** An entry of the dead letter queue, of a message or of a workflow run, as it is shown. */
 export const entryShape = deadLetter.extend({
-  error: z.string().optional().describe("Of a message: why there was no response. Of a run: why it failed."),
+  error: z
+    .string()
+    .nullable()
+    .describe("Of a message: why there was no response to the last attempt, null if there was one. Of a run: why it failed."),
   workflowRunId: z.string().optional().describe("The run that failed. What follows is there for runs only."),
   workflowCreatedAt: z.int().optional().describe("When it began, in unix milliseconds."),
   workflowUrl: z.string().optional(),

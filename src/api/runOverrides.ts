@@ -6,6 +6,7 @@ import { givenByHeaders, givenByQuery, readAllSettings } from "./given.ts";
 import type { Settings } from "./given.ts";
 import type { Incoming } from "./route.ts";
 import type { SettingName } from "./settings.ts";
+import { checkNewRunId } from "./workflowSettings.ts";
 
 /** What may be set anew when a run is resumed or restarted. */
 export const settingsOfResume: ReadonlySet<SettingName> = new Set([
@@ -27,6 +28,7 @@ export function runOverridesOf(
       "invalid",
       `${workflow?.written["workflow-runid"] ?? "workflow-runid"}: one id cannot be that of several runs; resume them one by one`,
     );
+  if (runId !== undefined) checkNewRunId(runId, workflow?.written["workflow-runid"]);
   const key = values["flow-control-key"];
   const flowControl = { ...(key === undefined ? {} : { key }), ...values["flow-control-value"] };
   const overrides = {

@@ -45,7 +45,7 @@ export const deadLetter = message.extend({
   responseHeader: headers("Headers of the last response").optional(),
   responseBody: z.string().optional().describe("Body of the last response, when it is UTF-8."),
   responseBodyBase64: z.string().optional().describe("Body of the last response in base64, when it is not UTF-8."),
-  error: z.string().optional().describe("Why there was no response."),
+  error: z.string().nullable().describe("Why there was no response to the last attempt. null if there was one."),
   failureCallbackInfo: z
     .object({
       state: z.enum(["CALLBACK_INPROGRESS", "CALLBACK_SUCCESS", "CALLBACK_FAIL", "CALLBACK_CANCELED"]),
@@ -74,6 +74,12 @@ export const event = z.object({
   failureCallbackHeaders: headers("Headers of the failure callback").optional(),
   ...howItIsSent,
 });
+
+/** What an action on many says of those that it did nothing to. */
+export const notDone = z
+  .array(z.object({ id: z.string(), reason: z.string() }))
+  .optional()
+  .describe("Those that stay as they are, and why. Absent: there are none.");
 
 /** What every refusal looks like. */
 export const refusal = z.object({ error: z.string().describe("What is wrong, where, and what to do.") });

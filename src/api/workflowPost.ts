@@ -12,7 +12,7 @@ import { checkedObject } from "./readObject.ts";
 import { checkSegment } from "./segment.ts";
 import { checkUrl } from "./target.ts";
 import type { WorkflowSettingName } from "./workflowSettings.ts";
-import { workflowSettingNames } from "./workflowSettings.ts";
+import { checkNewRunId, workflowSettingNames } from "./workflowSettings.ts";
 
 /**
  * What a letter is to a workflow run, of one that has the id of a run; any other is left as it is. Throws `Refusal` for
@@ -44,6 +44,7 @@ export const settingsOfPosts = workflowSettingNames.filter((name) => !notOfPosts
 const legacy: RunFeatures = { lazyFetch: false, initialBody: false, detect: false, captured: false };
 
 function started(letter: Letter, { values, written }: WorkflowSettings, runId: string): Letter {
+  checkNewRunId(runId, written["workflow-runid"]);
   if (letter.callback)
     throw new Refusal(
       "invalid",

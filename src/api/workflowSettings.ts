@@ -3,6 +3,7 @@ import { Refusal } from "../core/errors.ts";
 import { limits } from "../core/limits.ts";
 import type { RunFeatures } from "../core/message.ts";
 import { readBoolean, readKey, readUrl, refuseText } from "./settings.ts";
+import { shortened } from "./target.ts";
 
 /** What a message says of the workflow run that it belongs to, read. Keys are the plain names of the settings. */
 export type WorkflowValues = {
@@ -31,7 +32,8 @@ const callTypes = ["step", "toCallback", "fromCallback", "failureCall"] as const
  */
 export const workflowSettingRows: { readonly [N in WorkflowSettingName]: WorkflowSettingRow<WorkflowValues[N]> } = {
   "workflow-runid": {
-    about: "The id of the workflow run. A run of that id which has not ended is not started again.",
+    about:
+      "The id of the workflow run. A run of that id which has not ended is not started again. Clients put the id into paths: a new run may have no white space and none of / \\ ? # % in it, and is not called . or ..",
     example: "wfr_order-1001",
     text: z.string().min(1).max(limits.nameLength),
     forCallbacks: true,
@@ -103,6 +105,20 @@ export const isWorkflowSetting = (name: string): name is WorkflowSettingName => 
 function readRunId(text: string): string {
   if (text.length > limits.nameLength) throw new Refusal("invalid", `${text.length} characters, the limit is ${limits.nameLength}`);
   return readKey(text);
+}
+
+/**
+ * Checks the id of a run that is to be made. Clients put it into paths as it is, so an id that a path cannot carry would leave its run
+ * without an end. `written`: how the setting was written. Throws `Refusal`.
+ */
+export function checkNewRunId(runId: string, written = "workflow-runid"): void {
+  const [found] = /[\s/\\?#%]/u.exec(runId) ?? [];
+  if (found === undefined && runId !== "." && runId !== "..") return;
+  const problem = found === undefined ? "is a relative path" : `has ${/\s/u.test(found) ? "white space" : JSON.stringify(found)}`;
+  throw new Refusal(
+    "invalid",
+    `${written.slice(0, 200)}: ${JSON.stringify(shortened(runId))} ${problem}, and clients put the id into paths; leave out white space, / \\ ? # and %, and give neither . nor ..`,
+  );
 }
 
 /** Features that are not known are those of clients to come. */

@@ -15,7 +15,9 @@ import type { WorkflowValues } from "./workflowSettings.ts";
 export function triggered(letter: Letter, settings: Settings): Letter {
   const { "workflow-runid": runId, "workflow-unknown-sdk": unknown = false } = ownOf(settings);
   const values = { "workflow-runid": runId ?? unnamed, "workflow-init": true, "feature-set": modern };
-  const { post, ...started } = postedForRun(letter, { ...settings, workflow: { values, written: {} } });
+  const { "workflow-runid": runIdAsWritten } = settings.workflow?.written ?? {};
+  const written = runIdAsWritten === undefined ? {} : { "workflow-runid": runIdAsWritten };
+  const { post, ...started } = postedForRun(letter, { ...settings, workflow: { values, written } });
   if (post?.kind !== "start") throw new Error("trigger: a letter starts no run");
   const own = headersOf(letter, unknown);
   return {

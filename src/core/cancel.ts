@@ -1,16 +1,21 @@
 import type { Decision } from "./command.ts";
 import { depart, needsOfGates } from "./gate.ts";
+import type { NotDone } from "./errors.ts";
+import { failedIn } from "./errors.ts";
 import { heldOf, log } from "./lease.ts";
-import type { AccountId, MessageId } from "./message.ts";
+import type { AccountId, Envelope, MessageId, MessageState, Outline } from "./message.ts";
 import { isUnfinished } from "./message.ts";
 import { needsOfConsequences, releaseDeduplication, reportCallback } from "./settle.ts";
+
+/** How many were cancelled. `failed`: those that were not, and why; absent if there are none. */
+export type Cancelled = { cancelled: number; failed?: NotDone[] };
 
 /**
  * Takes back messages that are not finished. One that is being sent may still arrive: its request is called off, and keeps
  * its places until it has ended, but its outcome changes nothing.
  * Those that a workflow run waits for are passed over: who wants to stop them cancels the run.
  */
-export const cancel: Decision<{ account: AccountId; messageIds: readonly MessageId[] }, { cancelled: number }> = {
+export const cancel: Decision<{ account: AccountId; messageIds: readonly MessageId[] }, Cancelled> = {
   needs: ({ account, messageIds }) => {
     const keys = messageIds.map((id) => [account, id] as const);
     return { messages: keys, outlines: { envelopes: keys } };
@@ -25,10 +30,14 @@ export const cancel: Decision<{ account: AccountId; messageIds: readonly Message
   },
   decide: ({ account, messageIds }, draft, moment) => {
     let cancelled = 0;
-    for (const id of messageIds) {
+    const failed: NotDone[] = [];
+    for (const id of new Set(messageIds)) {
       const state = draft.get("messages", account, id);
       const envelope = draft.outline("envelopes", account, id);
-      if (!state || !envelope || state.run !== null || !isUnfinished(state)) continue;
+      if (!state || !envelope || state.run !== null || !isUnfinished(state)) {
+        failed.push({ id, reason: whyNot(state, envelope) });
+        continue;
+      }
       if (state.leasedBy === null) {
         draft.drop("messages", account, id);
         log(draft, moment, state, { states: ["CANCEL_REQUESTED", "CANCELLED"] });
@@ -43,6 +52,13 @@ export const cancel: Decision<{ account: AccountId; messageIds: readonly Message
       reportCallback(draft, envelope, { state: "CALLBACK_CANCELED" });
       cancelled++;
     }
-    return { cancelled };
+    return { cancelled, ...failedIn(failed) };
   },
 };
+
+function whyNot(state: MessageState | undefined, envelope: Outline<Envelope> | undefined): string {
+  if (!envelope) return "there is no such message";
+  if (!state) return "the message is finished, or was cancelled before";
+  if (state.run === null) return "the message was cancelled before, and its request has not ended";
+  return `the message belongs to the run ${JSON.stringify(envelope.run?.runId.slice(0, 200))}; cancel the run instead`;
+}

@@ -1,6 +1,7 @@
 import { mustAfford } from "./budget.ts";
 import type { Decision, Draft, Key } from "./command.ts";
-import { Refusal } from "./errors.ts";
+import type { NotDone } from "./errors.ts";
+import { failedIn, Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
 import { birthOf } from "./ids.ts";
 import { accept, needsOfSending } from "./lease.ts";
@@ -72,19 +73,23 @@ function letterWith(letter: Letter, { delay, notBefore, labels, redaction, ...ch
   };
 }
 
-/** Removes dead letters. Those that are missing are not counted. The log keeps what it knows, for its own time. */
-export const deleteDeadLetters: Decision<Selected, { deleted: number }> = {
+/** Removes dead letters. Those that are missing are not counted, and named in `failed`. The log keeps what it knows, for its own time. */
+export const deleteDeadLetters: Decision<Selected, { deleted: number; failed?: NotDone[] }> = {
   needs: ({ account, dlqIds }) => ({ outlines: { deadLetters: keysOf(account, dlqIds) } }),
   further: (selected, draft) => ({ log: linesOfLog(lettersIn(draft, selected)) }),
   decide: ({ account, dlqIds, logRetention }, draft, moment) => {
     let deleted = 0;
-    for (const id of dlqIds) {
+    const failed: NotDone[] = [];
+    for (const id of new Set(dlqIds)) {
       const letter = draft.outline("deadLetters", account, id);
-      if (!letter) continue;
+      if (!letter) {
+        failed.push({ id, reason: "there is no such dead letter" });
+        continue;
+      }
       removeDeadLetter(draft, letter, moment.now - logRetention);
       deleted++;
     }
-    return { deleted };
+    return { deleted, ...failedIn(failed) };
   },
 };
 

@@ -1,5 +1,7 @@
 import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
-import { Refusal } from "./errors.ts";
+import type { Cancelled } from "./cancel.ts";
+import type { NotDone } from "./errors.ts";
+import { failedIn, Refusal } from "./errors.ts";
 import { flowsOfLetters, needsOfGates, depart } from "./gate.ts";
 import { appendStep, goingRun, hasRoom, noRoom } from "./history.ts";
 import type { Going } from "./history.ts";
@@ -165,19 +167,23 @@ export const finishRun: Decision<{ account: AccountId; runId: string; body: Byte
  * Ends runs on request. Those that are unknown or have ended are passed over. `keys`: only these, and none that has begun
  * under one of the names since.
  */
-export const cancelRuns: Decision<Named & { keys?: readonly RunKey[] }, { cancelled: number }> = {
+export const cancelRuns: Decision<Named & { keys?: readonly RunKey[] }, Cancelled> = {
   needs: needsOfNamed,
   further: furtherOfNamed,
   decide: (named, draft, moment) => {
     const account = existing(draft.get("accounts", named.account));
     const keys = named.keys && new Set(named.keys);
     let cancelled = 0;
+    const failed: NotDone[] = [];
     for (const runId of new Set(named.runIds)) {
       const going = goingRun(draft, account.id, runId);
-      if (!going || keys?.has(going.run.id) === false) continue;
+      if (!going || keys?.has(going.run.id) === false) {
+        failed.push({ id: runId, reason: "there is no run of this id that has not ended" });
+        continue;
+      }
       endRun(draft, moment, account, going, { state: "RUN_CANCELED" });
       cancelled++;
     }
-    return { cancelled };
+    return { cancelled, ...failedIn(failed) };
   },
 };

@@ -52,3 +52,9 @@ export class Refusal extends Error {
     this.allowance = allowance;
   }
 }
+
+/** What an action on many did not do, and why. */
+export type NotDone = { id: string; reason: string };
+
+/** The member `failed` of the answer to an action on many; nothing if all was done. */
+export const failedIn = (failed: readonly NotDone[]): { failed?: NotDone[] } => (failed.length === 0 ? {} : { failed: [...failed] });

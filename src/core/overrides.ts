@@ -31,11 +31,7 @@ export const plainCallback = (url: string): CallbackSettings => ({
 /** The settings with those that are given anew. Throws `Refusal` for settings of a key or a callback that there is none of. */
 export function overridden<S extends SendSettings>(settings: S, changed: SendOverrides): S {
   const { headers = [], flowControl: changedControl, callback, failureCallback, ...others } = changed;
-  const flowControl = flowControlWith(settings.flowControl, changedControl);
-  if (changedControl && !flowControl)
-    throw new Refusal("invalid", "flow-control-value: there is no key that it could apply to; give Flow-Control-Key as well");
-  if (changedControl && !settings.flowControl && changedControl.parallelism === undefined)
-    throw new Refusal("invalid", "flow-control-key: there are no limits that it could come with; give Flow-Control-Value as well");
+  const flowControl = newFlowControl(settings.flowControl, changedControl);
   return {
     ...settings,
     ...others,
@@ -59,6 +55,19 @@ export function overridesAlone(changed: SendOverrides): SendSettings {
     },
     changed,
   );
+}
+
+/**
+ * Returns the key and its limits, each from `changed` or else from `old`. Throws `Refusal` if a key would have no limits, or limits no key,
+ * as a publish does.
+ */
+export function newFlowControl(old: FlowControl | null, changed: Partial<FlowControl> | undefined): FlowControl | null {
+  const flowControl = flowControlWith(old, changed);
+  if (changed && !flowControl)
+    throw new Refusal("invalid", "flow-control-value: there is no key that it could apply to; give Flow-Control-Key as well");
+  if (changed && !old && changed.parallelism === undefined)
+    throw new Refusal("invalid", "flow-control-key: there are no limits that it could come with; give Flow-Control-Value as well");
+  return flowControl;
 }
 
 /** Null: there is no key, neither before nor now. */

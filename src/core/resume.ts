@@ -20,7 +20,7 @@ import type {
   Outline,
   RunPart,
 } from "./message.ts";
-import { flowControlWith } from "./overrides.ts";
+import { flowControlWith, newFlowControl } from "./overrides.ts";
 import { acting } from "./plans.ts";
 import { sendingLimitBrokenBy } from "./publish.ts";
 import type { Run, Step } from "./run.ts";
@@ -33,7 +33,7 @@ export type RunOverrides = {
   runId?: string;
   retries?: number;
   retryDelay?: string;
-  /** A key without limits keeps those that the run had, and limits without a key the key. */
+  /** A key without limits keeps those that the run had, and limits without a key the key. Where the run had none, both are needed. */
   flowControl?: Partial<FlowControl>;
   labels?: readonly string[];
   /** Where the failure is told; how stays as it was. */
@@ -88,8 +88,6 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
     if (overrides.runId !== undefined && draft.get("activeRuns", id, overrides.runId))
       throw new Refusal("invalid", `workflow-runid: the run ${JSON.stringify(overrides.runId.slice(0, 200))} has not ended`);
     const plan = input.from === "failure" ? planOfResume(steps, unfinishedOf(run)) : planOfRestart(steps);
-    if (overrides.flowControl && !flowControlOf(run, overrides))
-      throw new Refusal("invalid", "flow-control-value: the run has no key that it could apply to; give Flow-Control-Key as well");
     const next = newRun(moment, run, overrides);
     const broken = sendingLimitBrokenBy(account, { ...next.settings, delay: overrides.delay ?? null, notBefore: null }, moment.now);
     if (broken) throw new Refusal(broken.refused, broken.message);
@@ -234,7 +232,7 @@ function newRun(moment: Moment, run: Run, overrides: RunOverrides): Run {
     settings: {
       ...{ ...settings, headers, retries: overrides.retries ?? settings.retries },
       retryDelay: overrides.retryDelay ?? settings.retryDelay,
-      flowControl: flowControlOf(run, overrides),
+      flowControl: newFlowControl(settings.flowControl, overrides.flowControl),
       failureCallback: failureCallbackOf(run, { ...overrides, labels }),
     },
   };

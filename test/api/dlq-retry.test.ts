@@ -19,7 +19,10 @@ describe("sending dead letters again", () => {
     const old = await fail(home, "https://e.example", { headers });
     const [entry] = (await listed(home)).messages;
     const { status, body } = await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, { headers: { "content-type": "application/json" } });
-    expect({ status, body }).toEqual({ status: 201, body: { messageId: expect.stringMatching(/^msg_/) } });
+    expect({ status, body }).toEqual({
+      status: 201,
+      body: { messageId: expect.stringMatching(/^msg_/), dlqId: entry?.dlqId },
+    });
     const { message } = home.delivery();
     expect(message).toMatchObject({
       id: body.messageId,
@@ -93,8 +96,8 @@ describe("sending dead letters again", () => {
   ])("with %o is refused for messages that have nothing of the kind", async (headers, error) => {
     const { home, ids } = await three();
     expect(await home.ask("POST", `/v2/dlq/retry/${ids[0]}`, { headers })).toMatchObject({ status: 400, body: { error } });
-    const skipped = ids.map((dlqId) => ({ dlqId, error }));
-    expect(await home.ask("POST", "/v2/dlq/retry", { headers })).toMatchObject({ status: 201, body: { responses: [], skipped } });
+    const failed = ids.map((id) => ({ id, reason: error }));
+    expect(await home.ask("POST", "/v2/dlq/retry", { headers })).toMatchObject({ status: 201, body: { responses: [], failed } });
     expect((await listed(home)).messages.length).toBe(3);
     expect(home.deliveries).toEqual([]);
   });
@@ -138,15 +141,19 @@ describe("sending dead letters again", () => {
 
   test("takes many by id or by filter, portion by portion; the cursor is empty at the end", async () => {
     const { home, ids } = await three();
-    const one = { messageId: expect.stringMatching(/^msg_/) };
-    expect(await home.ask("POST", `/v2/dlq/retry?dlqIds=${ids[1]}&dlqIds=gone`)).toMatchObject({
-      status: 201,
-      body: { cursor: "", responses: [one] },
+    const one = (place: number) => ({ messageId: expect.stringMatching(/^msg_/), dlqId: ids[place] });
+    const strangers = ["gone", "%00"].map((id) => ({
+      id: decodeURIComponent(id),
+      reason: expect.stringContaining("there is no dead letter"),
+    }));
+    expect(await home.ask("POST", `/v2/dlq/retry?dlqIds=${ids[1]}&dlqIds=gone&dlqIds=gone&dlqIds=%00`)).toEqual({
+      ...{ status: 201, headers: expect.anything() },
+      body: { cursor: "", responses: [one(1)], failed: strangers },
     });
     expect((await home.ask("POST", "/v2/dlq/retry?label=none")).body).toEqual({ cursor: "", responses: [] });
     const { body } = await home.ask("POST", "/v2/dlq/retry?count=1");
-    expect(body).toEqual({ cursor: expect.stringMatching(/./), responses: [one] });
-    expect((await home.ask("POST", `/v2/dlq/retry?cursor=${body.cursor}`)).body).toEqual({ cursor: "", responses: [one] });
+    expect(body).toEqual({ cursor: expect.stringMatching(/./), responses: [one(0)] });
+    expect((await home.ask("POST", `/v2/dlq/retry?cursor=${body.cursor}`)).body).toEqual({ cursor: "", responses: [one(2)] });
     expect(home.deliveries.length).toBe(3);
     expect(await listed(home)).toEqual({ messages: [] });
   });
@@ -161,12 +168,15 @@ describe("sending dead letters again", () => {
       },
     });
     const home = await house({ wrap: counted });
-    const old: string[] = [];
-    for (let number = 0; number < 9; number++) old.push(await fail(home, "https://e.example", { body: String(number) }));
+    for (let number = 0; number < 9; number++) await fail(home, "https://e.example", { body: String(number) });
+    const ids = (await listed(home)).messages.map(({ dlqId }) => dlqId);
     const { body } = await home.ask("POST", "/v2/dlq/retry");
     expect(sizes).toEqual([4, 4, 1]);
     expect(home.deliveries.map(({ message }) => Buffer.from(message.body).toString())).toEqual([..."012345678"]);
-    expect(body).toEqual({ cursor: "", responses: home.deliveries.map(({ message }) => ({ messageId: message.id })) });
+    expect(body).toEqual({
+      cursor: "",
+      responses: home.deliveries.map(({ message }, place) => ({ messageId: message.id, dlqId: ids[place] })),
+    });
   });
 
   test.each(["by filter", "by id"])("skips what cannot be sent again, and says why: %s", async (how) => {
@@ -182,10 +192,10 @@ describe("sending dead letters again", () => {
       status: 201,
       body: {
         cursor: "",
-        responses: home.deliveries.map(({ message }) => ({ messageId: message.id })),
-        skipped: [1, 5].map((at) => ({
-          dlqId: ids[at],
-          error: expect.stringMatching(/^timeout: [56]1 seconds asked for, the limit is 40/),
+        responses: [0, 2, 3, 4, 6].map((place, sent) => ({ messageId: home.deliveries[sent]?.message.id, dlqId: ids[place] })),
+        failed: [1, 5].map((place) => ({
+          id: ids[place],
+          reason: expect.stringMatching(/^timeout: [56]1 seconds asked for, the limit is 40/),
         })),
       },
     });
@@ -193,9 +203,9 @@ describe("sending dead letters again", () => {
     expect((await listed(home)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[1], ids[5]]);
     // Whoever goes on page by page is not kept from those behind.
     const page = await home.ask("POST", "/v2/dlq/retry?count=1");
-    expect(page.body).toMatchObject({ responses: [], cursor: `${ids[1]}_${ids[5]}`, skipped: [{ dlqId: ids[1] }] });
+    expect(page.body).toMatchObject({ responses: [], cursor: `${ids[1]}_${ids[5]}`, failed: [{ id: ids[1] }] });
     const last = await home.ask("POST", `/v2/dlq/retry?count=1&cursor=${page.body.cursor}`, { headers: { "svc-timeout": "9s" } });
-    expect(last.body).toEqual({ cursor: "", responses: [{ messageId: expect.any(String) }] });
+    expect(last.body).toEqual({ cursor: "", responses: [{ messageId: expect.any(String), dlqId: ids[5] }] });
   });
 
   test.each(["by filter", "by id"])("tells what was sent again before the storage failed, and where to go on: %s", async (how) => {
@@ -212,14 +222,17 @@ describe("sending dead letters again", () => {
     const ids = (await listed(home)).messages.map(({ dlqId }) => dlqId);
     const query = how === "by id" ? `?dlqIds=${ids.join(",")}` : "?";
     const { status, body } = await home.ask("POST", `/v2/dlq/retry${query}`);
-    const sent = home.deliveries.map(({ message }) => ({ messageId: message.id }));
+    const sent = home.deliveries.map(({ message }, place) => ({ messageId: message.id, dlqId: ids[place] }));
     const cursor = how === "by id" ? ids[3] : `${ids[3]}_${ids[5]}`;
     expect({ status, body }).toEqual({ status: 201, body: { cursor, responses: sent } });
     expect(sent).toHaveLength(4);
     expect(await home.ask("POST", `/v2/dlq/retry${query}&cursor=${body.cursor}`)).toMatchObject({ status: 503 });
     expect((await listed(home)).messages).toHaveLength(2);
     left = 2;
-    expect((await home.ask("POST", `/v2/dlq/retry${query}&cursor=${body.cursor}`)).body).toMatchObject({ cursor: "", responses: [{}, {}] });
+    expect((await home.ask("POST", `/v2/dlq/retry${query}&cursor=${body.cursor}`)).body).toEqual({
+      cursor: "",
+      responses: [4, 5].map((place) => ({ messageId: expect.any(String), dlqId: ids[place] })),
+    });
   });
 
   test.each([

@@ -35,6 +35,7 @@ describe("a dead letter", () => {
         notBefore: home.clock.now,
         callerIP: "127.0.0.1",
         failureCallback: "https://f.example",
+        error: null,
       },
       ...{
         responseStatus: 500,
@@ -197,7 +198,13 @@ describe("deleting dead letters", () => {
 
   test("takes many by id, skipping what is gone, or by filter, portion by portion", async () => {
     const { home, ids } = await three();
-    expect((await home.ask("DELETE", `/v2/dlq?dlqIds=${ids[1]},${ids[1]},gone`)).body).toEqual({ deleted: 1 });
+    expect((await home.ask("DELETE", `/v2/dlq?dlqIds=${ids[1]},${ids[1]},gone&dlqIds=%00`)).body).toEqual({
+      deleted: 1,
+      failed: [
+        { id: "gone", reason: "there is no such dead letter" },
+        { id: "\0", reason: 'dlqId: there is no dead letter "\\u0000"' },
+      ],
+    });
     expect((await home.ask("DELETE", "/v2/dlq?label=none")).body).toEqual({ deleted: 0 });
     const first = await home.ask("DELETE", "/v2/dlq?count=1");
     expect(first.body).toEqual({ deleted: 1, cursor: expect.any(String) });

@@ -175,9 +175,11 @@ describe("cancelling", () => {
   test("takes ids before all else, skips strangers, and takes the same as JSON", async () => {
     const { home, ids } = await four();
     const url = `/v2/messages?messageIds=${ids.a},msg_unknown&messageIds=${ids.b}&messageIds=%00&host=none.example&count=1`;
-    expect((await home.ask("DELETE", url)).body).toEqual({ cancelled: 2 });
+    const stranger = (id: string) => ({ id, reason: "there is no such message" });
+    expect((await home.ask("DELETE", url)).body).toEqual({ cancelled: 2, failed: [stranger("\0"), stranger("msg_unknown")] });
     expect((await home.ask("DELETE", "/v2/messages", { body: JSON.stringify({ messageIds: [ids.a, ids.c] }) })).body).toEqual({
       cancelled: 1,
+      failed: [{ id: ids.a, reason: "the message is finished, or was cancelled before" }],
     });
     expect((await home.ask("DELETE", "/v2/messages", { body: '{"label":"x","count":5}' })).body).toEqual({ cancelled: 1 });
   });

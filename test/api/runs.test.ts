@@ -147,9 +147,10 @@ describe("cancelling many runs", () => {
       `${path}?workflowRunIds=a&workflowRunIds=b&workflowRunIds=nobody&workflowRunIds=a&count=1&label=x`,
     );
     expect(reply).toMatchObject({ status: 200 });
-    expect(reply.body).toEqual({ cancelled: 1 });
+    const ended = (id: string) => ({ id, reason: "there is no run of this id that has not ended" });
+    expect(reply.body).toEqual({ cancelled: 1, failed: [ended("b"), ended("nobody")] });
     expect((await home.ask("DELETE", `${path}?workflowRunIds=a%2Cb`)).body).toEqual({ cancelled: 1 });
-    expect((await home.ask("DELETE", `${path}?workflowRunIds=a`)).body).toEqual({ cancelled: 0 });
+    expect((await home.ask("DELETE", `${path}?workflowRunIds=a`)).body).toEqual({ cancelled: 0, failed: [ended("a")] });
     expect((await home.ask("DELETE", path, { body: '{"workflowRunIds":["c"]}' })).body).toEqual({ cancelled: 1 });
     expect((await home.ask("DELETE", `${path}/c`, { token: otherToken })).body).toEqual({ cancelled: 1 });
   });
@@ -245,8 +246,11 @@ describe("a message of a run", () => {
       status: 400,
       body: { error: `message: ${first} belongs to a run, which waits for it; DELETE ${path}/wfr%20%C3%A4%2F1 cancels the run` },
     });
-    for (const query of ["", `?messageIds=${first}`])
-      expect(await home.ask("DELETE", `/v2/messages${query}`)).toMatchObject({ status: 200, body: { cancelled: 0 } });
+    expect((await home.ask("DELETE", "/v2/messages")).body).toEqual({ cancelled: 0 });
+    expect(await home.ask("DELETE", `/v2/messages?messageIds=${first}`)).toMatchObject({
+      status: 200,
+      body: { cancelled: 0, failed: [{ id: first, reason: 'the message belongs to the run "wfr ä/1"; cancel the run instead' }] },
+    });
     expect(await home.ask("DELETE", `/v2/messages/${first}`, { token: otherToken })).toMatchObject({ status: 404 });
     expect(await home.ask("DELETE", `${path}/wfr%20%C3%A4%2F1`)).toMatchObject({ status: 200 });
     expect(await home.ask("DELETE", `/v2/messages/${first}`)).toMatchObject({ status: 200, body: { cancelled: 0 } });

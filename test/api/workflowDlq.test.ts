@@ -171,10 +171,12 @@ describe("the list", () => {
     ] as const) {
       expect(await home.ask(method, `/v2/workflows/dlq/${path}${a}`, { token: otherToken })).toMatchObject({ status: 404 });
     }
-    expect((await home.ask("DELETE", `/v2/workflows/dlq?dlqIds=${a}`, { token: otherToken })).body).toEqual({ deleted: 0 });
+    expect((await home.ask("DELETE", `/v2/workflows/dlq?dlqIds=${a}`, { token: otherToken })).body).toEqual({
+      ...{ deleted: 0, failed: [{ id: a, reason: expect.stringMatching(/there is no failed run/) }] },
+    });
     expect((await home.ask("POST", `/v2/workflows/dlq/resume?dlqIds=${a}`, { token: otherToken })).body).toEqual({
       ...{ workflowRuns: [], cursor: "" },
-      skipped: [{ dlqId: a, error: expect.stringMatching(/there is no failed run/) }],
+      failed: [{ id: a, reason: expect.stringMatching(/there is no failed run/) }],
     });
     expect(await runIds(home)).toHaveLength(4);
   });
@@ -207,8 +209,15 @@ describe("deleting", () => {
   test("many: by ids, by filters, a portion at a time; never a message", async () => {
     const { home, b } = await four();
     const [{ dlqId: message }] = (await home.ask("GET", "/v2/dlq")).body.messages;
-    expect((await home.ask("DELETE", "/v2/workflows/dlq", { body: JSON.stringify({ dlqIds: ["1-1"] }) })).body).toEqual({ deleted: 0 });
-    expect((await home.ask("DELETE", `/v2/workflows/dlq?dlqIds=${b},${message},1-1`)).body).toEqual({ deleted: 1 });
+    const missing = (id: string) => ({ id, reason: `dlqId: there is no failed run "${id}"` });
+    expect((await home.ask("DELETE", "/v2/workflows/dlq", { body: JSON.stringify({ dlqIds: ["1-1"] }) })).body).toEqual({
+      deleted: 0,
+      failed: [missing("1-1")],
+    });
+    expect((await home.ask("DELETE", `/v2/workflows/dlq?dlqIds=${b},${message},1-1,${message}`)).body).toEqual({
+      deleted: 1,
+      failed: [missing(message), missing("1-1")],
+    });
     expect((await home.ask("DELETE", "/v2/workflows/dlq?label=x")).body).toEqual({ deleted: 1 });
     const { cursor, ...first } = (await home.ask("DELETE", "/v2/workflows/dlq?count=1")).body;
     expect(first).toEqual({ deleted: 1 });
@@ -236,7 +245,10 @@ describe("retrying a run as a message", () => {
     const { home, a } = await four();
     const reply = await home.ask("POST", `/v2/dlq/retry/${a}`);
     expect(reply).toMatchObject({ status: 400, body: { error: expect.stringContaining(`/v2/workflows/dlq/resume/${a}`) } });
-    expect((await home.ask("POST", `/v2/dlq/retry?dlqIds=${a}`)).body).toEqual({ cursor: "", responses: [] });
+    expect((await home.ask("POST", `/v2/dlq/retry?dlqIds=${a}`)).body).toEqual({
+      ...{ cursor: "", responses: [] },
+      failed: [{ id: a, reason: expect.stringContaining(`/v2/workflows/dlq/resume/${a}`) }],
+    });
     expect(await runIds(home)).toHaveLength(4);
   });
 });
@@ -248,6 +260,9 @@ describe("dry runs", () => {
       ["POST", "/v2/workflows/dlq/resume", 4, [a, b, c, d]],
       ["POST", "/v2/workflows/dlq/restart?label=x", 2, [a, b]],
       ["POST", "/v2/workflows/dlq/resume?count=3", 3, [a, b, c]],
+      ["POST", "/v2/workflows/dlq/resume?workflowRunId=order-1", 2, [a, b]],
+      ["POST", "/v2/workflows/dlq/restart?workflowRunId=order", 3, [a, b, c]],
+      ["DELETE", "/v2/workflows/dlq?workflowRunId=order-1", 1, [a]],
       ["POST", `/v2/workflows/dlq/resume?dlqIds=${a}&dlqIds=1800000000000-1`, 1, [a]],
       ["POST", `/v2/workflows/dlq/resume/${a}`, 1, [a]],
       ["POST", `/v2/workflows/dlq/restart/${a}`, 1, [a]],

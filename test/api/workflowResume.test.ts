@@ -29,7 +29,7 @@ describe("a run that is resumed", () => {
     const dlqId = await failedAtTwo(home, "wfr_1");
     home.clock.now += 5_000;
     const { status, body } = await resume(home, `/${dlqId}`);
-    expect([status, body]).toEqual([200, { workflowRunId: expect.stringMatching(/^wfr_/), workflowCreatedAt: home.clock.now }]);
+    expect([status, body]).toEqual([200, { workflowRunId: expect.stringMatching(/^wfr_/), workflowCreatedAt: home.clock.now, dlqId }]);
     expect(body.workflowRunId).not.toBe("wfr_1");
     const [delivery, ...others] = sent(home);
     expect(others).toEqual([]);
@@ -106,7 +106,7 @@ describe("a run that is resumed", () => {
     expect(replies[2]?.body).toEqual({
       workflowRuns: [],
       cursor: "",
-      skipped: [{ dlqId, error: expect.stringContaining("no failed run") }],
+      failed: [{ id: dlqId, reason: expect.stringContaining("no failed run") }],
     });
     expect(sent(home)).toHaveLength(1);
   });
@@ -185,7 +185,8 @@ describe("a run that is resumed", () => {
       "svc-failure-callback-retries: cannot be changed",
     ],
     [{ "svc-retries": "many" }, 'svc-retries: "many" is not a whole number'],
-    [{ "svc-flow-control-value": "parallelism=1" }, "flow-control-value: the run has no key"],
+    [{ "svc-flow-control-value": "parallelism=1" }, "flow-control-value: there is no key"],
+    [{ "svc-flow-control-key": "k" }, "flow-control-key: there are no limits that it could come with; give Flow-Control-Value as well"],
     [{ "svc-workflow-runid": "going" }, 'workflow-runid: the run "going" has not ended'],
   ])("is refused with %o, and stays where it is", async (headers: Record<string, string>, error) => {
     const home = await house();
@@ -214,7 +215,7 @@ describe("many", () => {
     const resumedIds = new Set<string>();
     for (let cursor: string | null = null; cursor !== "";) {
       const { body }: Reply = await resume(home, `?count=100${cursor === null ? "" : `&cursor=${cursor}`}`);
-      expect(body.skipped).toEqual([]);
+      expect(body).not.toHaveProperty("failed");
       for (const { workflowRunId } of body.workflowRuns) resumedIds.add(workflowRunId);
       sizes.push(body.workflowRuns.length);
       ({ cursor } = body);
@@ -223,7 +224,7 @@ describe("many", () => {
     expect(resumedIds.size).toBe(120);
     expect(sent(home)).toHaveLength(120);
     expect(await entries(home)).toBe(0);
-    expect((await resume(home, "")).body).toEqual({ workflowRuns: [], cursor: "", skipped: [] });
+    expect((await resume(home, "")).body).toEqual({ workflowRuns: [], cursor: "" });
   });
 
   test("are chosen by filters, in the query or in a body", async () => {
@@ -233,8 +234,8 @@ describe("many", () => {
     expect((await resume(home, "?label=a")).body.workflowRuns).toHaveLength(2);
     const body = JSON.stringify({ dlqIds: [ids[1], ids[0]] });
     expect((await resume(home, "", { body })).body).toEqual({
-      ...{ workflowRuns: [expect.anything()], cursor: "" },
-      skipped: [{ dlqId: ids[0], error: expect.stringContaining("no failed run") }],
+      ...{ workflowRuns: [{ workflowRunId: expect.any(String), workflowCreatedAt: expect.any(Number), dlqId: ids[1] }], cursor: "" },
+      failed: [{ id: ids[0], reason: expect.stringContaining("no failed run") }],
     });
     expect(await entries(home)).toBe(1);
     expect(await resume(home, "", { body: '{"dlqIds":[]}' })).toMatchObject({ status: 400 });
@@ -252,13 +253,13 @@ describe("many", () => {
       .map((id) => `dlqIds=${id}`)
       .join("&")}&dlqIds=nonsense`;
     const first = (await resume(home, query)).body;
-    expect([first.workflowRuns.length, first.cursor, first.skipped]).toEqual([
+    expect([first.workflowRuns.length, first.cursor, first.failed]).toEqual([
       50,
       ids[49],
-      [{ dlqId: "nonsense", error: expect.any(String) }],
+      [{ id: "nonsense", reason: expect.any(String) }],
     ]);
     const second = (await resume(home, `${query}&cursor=${first.cursor}`)).body;
-    expect([second.workflowRuns.length, second.cursor, second.skipped]).toEqual([10, "", []]);
+    expect([second.workflowRuns.length, second.cursor, second.failed]).toEqual([10, "", undefined]);
   });
 
   test("go on when one of them cannot, which is told and stays", async () => {
@@ -266,7 +267,7 @@ describe("many", () => {
     const ofKey = { flowControl: { key: "k", parallelism: 1, rate: null, period: null } };
     const [a, b, c] = [await failed(home, "a", ofKey), await failed(home, "b"), await failed(home, "c", ofKey)];
     const { body } = await resume(home, "", { headers: { "svc-flow-control-value": "parallelism=5" } });
-    expect(body).toMatchObject({ cursor: "", skipped: [{ dlqId: b, error: expect.stringContaining("no key") }] });
+    expect(body).toMatchObject({ cursor: "", failed: [{ id: b, reason: expect.stringContaining("no key") }] });
     expect(body.workflowRuns).toHaveLength(2);
     expect((await home.ask("GET", `/v2/workflows/dlq?dlqIds=${a},${b},${c}`)).body.messages).toMatchObject([{ dlqId: b }]);
   });
@@ -285,7 +286,7 @@ describe("many", () => {
     };
     const { body } = await resume(home, "");
     expect(body.workflowRuns).toHaveLength(2);
-    expect(body.skipped).toMatchObject([{ dlqId: ids[1] }]);
+    expect(body.failed).toMatchObject([{ id: ids[1] }]);
   });
 
   test("of which some were done before the storage failed: the answer tells them, and where to go on", async () => {
@@ -300,7 +301,7 @@ describe("many", () => {
     const home = await house({ wrap });
     const ids = [await failed(home, "a"), await failed(home, "b"), await failed(home, "c"), await failed(home, "d")];
     const first = await resume(home, "");
-    expect(first).toMatchObject({ status: 200, body: { cursor: `${ids[1]}_${ids[3]}`, skipped: [] } });
+    expect(first).toMatchObject({ status: 200, body: { cursor: `${ids[1]}_${ids[3]}` } });
     expect(first.body.workflowRuns).toHaveLength(2);
     expect((await resume(home, `?cursor=${first.body.cursor}`)).body.workflowRuns).toHaveLength(2);
     left = 0;

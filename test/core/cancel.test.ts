@@ -20,6 +20,7 @@ test("a message that waits is gone at once", async () => {
   await broker.send("a", { delay: hour });
   expect(await broker.run("cancel", { account: "acme", messageIds: [broker.id("a"), broker.id("a"), "msg_unknown"] })).toEqual({
     cancelled: 1,
+    failed: [{ id: "msg_unknown", reason: "there is no such message" }],
   });
   expect(log("a")).toBe("CANCEL_REQUESTED CANCELLED");
   expect(broker.state(broker.id("a"))).toBeUndefined();
@@ -36,7 +37,10 @@ describe("a message that is being sent", () => {
     expect(broker.calledOff).toEqual([held("a")]);
     expect(log("a")).toBe("CANCEL_REQUESTED");
     expect(broker.state(broker.id("a"))).toMatchObject({ state: "cancelling", leasedBy: "nod_a", dueAt: noon + 30 * second });
-    expect(await cancelling("a")).toEqual({ cancelled: 0 });
+    expect(await cancelling("a")).toEqual({
+      cancelled: 0,
+      failed: [{ id: broker.id("a"), reason: "the message was cancelled before, and its request has not ended" }],
+    });
     expect(log("a")).toBe("CANCEL_REQUESTED");
     expect([broker.counts("queue:q"), broker.counts("key:k")]).toEqual([
       [1, 1],

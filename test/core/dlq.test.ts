@@ -75,7 +75,10 @@ describe("a dead letter that is sent again", () => {
 
 describe("a dead letter that is deleted", () => {
   test("counts once; the log keeps what it knows", async () => {
-    expect(await remove([dlqId, dlqId, "unknown"])).toEqual({ deleted: 1 });
+    expect(await remove([dlqId, dlqId, "unknown"])).toEqual({
+      deleted: 1,
+      failed: [{ id: "unknown", reason: "there is no such dead letter" }],
+    });
     expect(broker.deadLetters).toEqual([]);
     expect(envelope(id)).toBeDefined();
     expect(broker.log(id)).toBe("ERROR FAILED");
@@ -112,7 +115,10 @@ test("dead letters of another account are not there", async () => {
     tokenHash: "h",
     signingKeys: { current: "a", next: "b" },
   });
-  expect(await broker.run("deleteDeadLetters", { account: "other", dlqIds: [dlqId], logRetention })).toEqual({ deleted: 0 });
+  expect(await broker.run("deleteDeadLetters", { account: "other", dlqIds: [dlqId], logRetention })).toEqual({
+    deleted: 0,
+    failed: [{ id: dlqId, reason: "there is no such dead letter" }],
+  });
   expect(await broker.run("retryDeadLetters", { account: "other", dlqIds: [dlqId], logRetention, overrides: {} })).toEqual([]);
   expect(broker.deadLetters).toHaveLength(1);
 });

@@ -13,6 +13,9 @@ test("a later run of the same name is not cancelled in the place of one that has
   await broker.run("finishRun", { account: "acme", runId: "wfr_1", body: bytes("") });
   await broker.run("publish", { account: "acme", letters: [start] });
   const named = { account: "acme", runIds: ["wfr_1"] };
-  expect(await broker.run("cancelRuns", { ...named, keys: [listed?.id ?? ""] })).toEqual({ cancelled: 0 });
+  expect(await broker.run("cancelRuns", { ...named, keys: [listed?.id ?? ""] })).toEqual({
+    cancelled: 0,
+    failed: [{ id: "wfr_1", reason: "there is no run of this id that has not ended" }],
+  });
   expect(await broker.run("cancelRuns", named)).toEqual({ cancelled: 1 });
 });

@@ -15,8 +15,18 @@ export function describeEnds(open: OpenStore): void {
       const { message } = await world.sent();
       const waiting = await world.send({ delay: 1_000 });
       const messageIds = [message.id, waiting, waiting, "msg_none"];
-      expect(await world.store.execute("cancel", { account: "acc", messageIds })).toEqual({ cancelled: 2 });
-      expect(await world.store.execute("cancel", { account: "acc", messageIds })).toEqual({ cancelled: 0 });
+      expect(await world.store.execute("cancel", { account: "acc", messageIds })).toEqual({
+        cancelled: 2,
+        failed: [{ id: "msg_none", reason: "there is no such message" }],
+      });
+      expect(await world.store.execute("cancel", { account: "acc", messageIds })).toEqual({
+        cancelled: 0,
+        failed: [
+          { id: message.id, reason: "the message was cancelled before, and its request has not ended" },
+          { id: waiting, reason: "the message is finished, or was cancelled before" },
+          { id: "msg_none", reason: "there is no such message" },
+        ],
+      });
       expect(await world.states(message.id)).toEqual(["CREATED", "ACTIVE", "CANCEL_REQUESTED"]);
       expect(await world.states(waiting)).toEqual(["CREATED", "CANCEL_REQUESTED", "CANCELLED"]);
       expect((await world.store.read.message("acc", waiting))?.state).toBeNull();
@@ -81,7 +91,10 @@ export function describeEnds(open: OpenStore): void {
       await world.account();
       const [one, two] = [await world.die(), await world.die()];
       const input = { account: "acc", dlqIds: [one.dlqId, one.dlqId, "none"], logRetention: day };
-      expect(await world.store.execute("deleteDeadLetters", input)).toEqual({ deleted: 1 });
+      expect(await world.store.execute("deleteDeadLetters", input)).toEqual({
+        deleted: 1,
+        failed: [{ id: "none", reason: "there is no such dead letter" }],
+      });
       expect(await world.store.read.deadLetter("acc", one.dlqId)).toBeNull();
       expect(await world.store.read.deadLetter("acc", two.dlqId)).not.toBeNull();
       expect(await world.states(one.messageId)).toContain("FAILED");
@@ -166,10 +179,16 @@ export function describeEnds(open: OpenStore): void {
       const [theirs] = await world.publish([letterTo({ deduplication: "d", delay: 1_000 })], "b");
       expect(theirs).toMatchObject({ deduplicated: false });
       expect(await world.store.read.message("b", mine)).toBeNull();
-      expect(await world.store.execute("cancel", { account: "b", messageIds: [mine] })).toEqual({ cancelled: 0 });
+      expect(await world.store.execute("cancel", { account: "b", messageIds: [mine] })).toEqual({
+        cancelled: 0,
+        failed: [{ id: mine, reason: "there is no such message" }],
+      });
       const dead = await world.die({}, "a");
       const dlqIds = [dead.dlqId];
-      expect(await world.store.execute("deleteDeadLetters", { account: "b", dlqIds, logRetention: 0 })).toEqual({ deleted: 0 });
+      expect(await world.store.execute("deleteDeadLetters", { account: "b", dlqIds, logRetention: 0 })).toEqual({
+        deleted: 0,
+        failed: [{ id: dead.dlqId, reason: "there is no such dead letter" }],
+      });
       expect(await world.store.execute("retryDeadLetters", { account: "b", dlqIds, logRetention: 0, overrides: {} })).toEqual([]);
       expect(await world.store.read.deadLetter("b", dead.dlqId)).toBeNull();
       expect(await world.states(dead.messageId, "b")).toEqual([]);

@@ -52,7 +52,10 @@ export function describePublish(open: OpenStore): void {
       await world.account();
       for (const id of ["\0", "msg_\0", "\ud83d", "'", ""]) {
         expect(await world.store.read.message("acc", id)).toBeNull();
-        expect(await world.store.execute("cancel", { account: "acc", messageIds: [id] })).toEqual({ cancelled: 0 });
+        expect(await world.store.execute("cancel", { account: "acc", messageIds: [id] })).toEqual({
+          cancelled: 0,
+          failed: [{ id, reason: "there is no such message" }],
+        });
       }
     });
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import type { ErrorCode } from "../../core/errors.ts";
-import { Refusal } from "../../core/errors.ts";
+import type { NotDone } from "../../core/errors.ts";
+import { failedIn, Refusal } from "../../core/errors.ts";
 import type { Account, Millis } from "../../core/message.ts";
 import type { Overrides } from "../../core/overrides.ts";
 import { overridesAlone } from "../../core/overrides.ts";
@@ -16,6 +16,8 @@ import { choice, count } from "../parameters.ts";
 import { entryJson, entryShape } from "../presentFailedRun.ts";
 import type { Incoming, Parts } from "../route.ts";
 import { route } from "../route.ts";
+import { notDone } from "../shapes.ts";
+import { shortened } from "../target.ts";
 import type { Sweep } from "../sweep.ts";
 import { sweepOf } from "../sweep.ts";
 
@@ -68,7 +70,7 @@ const get = route({
   },
 });
 
-const deleted = z.object({ deleted: z.int().describe("How many there were, and are gone now."), cursor: nextPage });
+const deleted = z.object({ deleted: z.int().describe("How many there were, and are gone now."), failed: notDone, cursor: nextPage });
 
 const remove = route({
   method: "DELETE",
@@ -81,7 +83,7 @@ const remove = route({
   handle: async ({ account, params, parts }) => {
     const answer = await removeAll(parts, account, [params.dlqId].filter(isId));
     if (answer.deleted === 0) throw missing(params.dlqId);
-    return { status: 200, body: answer };
+    return { status: 200, body: { deleted: answer.deleted } };
   },
 });
 
@@ -104,12 +106,16 @@ const removeMany = route({
   handle: async ({ account, query, parts }) => {
     if (query.dryRun === "true") return { status: 200, body: await wouldBe(parts, account, query) };
     const { ids, cursor } = await selected(parts, account, query);
-    const answer = await removeAll(parts, account, ids);
-    return { status: 200, body: { ...answer, ...(cursor === null ? {} : { cursor }) } };
+    const { deleted, failed = [] } = await removeAll(parts, account, ids);
+    const strangers = (query.dlqIds ?? []).filter((id) => !isId(id)).map((id) => notThere(id));
+    return { status: 200, body: { deleted, ...failedIn([...failed, ...strangers]), ...(cursor === null ? {} : { cursor }) } };
   },
 });
 
-const retried = z.object({ messageId: z.string().describe("The new message.") });
+const retried = z.object({
+  messageId: z.string().describe("The new message."),
+  dlqId: z.string().describe("The entry that it was made of, which is gone."),
+});
 const aboutRetry =
   "The new message has a new id, and the body, headers and settings of the old one; settings of this request replace them, one by one. A callback that is given with its URL replaces the old one as a whole. What is redacted already stays so.";
 
@@ -125,11 +131,10 @@ const retry = route({
   refusals: ["not-found", "limit-exceeded"],
   handle: async ({ account, params, incoming, parts }) => {
     const { overrides, ignored } = changesIn(incoming, account, parts.now());
-    const { responses, skipped } = await retryAll(parts, { account, overrides, dlqIds: [params.dlqId].filter(isId) });
+    const { responses, refused } = await retryAll(parts, { account, overrides, dlqIds: [params.dlqId].filter(isId) });
     const [response] = responses;
-    const [refused] = skipped;
-    if (refused) throw new Refusal(refused.code, refused.error);
-    if (!response) throw await notRetried(parts, account, params.dlqId);
+    const [refusal] = [...refused, ...(response ? [] : await notRetried(parts, account, [params.dlqId]))];
+    if (refusal) throw refusal.error;
     return { status: 201, body: response, ignored };
   },
 });
@@ -139,7 +144,7 @@ const retryMany = route({
   path: "/v2/dlq/retry",
   tag: "Dead letter queue",
   summary: "Send many dead letters again",
-  about: `Those with the given ids, or those that pass all filters, oldest first. Missing ones are skipped. ${aboutRetry} One that cannot be sent again, such as with more retries than the account may have now, is skipped and stays. When the storage fails on the way, the answer tells of those before, with a cursor.`,
+  about: `Those with the given ids, or those that pass all filters, oldest first. ${aboutRetry} One that cannot be sent again, such as with more retries than the account may have now, stays, and failed says why. When the storage fails on the way, the answer tells of those before, with a cursor.`,
   settings: "retry",
   query: selection,
   answers: {
@@ -149,10 +154,7 @@ const retryMany = route({
         z.object({
           cursor: z.string().describe("Where to go on. Empty at the end."),
           responses: z.array(retried),
-          skipped: z
-            .array(z.object({ dlqId: z.string(), error: z.string() }))
-            .optional()
-            .describe("Entries that stay as they are, and why. Absent: none."),
+          failed: notDone,
         }),
         dryRunAnswer,
       ]),
@@ -163,18 +165,28 @@ const retryMany = route({
     const { overrides, ignored } = changesIn(incoming, account, parts.now());
     if (query.dryRun === "true") return { status: 201, body: await wouldBe(parts, account, query, { ofRuns: false }), ignored };
     const { ids, cursor, cursorAfter } = await selected(parts, account, query);
-    const { responses, skipped, stoppedAt } = await retryAll(parts, { account, overrides, dlqIds: ids });
-    const told = skipped.length === 0 ? {} : { skipped: skipped.map(({ dlqId, error }) => ({ dlqId, error })) };
-    return { status: 201, body: { cursor: stoppedAt === null ? (cursor ?? "") : cursorAfter(stoppedAt), responses, ...told }, ignored };
+    const { responses, refused, stoppedAt } = await retryAll(parts, { account, overrides, dlqIds: ids });
+    const met = new Set([...responses, ...refused].map(({ dlqId }) => dlqId));
+    // Where the storage has failed, it cannot be asked why others were not there.
+    const left = stoppedAt === null ? [...new Set(chosenIn(query))].filter((dlqId) => !met.has(dlqId)) : [];
+    const failed = [...refused, ...(await notRetried(parts, account, left))].map(({ dlqId, error }) => ({
+      id: shortened(dlqId),
+      reason: error.message,
+    }));
+    const next = stoppedAt === null ? (cursor ?? "") : cursorAfter(stoppedAt);
+    return { status: 201, body: { cursor: next, responses, ...failedIn(failed) }, ignored };
   },
 });
 
 type Selection = z.output<typeof selection>;
 
 async function selected(parts: Parts, account: Account, query: Selection): Promise<Sweep> {
-  if (query.dlqIds) return { ids: query.dlqIds.filter(isId), cursor: null, cursorAfter: (dlqId) => dlqId };
+  if (query.dlqIds) return { ids: chosenIn(query).filter(isId), cursor: null, cursorAfter: (dlqId) => dlqId };
   return sweepOf(parts, account.id, { ...query, filter: filterOfMessages(query) });
 }
+
+/** The ids that were given; with a cursor, those behind the one at which an earlier request stopped. */
+const chosenIn = ({ dlqIds = [], cursor }: Selection): string[] => dlqIds.slice(cursor === undefined ? 0 : dlqIds.indexOf(cursor) + 1);
 
 /** What was given by its id is there whatever it is of; a list is of messages only. */
 const filterOfMessages = (query: z.output<typeof deadLetterFilters>): Filter =>
@@ -189,7 +201,7 @@ function wouldBe(parts: Parts, account: Account, query: Selection, only: Pick<Fi
   );
 }
 
-const removeAll = ({ store, retention }: Parts, account: Account, dlqIds: readonly string[]): Promise<{ deleted: number }> =>
+const removeAll = ({ store, retention }: Parts, account: Account, dlqIds: readonly string[]) =>
   store.execute("deleteDeadLetters", { account: account.id, dlqIds, logRetention: retentionFor(account, retention).log });
 
 /** What is to be different from what was sent before. Throws `Refusal` for what no message may have, before any of them is touched. */
@@ -209,13 +221,13 @@ type Portion = { account: Account; overrides: Overrides; dlqIds: readonly string
  * meets what went wrong as the first thing.
  */
 async function retryAll(parts: Parts, { account, overrides, dlqIds }: Portion) {
-  const done: Done = { responses: [], skipped: [] };
+  const done: Done = { responses: [], refused: [] };
   let stoppedAt: string | null = null;
   for (const portion of portionsOf([...new Set(dlqIds)])) {
     try {
-      const { responses, skipped } = await retryPortion(parts, { account, overrides, dlqIds: portion });
+      const { responses, refused } = await retryPortion(parts, { account, overrides, dlqIds: portion });
       done.responses.push(...responses);
-      done.skipped.push(...skipped);
+      done.refused.push(...refused);
     } catch (error) {
       if (done.responses.length === 0 || stoppedAt === null) throw error;
       return { ...done, stoppedAt };
@@ -225,23 +237,25 @@ async function retryAll(parts: Parts, { account, overrides, dlqIds }: Portion) {
   return { ...done, stoppedAt: null };
 }
 
-type Done = { responses: z.output<typeof retried>[]; skipped: { dlqId: string; error: string; code: ErrorCode }[] };
+type Done = { responses: z.output<typeof retried>[]; refused: NotRetried[] };
+type NotRetried = { dlqId: string; error: Refusal };
+
 /** Where one cannot be sent again, the others are taken one by one. Throws what is not to be said of one of them alone. */
 async function retryPortion(parts: Parts, { account, overrides, dlqIds }: Portion): Promise<Done> {
   const input = { account: account.id, dlqIds, logRetention: retentionFor(account, parts.retention).log, overrides };
   try {
     const all = await parts.store.execute("retryDeadLetters", input);
-    return { responses: all.map(({ messageId }) => ({ messageId })), skipped: [] };
+    return { responses: all.map(({ dlqId, messageId }) => ({ messageId, dlqId })), refused: [] };
   } catch (error) {
     if (!(error instanceof Refusal) || (error.code !== "invalid" && error.code !== "limit-exceeded")) throw error;
     const [dlqId = "", ...others] = dlqIds;
-    if (others.length === 0) return { responses: [], skipped: [{ dlqId, error: error.message, code: error.code }] };
+    if (others.length === 0) return { responses: [], refused: [{ dlqId, error }] };
   }
-  const done: Done = { responses: [], skipped: [] };
+  const done: Done = { responses: [], refused: [] };
   for (const dlqId of dlqIds) {
-    const { responses, skipped } = await retryPortion(parts, { account, overrides, dlqIds: [dlqId] });
+    const { responses, refused } = await retryPortion(parts, { account, overrides, dlqIds: [dlqId] });
     done.responses.push(...responses);
-    done.skipped.push(...skipped);
+    done.refused.push(...refused);
   }
   return done;
 }
@@ -252,13 +266,21 @@ const mostTogether = 4;
 const portionsOf = (ids: readonly string[]): string[][] =>
   Array.from({ length: Math.ceil(ids.length / mostTogether) }, (_, at) => ids.slice(at * mostTogether, (at + 1) * mostTogether));
 
-/** Why an entry was not sent again. */
-async function notRetried({ store }: Parts, account: Account, dlqId: string): Promise<Refusal> {
-  const entry = isId(dlqId) ? await store.read.deadLetter(account.id, dlqId) : null;
-  if (!entry?.letter.run) return missing(dlqId);
-  const way = `POST /v2/workflows/dlq/resume/${dlqId} goes on with it, POST /v2/workflows/dlq/restart/${dlqId} begins again`;
+/** Why entries were not sent again: they are not there, or of runs. */
+async function notRetried(parts: Parts, account: Account, dlqIds: readonly string[]): Promise<NotRetried[]> {
+  if (dlqIds.length === 0) return [];
+  const filter = { dlqIds: dlqIds.filter(isId), ofRuns: true };
+  const { entries } = await entriesOf(parts, account.id, { filter, count: dlqIds.length, bodies: false });
+  const ofRuns = new Set(entries.map(({ letter }) => letter.id));
+  return dlqIds.map((dlqId) => ({ dlqId, error: ofRuns.has(dlqId) ? isRun(dlqId) : missing(dlqId) }));
+}
+
+function isRun(dlqId: string): Refusal {
+  const way = `POST /v2/workflows/dlq/resume/${dlqId} resumes it, POST /v2/workflows/dlq/restart/${dlqId} begins again`;
   return new Refusal("invalid", `dlqId: ${dlqId} is a workflow run, and no message that could be sent again; ${way}`);
 }
+
+const notThere = (dlqId: string): NotDone => ({ id: shortened(dlqId), reason: missing(dlqId).message });
 
 const missing = (id: string): Refusal => new Refusal("not-found", `dlqId: there is no dead letter ${JSON.stringify(id.slice(0, 200))}`);
 

@@ -1,5 +1,7 @@
 import { z } from "zod";
-import { Refusal } from "../../core/errors.ts";
+import type { Cancelled } from "../../core/cancel.ts";
+import type { NotDone } from "../../core/errors.ts";
+import { failedIn, Refusal } from "../../core/errors.ts";
 import { spans } from "../../core/limits.ts";
 import type { AccountId } from "../../core/message.ts";
 import { reasonsOf } from "../../core/waiting.ts";
@@ -11,11 +13,13 @@ import { countUpTo } from "../parameters.ts";
 import { messageJson } from "../present.ts";
 import type { Parts } from "../route.ts";
 import { route } from "../route.ts";
-import { message } from "../shapes.ts";
+import { message, notDone } from "../shapes.ts";
+import { shortened } from "../target.ts";
 import { waitingOn } from "../waitingShape.ts";
 
 const byId = z.object({ messageId: z.string() });
 const cancelled = z.object({ cancelled: z.int().describe("How many had not been finished, and are cancelled now.") });
+const cancelledMany = cancelled.extend({ failed: notDone });
 
 const whyItWaits = z
   .array(waitingOn)
@@ -52,7 +56,7 @@ const cancel = route({
     const messageIds = [params.messageId].filter(isId);
     const answer = await parts.store.execute("cancel", { account: account.id, messageIds });
     if (answer.cancelled === 0) await refuseOfRun(parts, await readable(parts, account.id, params.messageId));
-    return { status: 200, body: answer };
+    return { status: 200, body: { cancelled: answer.cancelled } };
   },
 });
 
@@ -76,20 +80,21 @@ const cancelMany = route({
   tag: "Messages",
   summary: "Cancel many messages",
   about:
-    "Cancels unfinished messages, oldest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass. Those of workflow runs are left alone; who wants to stop them cancels the run.",
+    "Cancels unfinished messages, oldest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass. Those of workflow runs are left alone; who wants to stop them cancels the run. Of messages that were named, failed says which were not cancelled, and why.",
   query: messageFilters.extend({
     count: countUpTo({ most: 500, normally: meansAll }).describe(
       `At most so many; without it all of them. ${meansAll} means all too, because that is what clients send then. Does not count when messageIds is given.`,
     ),
     ...dryRunParameter,
   }),
-  answers: { 200: { about: "How many were cancelled; or how many would be.", schema: z.union([cancelled, dryRunAnswer]) } },
+  answers: { 200: { about: "How many were cancelled; or how many would be.", schema: z.union([cancelledMany, dryRunAnswer]) } },
   refusals: [],
   handle: async ({ account, query, parts }) => {
     const filter = { ...(query.messageIds ? { messageIds: query.messageIds.filter(isId) } : filterOf(query)), ofRuns: false };
     const isLimited = !query.messageIds && query.count !== meansAll;
     const most = isLimited ? query.count : mostCancelled;
     if (query.dryRun === "true") return { status: 200, body: await dryRun(pagesOf(parts, account.id, filter), most) };
+    if (query.messageIds) return { status: 200, body: await cancelNamed(parts, account.id, query.messageIds) };
     const cancelled = await cancelOldest(parts, account.id, { filter, most });
     return { status: 200, body: { cancelled } };
   },
@@ -101,6 +106,20 @@ const pagesOf =
     const page = await store.read.unfinished({ account, filter, cursor, count });
     return { ids: page.messageIds, cursor: page.cursor };
   };
+
+/** Cancels the messages with these ids, and says of each of the others why it was not. */
+async function cancelNamed(parts: Parts, account: AccountId, ids: readonly string[]): Promise<Cancelled> {
+  const named = [...new Set(ids)];
+  const failed: NotDone[] = named.filter((id) => !isId(id)).map((id) => ({ id: shortened(id), reason: "there is no such message" }));
+  const messageIds = named.filter(isId);
+  let cancelled = 0;
+  for (let at = 0; at < messageIds.length; at += portion) {
+    const done = await parts.store.execute("cancel", { account, messageIds: messageIds.slice(at, at + portion) });
+    cancelled += done.cancelled;
+    failed.push(...(done.failed ?? []));
+  }
+  return { cancelled, ...failedIn(failed) };
+}
 
 /** Follows the list of the unfinished until there were enough, or it ends. Each part of it is a transaction of its own. */
 async function cancelOldest(parts: Parts, account: AccountId, { filter, most }: { filter: MessageFilter; most: number }): Promise<number> {

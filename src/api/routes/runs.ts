@@ -1,5 +1,7 @@
 import { z } from "zod";
-import { Refusal } from "../../core/errors.ts";
+import type { Cancelled } from "../../core/cancel.ts";
+import type { NotDone } from "../../core/errors.ts";
+import { failedIn, Refusal } from "../../core/errors.ts";
 import { limits } from "../../core/limits.ts";
 import type { AccountId, Bytes, RunKey } from "../../core/message.ts";
 import { mustBeActive } from "../../core/plans.ts";
@@ -14,9 +16,11 @@ import type { Parts } from "../route.ts";
 import { route } from "../route.ts";
 import { scopeIn } from "../scope.ts";
 import { checkSegment } from "../segment.ts";
+import { notDone } from "../shapes.ts";
 
 const byId = z.object({ workflowRunId: z.string() });
 const cancelled = z.object({ cancelled: z.int().describe("How many went on, and are cancelled now.") });
+const cancelledMany = cancelled.extend({ failed: notDone });
 
 const entry = z.object({
   messageId: z.string().describe("The message that carries it."),
@@ -88,7 +92,7 @@ export const endRun = route({
     if (!saysNothing(body)) throw new Refusal("invalid", unheard);
     const answer = await store.execute("cancelRuns", { account: account.id, runIds: [runId] });
     if (answer.cancelled === 0) throw noSuchRun(runId);
-    return { status: 200, body: answer };
+    return { status: 200, body: { cancelled: answer.cancelled } };
   },
 });
 
@@ -125,15 +129,18 @@ const cancelMany = route({
   tag: "Workflow runs",
   summary: "Cancel many runs",
   about:
-    "Cancels runs that have not ended, newest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass. Those that are unknown or have ended are not counted.",
+    "Cancels runs that have not ended, newest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass. Those that are unknown or have ended are not counted; of runs that were named, failed says which they are.",
   query: selection,
-  answers: { 200: { about: "How many were cancelled; or with dryRun, how many would be.", schema: z.union([cancelled, dryRunAnswer]) } },
+  answers: {
+    200: { about: "How many were cancelled; or with dryRun, how many would be.", schema: z.union([cancelledMany, dryRunAnswer]) },
+  },
   refusals: [],
   handle: async ({ account, query, parts }) => {
     const pageOf = pagesOf(parts, account.id, filterOf(query));
     const isLimited = !query.workflowRunIds && query.count !== meansAll;
     const most = isLimited ? query.count : mostCancelled;
     if (query.dryRun === "true") return { status: 200, body: await dryRun(pageOf, most) };
+    if (query.workflowRunIds) return { status: 200, body: await cancelNamed(parts, account.id, query.workflowRunIds) };
     return { status: 200, body: { cancelled: await cancelAll(parts, account.id, { pageOf, most }) } };
   },
 });
@@ -169,6 +176,19 @@ const pagesOf =
     const page = await store.read.runs({ account, filter, cursor, count });
     return { ids: page.runs.map(({ runId }) => runId), keys: page.runs.map(({ id }) => id), cursor: page.cursor };
   };
+
+/** Cancels the runs of these ids, and says which of them were none. */
+async function cancelNamed({ store }: Parts, account: AccountId, named: readonly string[]): Promise<Cancelled> {
+  const ids = [...new Set(named.map((runId) => checkSegment("workflowRunIds", runId)))];
+  const failed: NotDone[] = [];
+  let cancelled = 0;
+  for (let at = 0; at < ids.length; at += portion) {
+    const done = await store.execute("cancelRuns", { account, runIds: ids.slice(at, at + portion) });
+    cancelled += done.cancelled;
+    failed.push(...(done.failed ?? []));
+  }
+  return { cancelled, ...failedIn(failed) };
+}
 
 /** Follows the list of what goes on until there were enough, or it ends. Each part of it is a transaction of its own. */
 async function cancelAll({ store }: Parts, account: AccountId, { pageOf, most }: { pageOf: Pages; most: number }): Promise<number> {

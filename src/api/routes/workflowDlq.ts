@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { Refusal } from "../../core/errors.ts";
+import type { NotDone } from "../../core/errors.ts";
+import { failedIn, Refusal } from "../../core/errors.ts";
 import { birthOf } from "../../core/ids.ts";
 import { groupFailures } from "../../core/failureGroups.ts";
 import { memory } from "../../core/limits.ts";
@@ -17,6 +18,8 @@ import { present } from "../present.ts";
 import { entryJson, entryShape } from "../presentFailedRun.ts";
 import type { Answer, Incoming, Parts, Route } from "../route.ts";
 import { route } from "../route.ts";
+import { notDone } from "../shapes.ts";
+import { shortened } from "../target.ts";
 import { runOverridesOf, settingsOfResume } from "../runOverrides.ts";
 import type { Sweep } from "../sweep.ts";
 import { sweepOf } from "../sweep.ts";
@@ -57,7 +60,7 @@ const get = route({
   handle: async ({ account, params, parts }) => ({ status: 200, body: entryJson(await failedRun(parts, account.id, params.dlqId)) }),
 });
 
-const deleted = z.object({ deleted: z.int().describe("How many there were, and are gone now."), cursor: nextPage });
+const deleted = z.object({ deleted: z.int().describe("How many there were, and are gone now."), failed: notDone, cursor: nextPage });
 
 const remove = route({
   method: "DELETE",
@@ -98,11 +101,21 @@ const removeMany = route({
     const pageOf = pagesOf(parts, account.id, query);
     if (query.dryRun === "true") return { status: 200, body: await dryRun(pageOf, most) };
     const { ids, cursor } = await pageOf(null, most);
-    return { status: 200, body: { ...(await removeAll(parts, account, ids)), ...(cursor === null ? {} : { cursor }) } };
+    const { deleted, failed = [] } = await removeAll(parts, account, ids);
+    const strangers = query.cursor === undefined && cursor === null ? without(query.dlqIds ?? [], ids).map(unknownEntry) : [];
+    return { status: 200, body: { deleted, ...failedIn([...strangers, ...failed]), ...(cursor === null ? {} : { cursor }) } };
   },
 });
 
-const removeAll = ({ store, retention }: Parts, account: Account, dlqIds: readonly string[]): Promise<{ deleted: number }> =>
+/** The ids that are not among `known`, each once. */
+const without = (ids: readonly string[], known: readonly string[]): string[] => {
+  const found = new Set(known);
+  return [...new Set(ids)].filter((id) => !found.has(id));
+};
+
+const unknownEntry = (dlqId: string): NotDone => ({ id: shortened(dlqId), reason: missing(dlqId).message });
+
+const removeAll = ({ store, retention }: Parts, account: Account, dlqIds: readonly string[]) =>
   store.execute("deleteDeadLetters", { account: account.id, dlqIds, logRetention: retentionFor(account, retention).log });
 
 type Selection = z.output<typeof failedRunFilters> & { cursor?: string | undefined };
@@ -119,11 +132,12 @@ const mostTogether = 50;
 const resumed = z.object({
   workflowRunId: z.string().describe("The new run."),
   workflowCreatedAt: z.int().describe("In unix milliseconds."),
+  dlqId: z.string().describe("The entry that it was made of, which is gone."),
 });
 const resumedMany = z.object({
   workflowRuns: z.array(resumed),
   cursor: z.string().describe("Where to go on. Empty at the end."),
-  skipped: z.array(z.object({ dlqId: z.string(), error: z.string() })).describe("Entries that stay as they are, and why."),
+  failed: notDone,
 });
 
 type From = "failure" | "beginning";
@@ -133,12 +147,12 @@ const whatHappens: Record<From, { name: "resume" | "restart"; summary: string; a
   failure: {
     name: "resume",
     summary: "Resume",
-    about: `Goes on where it failed, as a new run with a new id: steps that have a result keep it, the others run again. The code of the workflow may have changed only behind the failed step. The entry goes. Settings of this request replace those of the run: ${settingNames}; a flow control key without a value keeps the value of the run, and the other way round.`,
+    about: `Goes on where it failed, as a new run with a new id: steps that have a result keep it, the others run again. The code of the workflow may have changed only behind the failed step. The entry goes. Settings of this request replace those of the run: ${settingNames}; a flow control key without a value keeps the value of the run, and a value without a key keeps the key; a run that had neither needs both.`,
   },
   beginning: {
     name: "restart",
     summary: "Restart",
-    about: `Begins again with the initial payload, as a new run with a new id. The entry goes. Settings of this request replace those of the run: ${settingNames}; a flow control key without a value keeps the value of the run, and the other way round.`,
+    about: `Begins again with the initial payload, as a new run with a new id. The entry goes. Settings of this request replace those of the run: ${settingNames}; a flow control key without a value keeps the value of the run, and a value without a key keeps the key; a run that had neither needs both.`,
   },
 };
 
@@ -171,7 +185,7 @@ const continueMany = (from: From): Route =>
     path: `/v2/workflows/dlq/${whatHappens[from].name}`,
     tag,
     summary: `${whatHappens[from].summary} many failed workflow runs`,
-    about: `Those with the given ids, or those that pass all filters, oldest first; at most ${mostTogether} by one request. ${whatHappens[from].about} Without any filter, all of them pass. An entry that cannot be continued is skipped and stays.`,
+    about: `Those with the given ids, or those that pass all filters, oldest first; at most ${mostTogether} by one request. ${whatHappens[from].about} Without any filter, all of them pass. An entry that cannot be continued stays, and failed says why.`,
     settings: "resume",
     query: continuedRunFilters.extend({
       count: count({ most: mostTogether, normally: mostTogether }),
@@ -196,10 +210,9 @@ async function goOnWithMany(parts: Parts, { account, from, query, incoming }: Ma
   const pageOf = pagesOf(parts, account.id, query, "runIdStarts");
   if (query.dryRun === "true") return { status: 200, body: await dryRun(pageOf, most), ignored };
   const page = query.dlqIds ? named(query.dlqIds, query.cursor, most) : await pageOf(null, most);
-  const body = await goOnWithEach(parts, { account, from, overrides, page });
+  const { failed, ...body } = await goOnWithEach(parts, { account, from, overrides, page });
   const strangers = query.cursor === undefined ? (query.dlqIds ?? []).filter((dlqId) => !isDlqId(dlqId)) : [];
-  for (const dlqId of strangers.slice(0, mostTogether)) body.skipped.push({ dlqId, error: missing(dlqId).message });
-  return { status: 200, body, ignored };
+  return { status: 200, body: { ...body, ...failedIn([...failed, ...without(strangers, []).map(unknownEntry)]) }, ignored };
 }
 
 /** A portion of the ids that were given, in their order. One that is not there is met when it is its turn, and told of. */
@@ -213,9 +226,9 @@ function named(dlqIds: readonly string[], cursor = "", most: number): Sweep {
 type Each = { account: Account; from: From; overrides: RunOverrides };
 
 /** When the storage fails on the way, the answer tells what was done, and where to go on. */
-async function goOnWithEach(parts: Parts, { page, ...of }: Each & { page: Sweep }): Promise<z.output<typeof resumedMany>> {
+async function goOnWithEach(parts: Parts, { page, ...of }: Each & { page: Sweep }) {
   const workflowRuns: z.output<typeof resumed>[] = [];
-  const skipped: { dlqId: string; error: string }[] = [];
+  const failed: NotDone[] = [];
   let done = "";
   for (const dlqId of page.ids) {
     try {
@@ -223,19 +236,19 @@ async function goOnWithEach(parts: Parts, { page, ...of }: Each & { page: Sweep 
     } catch (error) {
       const isOfEntry =
         error instanceof Refusal && (error.code === "invalid" || error.code === "not-found" || error.code === "limit-exceeded");
-      if (isOfEntry) skipped.push({ dlqId, error: error.message });
-      else if (workflowRuns.length > 0) return { workflowRuns, cursor: page.cursorAfter(done), skipped };
+      if (isOfEntry) failed.push({ id: dlqId, reason: error.message });
+      else if (workflowRuns.length > 0) return { workflowRuns, cursor: page.cursorAfter(done), failed };
       else throw error;
     }
     done = dlqId;
   }
-  return { workflowRuns, cursor: page.cursor ?? "", skipped };
+  return { workflowRuns, cursor: page.cursor ?? "", failed };
 }
 
 async function goOn({ store, retention }: Parts, { account, from, overrides, dlqId }: Each & { dlqId: string }) {
   const logRetention = retentionFor(account, retention).log;
   const { runId, createdAt } = await store.execute("resumeRun", { account: account.id, dlqId, from, overrides, logRetention });
-  return { workflowRunId: runId, workflowCreatedAt: createdAt };
+  return { workflowRunId: runId, workflowCreatedAt: createdAt, dlqId };
 }
 
 const ofFailed = z.object({ workflowRunId: z.string(), workflowCreatedAt: z.int() }).describe("The run that has failed.");
