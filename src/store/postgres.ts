@@ -11,6 +11,7 @@ import { sealsOf } from "./keyRing.ts";
 import { oldestReader, tooNew } from "./migrate.ts";
 import { migratePostgres } from "./postgresMigration.ts";
 export { inFoundation } from "./postgresMigration.ts";
+export { slowRoundTrip } from "./postgresSession.ts";
 import { LogPartitions } from "./logPartitions.ts";
 import { isWithoutPart } from "./logParts.ts";
 import type { Others } from "./postgresListener.ts";
@@ -30,6 +31,7 @@ import {
   isPrepared,
   limitsWithin,
   plainly,
+  slowRoundTrip,
 } from "./postgresSession.ts";
 import { whileHostAnswers } from "./postgresSilence.ts";
 import { queriesOf } from "./queries.ts";
@@ -109,6 +111,8 @@ const isContention = (error: unknown): boolean => ["40001", "40P01", "55P03"].in
 /** Another node made the same row. */
 const uniqueViolation = "23505";
 
+const countedRoundTrips = 5;
+
 /** The longest pause between two tries of the same transaction. */
 const longestPause: Millis = 100;
 /** So long it waits for a lock at most, however often it is tried. */
@@ -143,6 +147,8 @@ export class PostgresDatabase implements Database {
   #begunHere: Millis = 0;
   #lockTimeout = firstLockTimeout;
   readonly #inTurn = turns();
+  /** Those of the last transactions. */
+  readonly #roundTrips: Millis[] = [];
   readonly #pauseFor: (time: Millis, wake: AbortSignal) => Promise<void>;
 
   constructor(options: PostgresOptions) {
@@ -249,11 +255,22 @@ export class PostgresDatabase implements Database {
     cut(session.client);
   }
 
+  /** One slow round trip may be a pause of this process, so the fastest of five counts. */
+  #noteRoundTrip(roundTrip: Millis): void {
+    const isFirst = this.#roundTrips.length === 0;
+    this.#roundTrips.push(roundTrip);
+    if (this.#roundTrips.length > countedRoundTrips) this.#roundTrips.shift();
+    const fastest = Math.min(...this.#roundTrips);
+    const isSlow = this.#roundTrips.length === countedRoundTrips && fastest > slowRoundTrip;
+    if (isFirst || isSlow) this.#options.onRoundTrip?.(fastest);
+  }
+
   /** Answers the time. */
   async #begin({ client }: Session): Promise<Millis> {
     const { clock, now, onOutdated } = this.#options;
     const isUsual = this.#lockTimeout === firstLockTimeout && isPrepared(this.#options);
     const patience = isUsual ? "" : `; set local lock_timeout = ${this.#lockTimeout}`;
+    const askedAt = clock.now();
     const [row] = await plainly(
       client,
       `begin isolation level read committed${patience}${limitsWithin(this.#options)}; ` +
@@ -261,6 +278,7 @@ export class PostgresDatabase implements Database {
     );
     this.#begunAt = now?.() ?? Number(row?.now);
     this.#begunHere = clock.now();
+    this.#noteRoundTrip(Math.max(0, this.#begunHere - askedAt));
     const trouble = tooNew(Number(row?.readable_by));
     if (trouble !== null) {
       onOutdated?.(trouble);

@@ -32,6 +32,8 @@ export type PostgresOptions = Place & {
   clock: { now(): Millis; sleep(until: Millis, wake: AbortSignal): Promise<void> };
   /** What tests take for the time of the database. */
   now?: () => Millis;
+  /** Called with the round trip to the database in milliseconds, after the first one and whenever the fastest of five exceeds `slowRoundTrip`. */
+  onRoundTrip?(roundTrip: Millis): void;
   /** Is told when the tables have become newer than this program can work with. From then on it changes nothing any more. */
   onOutdated?(trouble: string): void;
 };
@@ -63,6 +65,9 @@ export const cut = (client: Client): void => void socketOf.get(client)?.destroy(
 
 /** The host that each connection leads to, by its place in the URL. */
 const hostOfClient = new WeakMap<Client, number>();
+
+/** A transaction holds its row locks for several round trips, so a slow network of one node slows down the others. */
+export const slowRoundTrip: Millis = 250;
 
 /** Opens a connection, to the first host that has one for us. Throws `Unavailable` when there is none to be had. */
 export async function connect({ url, pooling }: Place, { kind }: { kind: Kind }): Promise<Client> {
