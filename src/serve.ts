@@ -92,13 +92,30 @@ export async function openStore(settings: Settings, how: Opening): Promise<Opene
   }
 }
 
-async function openDatabase(settings: Settings, { node, onOutdated = () => undefined }: Opening): Promise<Opened> {
+async function openDatabase(settings: Settings, { node, log, onOutdated = () => undefined }: Opening): Promise<Opened> {
   const keys = await readyKeys(settings);
-  const { inFoundation, postgresStore } = await import("./store/postgres.ts");
+  const { inFoundation, postgresStore, slowRoundTrip } = await import("./store/postgres.ts");
   const place = { url: settings.databaseUrl, pooling: settings.databasePooling, keys, clock: systemClock };
-  const store = await postgresStore({ ...place, node, random: systemRandom, onOutdated });
+  const onRoundTrip = sparingly((roundTrip: Millis) => {
+    if (roundTrip > slowRoundTrip) log.warn({ roundTrip }, slowDatabase);
+    else log.debug({ roundTrip }, "round trip to the database, in milliseconds");
+  });
+  const store = await postgresStore({ ...place, node, random: systemRandom, onOutdated, onRoundTrip });
   return { store, keys, inFoundation: (run) => inFoundation(place, run), close: () => store.close() };
 }
+
+/** Calls `run` at most once a minute. */
+function sparingly<T>(run: (value: T) => void): (value: T) => void {
+  let ranAt = -Infinity;
+  return (value) => {
+    if (elapsed() - ranAt < 60_000) return;
+    ranAt = elapsed();
+    run(value);
+  };
+}
+
+const slowDatabase =
+  "the round trip to the database takes longer than 250 ms; this node holds row locks for several round trips, so it slows down the other nodes: run it closer to the database";
 
 const inClear =
   'tokens, passwords and keys are kept in clear in the database; set WAYPOST_KEYS to what "waypost keys new" prints, the same for all nodes, and then "waypost keys reseal"';

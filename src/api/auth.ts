@@ -21,6 +21,8 @@ export type Tokens = { authorization: string | undefined; parameter: string | nu
 
 /** An account is asked for again after this, so what changed on another node is known soon, also where word of it was lost. */
 const rememberedFor: Millis = 5_000;
+/** While the storage is unavailable, a token that was valid this recently still is. */
+const rememberedInDoubt: Millis = 60_000;
 const mostRemembered = 1_000;
 
 type Authenticator = {
@@ -75,6 +77,8 @@ class RememberedAccounts {
   readonly #store: Store;
   readonly #now: () => Millis;
   readonly #remembered = new Map<string, { holder: Holder; at: Millis }>();
+  /** Look-ups in flight: all requests with one token share one. */
+  readonly #asking = new Map<string, Promise<Holder | null>>();
   /** Counts how often all was forgotten: what was read before is out of date then. */
   #age = 0;
 
@@ -84,30 +88,62 @@ class RememberedAccounts {
     store.onAccounts(() => {
       this.#age++;
       this.#remembered.clear();
+      // Whoever asks from now on must not share what was read before the change.
+      this.#asking.clear();
     });
   }
 
   /** Whose token it is, if that is remembered. */
   get(tokenHash: string): Holder | null {
+    return this.#within(tokenHash, this.#store.isInDoubt() ? rememberedInDoubt : rememberedFor);
+  }
+
+  #within(tokenHash: string, limit: Millis): Holder | null {
     const known = this.#remembered.get(tokenHash);
     if (!known) return null;
     const age = this.#now() - known.at;
-    if (age >= 0 && age < rememberedFor) return this.#current(known.holder);
-    this.#remembered.delete(tokenHash);
+    if (age >= 0 && age < limit) return this.#current(known.holder);
+    if (age < 0 || age >= rememberedInDoubt) this.#remembered.delete(tokenHash);
     return null;
   }
 
-  /** Whose token it is, asked for if need be. */
+  /** Whose token it is, asked for if need be. Throws `Refusal`: unavailable if the storage cannot tell and nothing recent is remembered. */
   async find(token: string): Promise<Holder | null> {
     const tokenHash = hashOfToken(token);
     const known = this.get(tokenHash);
     if (known) return known;
+    try {
+      const asked = await this.#askOnce(token, tokenHash);
+      return asked && this.#current(asked);
+    } catch (error) {
+      const recent = error instanceof Refusal && error.code === "unavailable" ? this.#within(tokenHash, rememberedInDoubt) : null;
+      if (recent === null) throw error;
+      return recent;
+    }
+  }
+
+  #askOnce(token: string, tokenHash: string): Promise<Holder | null> {
+    const asking = this.#asking.get(tokenHash);
+    if (asking) return asking;
+    const asked = this.#askAndRemember(token, tokenHash).finally(() => {
+      if (this.#asking.get(tokenHash) === asked) this.#asking.delete(tokenHash);
+    });
+    this.#asking.set(tokenHash, asked);
+    return asked;
+  }
+
+  async #askAndRemember(token: string, tokenHash: string): Promise<Holder | null> {
     const age = this.#age;
-    const asked = await this.#ask(token, tokenHash);
-    const holder = asked && this.#current(asked);
-    if (!holder || age !== this.#age) return holder;
+    const holder = await this.#ask(token, tokenHash);
+    if (age !== this.#age) return holder;
+    if (!holder) {
+      this.#remembered.delete(tokenHash);
+      return null;
+    }
     const [oldest] = this.#remembered.keys();
     if (this.#remembered.size >= mostRemembered && oldest !== undefined) this.#remembered.delete(oldest);
+    // Set again, so that the order is that of the look-ups.
+    this.#remembered.delete(tokenHash);
     this.#remembered.set(tokenHash, { holder, at: this.#now() });
     return holder;
   }

@@ -128,3 +128,12 @@ export type Commands = typeof commands;
 export type CommandName = keyof Commands;
 export type InputOf<N extends CommandName> = Commands[N] extends Decision<infer Input, infer _> ? Input : never;
 export type AnswerOf<N extends CommandName> = Commands[N] extends Decision<infer _, infer Answer> ? Answer : never;
+
+/** Commands that the server runs by itself. All others are requests of a caller who waits for the answer. */
+const withoutCaller: ReadonlySet<CommandName> = new Set([
+  ...(["claim", "listDue", "putAside", "settle", "renew", "giveBack", "reclaim"] as const),
+  ...(["expire", "trim", "removeAccount", "rewrite", "noteTokenUse", "noteSpending", "noteAcceptance"] as const),
+]);
+
+/** Reports whether a caller waits for the answer of this command, so that it may be refused if the storage does not answer in time. */
+export const hasCaller = (name: CommandName): boolean => !withoutCaller.has(name);

@@ -11,7 +11,10 @@ export interface Database {
    * database together with the beginning. When that fails, so does the transaction, whatever came of the rest.
    */
   transaction<T>(run: (connection: Connection, begun: Promise<Millis | null>) => Promise<T>): Promise<T>;
-  /** A lost race: another node was first, and nothing of the transaction happened. */
+  /**
+   * Reports whether a transaction may be run again after this error, because nothing of it happened: another node was faster, or the
+   * connection was lost before the commit.
+   */
   isConflict(error: unknown): boolean;
   /** Where this process alone writes: what it wrote last. */
   recent?: RecentRows;

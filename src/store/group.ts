@@ -1,4 +1,5 @@
 import type { AnswerOf, CommandName, InputOf } from "../core/commands.ts";
+import { hasCaller } from "../core/commands.ts";
 import type { ErrorCode } from "../core/errors.ts";
 import { Refusal, errorCodes } from "../core/errors.ts";
 import { noHands } from "../core/hands.ts";
@@ -7,21 +8,32 @@ import type { Letter, Millis } from "../core/message.ts";
 import { gather, type Look } from "./gather.ts";
 import type { Queries } from "./queries.ts";
 import type { BatchResult, Call, Desk, Haste, Reply, RunBatch, Store, Unsubscribe } from "./store.ts";
-import { Outdated, Unavailable } from "./store.ts";
+import { Interrupted, Outdated, Unavailable } from "./store.ts";
 
 /** At most so many calls, and so many bytes of bodies, in one transaction. */
 const maxCalls = 512;
 export const maxBatchBytes = 16 * 1024 * 1024;
 
-/** `bytes`: those of the bodies that the call carries. */
-type Waiting = Call & { bytes: number; canWait: boolean; resolve(answer: never): void; reject(error: Error): void };
+/** How often a store looks after a batch in flight and the calls behind it. */
+const beat: Millis = 500;
+/** A batch that takes longer than 2 s: until it ends, nobody knows whether the storage takes anything. */
+const doubtfulBeats = 4;
+/** A call that a caller waits for is refused if it has not joined a batch after 10 s. */
+const mostBeats = 20;
+/** The storage is probed at most this often. */
+const probePause: Millis = 1_000;
+
+/** `bytes`: the size of the bodies that the call carries. `beats`: how long it has waited for a batch, in beats. */
+type Waiting = Call & { bytes: number; canWait: boolean; beats: number; resolve(answer: never): void; reject(error: Error): void };
 
 export type Parts = {
   runBatch: RunBatch;
   read: Queries;
   nextDueAt(): Promise<Millis | null>;
-  /** Stores a change that means nothing. Rejects when that is not possible. */
+  /** Stores a change without a meaning, as durably as a batch. Rejects if that is not possible. */
   tryToStore?(): Promise<void>;
+  /** Waits for this many milliseconds. If it is missing, a batch may take any time and calls wait without a limit. */
+  pause?(time: Millis): Promise<void>;
   /** Hears of what other nodes left due. */
   hearOthers?(listener: (at: Millis) => void): void;
   /** The same of accounts that were changed. */
@@ -46,6 +58,7 @@ export function groupCommit(parts: Parts): Store {
     read: parts.read,
     nextDueAt: () => parts.nextDueAt(),
     takesChanges: () => group.takesChanges(),
+    isInDoubt: () => group.isInDoubt(),
     onDue: (listener) => group.onDue(listener),
     onAccounts: (listener) => group.onAccounts(listener),
     attach: (desk) => group.attach(desk),
@@ -73,7 +86,10 @@ class GroupCommit {
   #isPumping = false;
   /** The storage was away for a batch, or could not take it, and nothing shows that it is well again. */
   #isAway = false;
-  #trial: Promise<void> | null = null;
+  #probe: Promise<void> | null = null;
+  /** How long the batch in flight has run, in beats. */
+  #batchBeats = 0;
+  #isBeating = false;
   #isLingering = false;
   #closing: Promise<void> | null = null;
   #emptied: () => void = () => undefined;
@@ -87,7 +103,7 @@ class GroupCommit {
   execute<N extends CommandName>(name: N, input: InputOf<N>, { canWait = false }: Haste = {}): Promise<AnswerOf<N>> {
     return new Promise((resolve, reject) => {
       if (this.#closing) return reject(new Refusal("stopping", "the server is stopping; ask again"));
-      this.#waiting.push({ name, input, bytes: bytesOf(input), canWait, resolve, reject });
+      this.#waiting.push({ name, input, bytes: bytesOf(input), canWait, beats: 0, resolve, reject });
       if (canWait && this.#parts.linger !== undefined) return void this.#linger(this.#parts.linger);
       this.#pumpSoon();
     });
@@ -143,21 +159,57 @@ class GroupCommit {
     this.#desk = desk;
   }
 
-  /** That a batch came through is no proof: a disk that is full takes one that changes nothing. */
+  /** A batch that succeeds proves nothing: a full disk accepts one that changes nothing. */
   async takesChanges(): Promise<boolean> {
+    if (this.#isLate()) return false;
     if (!this.#isAway) return true;
-    this.#trial ??= this.#try().finally(() => (this.#trial = null));
-    await this.#trial;
+    this.#probe ??= this.#tryToStore();
+    await this.#probe;
     return !this.#isAway;
   }
 
-  async #try(): Promise<void> {
+  isInDoubt(): boolean {
+    return this.#isAway || this.#isLate();
+  }
+
+  #isLate(): boolean {
+    return this.#isRunning && this.#batchBeats > doubtfulBeats;
+  }
+
+  async #tryToStore(): Promise<void> {
     try {
       await this.#parts.tryToStore?.();
       this.#isAway = false;
     } catch {
-      // It is still as it was.
+      // The storage is still in doubt.
     }
+    void this.#parts.pause?.(probePause).then(() => (this.#probe = null));
+    if (this.#parts.pause === undefined) queueMicrotask(() => (this.#probe = null));
+  }
+
+  /** Looks after the batch in flight, twice a second, as long as there is one. */
+  async #watch(): Promise<void> {
+    if (this.#isBeating || this.#parts.pause === undefined) return;
+    this.#isBeating = true;
+    while (this.#isRunning) {
+      await this.#parts.pause(beat);
+      this.#batchBeats++;
+      this.#refuseLateCallers();
+    }
+    this.#isBeating = false;
+  }
+
+  /** A refused call has left the queue first, so it can never be stored afterwards. */
+  #refuseLateCallers(): void {
+    const late: Waiting[] = [];
+    const kept = this.#waiting.filter((call) => {
+      const isLate = ++call.beats > mostBeats && hasCaller(call.name);
+      if (isLate) late.push(call);
+      return !isLate;
+    });
+    if (late.length === 0) return;
+    this.#waiting.splice(0, this.#waiting.length, ...kept);
+    rejectAll(late, unavailable(new Unavailable("the batch in flight has taken longer than 10 s"), notStored));
   }
 
   close(): Promise<void> {
@@ -174,6 +226,8 @@ class GroupCommit {
     this.#isPumping = false;
     if (!this.#mayBegin()) return;
     this.#isRunning = true;
+    this.#batchBeats = 0;
+    void this.#watch();
     void this.#run(nextBatch(this.#waiting)).then(() => {
       this.#isRunning = false;
       if (this.#waiting.length > 0) this.#pumpSoon();
@@ -212,7 +266,8 @@ class GroupCommit {
   async #runApart(batch: Waiting[], error: Error): Promise<void> {
     if (error instanceof Unavailable) {
       this.#isAway = true;
-      return rejectAll(batch, error instanceof Outdated ? outdated(error) : unavailable(error, notKnown));
+      if (error instanceof Outdated) return rejectAll(batch, outdated(error));
+      return rejectAll(batch, unavailable(error, error instanceof Interrupted ? notStored : notKnown));
     }
     if (batch.length === 1) return rejectAll(batch, error);
     for (const call of batch) await this.#run([call]);
@@ -223,14 +278,15 @@ class GroupCommit {
   }
 }
 
-const notKnown = "whether this was stored is not known; ask again later";
+const notKnown = "the request may or may not have been stored; check before you retry";
+const notStored = "nothing was stored; retry later";
 
-/** What a caller is told while the storage cannot be reached. The cause is for our own eyes. */
-const unavailable = (cause: Error, advice = "ask again later"): Refusal => away(cause, `the storage cannot be reached: ${advice}`);
+/** The refusal of a request while the storage is unavailable. The cause is for the log only. */
+const unavailable = (cause: Error, advice = "retry later"): Refusal => away(cause, `storage unavailable: ${advice}`);
 
-/** What he is told by a node that newer ones have left behind. One of those takes it. */
+/** The refusal of a node whose version is too old for the tables. Newer nodes accept the request. */
 const outdated = (cause: Error): Refusal =>
-  away(cause, "the tables are of a newer version than this server, so nothing was stored; ask again later");
+  away(cause, "storage unavailable: the tables are of a newer version than this server; nothing was stored; retry later");
 
 function away(cause: Error, message: string): Refusal {
   const refusal = new Refusal("unavailable", message);

@@ -11,6 +11,7 @@ import { sealsOf } from "./keyRing.ts";
 import { oldestReader, tooNew } from "./migrate.ts";
 import { migratePostgres } from "./postgresMigration.ts";
 export { inFoundation } from "./postgresMigration.ts";
+export { slowRoundTrip } from "./postgresSession.ts";
 import { LogPartitions } from "./logPartitions.ts";
 import { isWithoutPart } from "./logParts.ts";
 import type { Others } from "./postgresListener.ts";
@@ -19,14 +20,27 @@ import { requireOwnConnections } from "./postgresPooling.ts";
 import type { Readers } from "./postgresReaders.ts";
 import { readersOf } from "./postgresReaders.ts";
 import type { Place, PostgresOptions } from "./postgresSession.ts";
-import { codeOf, connect, connectionOf, firstLockTimeout, isPrepared, limitsWithin, plainly } from "./postgresSession.ts";
+import {
+  avoidHostOf,
+  codeOf,
+  connect,
+  connectionOf,
+  cut,
+  firstLockTimeout,
+  isOutOfResources,
+  isPrepared,
+  limitsWithin,
+  plainly,
+  slowRoundTrip,
+} from "./postgresSession.ts";
+import { whileHostAnswers } from "./postgresSilence.ts";
 import { queriesOf } from "./queries.ts";
 import { RecentSightings } from "./recentSightings.ts";
 import { runSqlBatch } from "./sql.ts";
 import { nextDueAt, sqlShelf } from "./sqlShelf.ts";
 import type { Shelf } from "./shelf.ts";
 import type { Source, Store } from "./store.ts";
-import { Outdated, StorageRefused, Unavailable } from "./store.ts";
+import { Interrupted, Outdated, StorageRefused, Unavailable } from "./store.ts";
 import { turns } from "./turns.ts";
 
 /**
@@ -37,7 +51,7 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
   const { node, clock, random } = options;
   await requireOwnConnections(options, { name: node });
   await migratePostgres(options);
-  const readers = readersOf(options);
+  const readers = readersOf(options, pauseOf(options));
   const database = new PostgresDatabase(options);
   const parts = postgresParts(readers, database, { node, now: () => clock.now(), random, newId: idMaker(random) });
   const others = await othersOf({ ...options, connection: readers.connection });
@@ -45,6 +59,7 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
   return groupCommit({
     ...parts,
     look: afterLook,
+    pause: (time) => pauseOf(options)(time, never),
     hearOthers: (tell) => others.hear(tell),
     hearAccounts: (tell) => others.hearAccounts(tell),
     tellAccounts: () => others.tellAccounts(),
@@ -53,6 +68,13 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
     },
   });
 }
+
+const never = new AbortController().signal;
+
+const pauseOf =
+  ({ clock }: Pick<PostgresOptions, "clock">) =>
+  (time: Millis, wake: AbortSignal): Promise<void> =>
+    clock.sleep(clock.now() + time, wake);
 
 /** The way of one node into a database that has its tables, without word of the other nodes. */
 export function postgresParts(readers: Readers, database: PostgresDatabase, source: Source): Parts {
@@ -89,8 +111,7 @@ const isContention = (error: unknown): boolean => ["40001", "40P01", "55P03"].in
 /** Another node made the same row. */
 const uniqueViolation = "23505";
 
-/** The connection was lost before the end of the transaction, so nothing of it happened. */
-class Interrupted extends Unavailable {}
+const countedRoundTrips = 5;
 
 /** The longest pause between two tries of the same transaction. */
 const longestPause: Millis = 100;
@@ -126,20 +147,21 @@ export class PostgresDatabase implements Database {
   #begunHere: Millis = 0;
   #lockTimeout = firstLockTimeout;
   readonly #inTurn = turns();
+  /** Those of the last transactions. */
+  readonly #roundTrips: Millis[] = [];
+  readonly #pauseFor: (time: Millis, wake: AbortSignal) => Promise<void>;
 
   constructor(options: PostgresOptions) {
     this.#options = options;
+    this.#pauseFor = pauseOf(options);
     this.#seals = sealsOf(options.keys ?? null);
     this.logCut = new LogPartitions(options);
   }
 
   isConflict(error: unknown): boolean {
-    return (
-      isContention(error) ||
-      codeOf(error) === uniqueViolation ||
-      isWithoutPart(error) ||
-      [LostUpdate, Interrupted, NoRoom].some((kind) => error instanceof kind)
-    );
+    if (isOutOfResources(error)) return false;
+    const isRace = isContention(error) || codeOf(error) === uniqueViolation || isWithoutPart(error);
+    return isRace || [LostUpdate, Interrupted, NoRoom].some((kind) => error instanceof kind);
   }
 
   async pause(race: number): Promise<void> {
@@ -168,13 +190,21 @@ export class PostgresDatabase implements Database {
     }
   }
 
-  /** A transaction that takes an id is one that changes something, to the database. */
+  /** Writes to the log of the database and to a row, and waits until the commit is as durable as any: on its disk, and on its standby. */
   async tryToStore(): Promise<void> {
-    await this.transaction(({ query }) => query("select txid_current()", []));
+    const now = this.#options.clock.now();
+    await this.transaction(async ({ query }) => {
+      await query("select pg_logical_emit_message(true, 'waypost', 'probe')", []);
+      await query("update storage_probe set probed_at = ?", [now]);
+    });
   }
 
   async #once<T>(run: Run<T>): Promise<T> {
     const session = await this.#open();
+    return whileHostAnswers(this.#inSession(session, run), { client: session.client, place: this.#options, pause: this.#pauseFor });
+  }
+
+  async #inSession<T>(session: Session, run: Run<T>): Promise<T> {
     let isCommitting = false;
     try {
       const begun = this.#begin(session);
@@ -194,7 +224,10 @@ export class PostgresDatabase implements Database {
         throw error;
       }
       this.#drop(session);
-      throw isCommitting ? error : new Interrupted(error.message, { cause: error });
+      if (!isCommitting) throw new Interrupted(error.message, { cause: error });
+      // It may have lost its standby, or be a primary no more.
+      avoidHostOf(session.client, this.#options);
+      throw error;
     }
   }
 
@@ -205,7 +238,9 @@ export class PostgresDatabase implements Database {
 
   async #open(): Promise<Session> {
     if (this.#session) return this.#session;
-    const client = await connect(this.#options, { kind: "writer" });
+    const client = await connect(this.#options, { kind: "writer" }).catch((error: unknown) => {
+      throw error instanceof Unavailable ? new Interrupted(error.message, { cause: error }) : error;
+    });
     const prepares = isPrepared(this.#options);
     const session: Session = { client, connection: connectionOf((query) => client.query(query), { prepares, seals: this.#seals }) };
     client.once("end", () => this.#drop(session));
@@ -217,7 +252,17 @@ export class PostgresDatabase implements Database {
     // What comes next may be a standby that has less.
     this.recentSightings.forget();
     if (this.#session === session) this.#session = null;
-    void session.client.end().catch(() => undefined);
+    cut(session.client);
+  }
+
+  /** One slow round trip may be a pause of this process, so the fastest of five counts. */
+  #noteRoundTrip(roundTrip: Millis): void {
+    const isFirst = this.#roundTrips.length === 0;
+    this.#roundTrips.push(roundTrip);
+    if (this.#roundTrips.length > countedRoundTrips) this.#roundTrips.shift();
+    const fastest = Math.min(...this.#roundTrips);
+    const isSlow = this.#roundTrips.length === countedRoundTrips && fastest > slowRoundTrip;
+    if (isFirst || isSlow) this.#options.onRoundTrip?.(fastest);
   }
 
   /** Answers the time. */
@@ -225,6 +270,7 @@ export class PostgresDatabase implements Database {
     const { clock, now, onOutdated } = this.#options;
     const isUsual = this.#lockTimeout === firstLockTimeout && isPrepared(this.#options);
     const patience = isUsual ? "" : `; set local lock_timeout = ${this.#lockTimeout}`;
+    const askedAt = clock.now();
     const [row] = await plainly(
       client,
       `begin isolation level read committed${patience}${limitsWithin(this.#options)}; ` +
@@ -232,6 +278,7 @@ export class PostgresDatabase implements Database {
     );
     this.#begunAt = now?.() ?? Number(row?.now);
     this.#begunHere = clock.now();
+    this.#noteRoundTrip(Math.max(0, this.#begunHere - askedAt));
     const trouble = tooNew(Number(row?.readable_by));
     if (trouble !== null) {
       onOutdated?.(trouble);

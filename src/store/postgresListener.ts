@@ -3,7 +3,8 @@ import type { Millis, NodeId } from "../core/message.ts";
 import type { Connection } from "./database.ts";
 import { tooNewAt } from "./migrate.ts";
 import type { Place, PostgresOptions } from "./postgresSession.ts";
-import { codeOf, connect, connectionOf } from "./postgresSession.ts";
+import { codeOf, connect, connectionOf, cut } from "./postgresSession.ts";
+import { whileHostAnswers } from "./postgresSilence.ts";
 import { nextDueAt } from "./sqlShelf.ts";
 
 /** Where nodes tell each other what became due: `<node> <time of the database>`. */
@@ -102,7 +103,8 @@ class Listener implements Others {
     this.#end.abort();
     await this.#kept;
     await this.#polling?.close();
-    await this.#client?.end();
+    // What is still unanswered here does not matter, so closing does not wait for it.
+    if (this.#client) cut(this.#client);
   }
 
   async #notify(on: string, what: string): Promise<void> {
@@ -113,7 +115,7 @@ class Listener implements Others {
     for (let client: Client | null = first; client && !this.#end.signal.aborted; client = await this.#connectAgain()) {
       await this.#stillThere(client);
       if (this.#end.signal.aborted) return;
-      await client.end().catch(() => undefined);
+      cut(client);
     }
     if (!this.#end.signal.aborted) this.#lookInstead();
   }
@@ -123,12 +125,13 @@ class Listener implements Others {
     const { clock } = this.#parts;
     const wake = new AbortController();
     const lost = (): void => wake.abort();
+    const pause = (time: Millis, until: AbortSignal): Promise<void> => clock.sleep(clock.now() + time, until);
     const connection = connectionOf((query) => client.query(query));
     client.once("end", lost);
     this.#end.signal.addEventListener("abort", lost);
     while (!wake.signal.aborted) {
       await clock.sleep(clock.now() + heartbeat, wake.signal);
-      if (!wake.signal.aborted) await this.#look(connection).catch(lost);
+      if (!wake.signal.aborted) await whileHostAnswers(this.#look(connection), { client, place: this.#parts, pause }).catch(lost);
     }
     this.#end.signal.removeEventListener("abort", lost);
   }

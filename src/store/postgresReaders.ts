@@ -1,18 +1,29 @@
 import type { Client, QueryConfig } from "pg";
+import type { Millis } from "../core/message.ts";
 import type { Connection } from "./database.ts";
 import { orUnavailable } from "./group.ts";
 import { sealsOf } from "./keyRing.ts";
 import type { Answer, Place } from "./postgresSession.ts";
 import { connect, connectionOf, inTransaction, isPrepared } from "./postgresSession.ts";
+import { Silent, whileHostAnswers } from "./postgresSilence.ts";
 import { Unavailable } from "./store.ts";
 
 const readers = 4;
+/** A read that has no connection after this time is refused. */
+const queuePatience: Millis = 10_000;
 
 export type Readers = { connection: Connection; close(): Promise<void> };
 
-/** A few connections for plain reads, each opened when it is first needed. A read that met a connection that was lost is put once more. */
-export function readersOf(place: Place): Readers {
-  const pool = new Pool(place);
+/** `pause`: waits for this many milliseconds, or until `wake` is aborted. */
+type Pause = (time: Millis, wake: AbortSignal) => Promise<void>;
+
+/**
+ * A few connections for plain reads, each opened when it is first needed. A read that meets a lost connection is sent once more. While
+ * the database does not answer, a read fails with `Unavailable` after 10 s of waiting for a connection, or 8 s on one; without `pause`
+ * it waits for as long as the driver does.
+ */
+export function readersOf(place: Place, pause: Pause = untilWoken): Readers {
+  const pool = new Pool(place, pause);
   const seals = sealsOf(place.keys ?? null);
   const { dialect, query, each } = connectionOf((asked) => pool.ask(asked), { prepares: isPrepared(place), seals });
   return {
@@ -25,31 +36,48 @@ export function readersOf(place: Place): Readers {
   };
 }
 
+const untilWoken: Pause = (_, wake) => new Promise((resolve) => wake.addEventListener("abort", () => resolve(), { once: true }));
+
 class Pool {
   readonly #place: Place;
+  readonly #pause: Pause;
   readonly #idle: Client[] = [];
-  /** Those who wait for a connection. They hold a request each, so there are no more of them than the server takes in. */
-  readonly #waiting: (() => void)[] = [];
+  /** Reads that wait for a connection. Each belongs to a request, so the server bounds their number. */
+  readonly #waiting = new Set<() => void>();
   #free = readers;
   #isClosed = false;
 
-  constructor(place: Place) {
+  constructor(place: Place, pause: Pause) {
     this.#place = place;
+    this.#pause = pause;
   }
 
   async ask(query: QueryConfig): Promise<Answer> {
-    if (this.#free === 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    else this.#free--;
+    await this.#takeTurn();
     try {
       return await this.#once(query).catch((error: unknown) => {
-        if (error instanceof Unavailable) return this.#once(query);
+        if (error instanceof Unavailable && !(error instanceof Silent)) return this.#once(query);
         throw error;
       });
     } finally {
-      const next = this.#waiting.shift();
+      const [next] = this.#waiting;
       if (next) next();
       else this.#free++;
     }
+  }
+
+  /** Waits for one of the connections to be free. Throws `Unavailable` if none is in time. */
+  async #takeTurn(): Promise<void> {
+    if (this.#free > 0) return void this.#free--;
+    const taken = new AbortController();
+    const turn = (): void => {
+      this.#waiting.delete(turn);
+      taken.abort();
+    };
+    this.#waiting.add(turn);
+    await this.#pause(queuePatience, taken.signal);
+    this.#waiting.delete(turn);
+    if (!taken.signal.aborted) throw new Unavailable("all connections for reading have been busy for 10 s");
   }
 
   async close(): Promise<void> {
@@ -61,7 +89,8 @@ class Pool {
     const client = this.#idle.pop() ?? (await this.#open());
     let isLost = false;
     try {
-      return await inTransaction(client, this.#place, query);
+      const answer = inTransaction(client, this.#place, query);
+      return await whileHostAnswers(answer, { client, place: this.#place, pause: this.#pause });
     } catch (error) {
       isLost = error instanceof Unavailable;
       throw error;

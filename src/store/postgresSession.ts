@@ -1,3 +1,4 @@
+import { Socket } from "node:net";
 import { Client, DatabaseError, types } from "pg";
 import type { ClientConfig, CustomTypesConfig, QueryConfig } from "pg";
 import { spans } from "../core/limits.ts";
@@ -31,6 +32,8 @@ export type PostgresOptions = Place & {
   clock: { now(): Millis; sleep(until: Millis, wake: AbortSignal): Promise<void> };
   /** What tests take for the time of the database. */
   now?: () => Millis;
+  /** Called with the round trip to the database in milliseconds, after the first one and whenever the fastest of five exceeds `slowRoundTrip`. */
+  onRoundTrip?(roundTrip: Millis): void;
   /** Is told when the tables have become newer than this program can work with. From then on it changes nothing any more. */
   onOutdated?(trouble: string): void;
 };
@@ -40,11 +43,11 @@ const second = 1000;
 /** A statement that takes longer is ended by the server; where not even that is heard of, the connection is given up. */
 const statementTimeout = 30 * second;
 /**
- * A node that was stopped in the middle of a transaction keeps its locks for so long. Others wait meanwhile, and must be free
- * again before their own leases run out.
+ * How long a node may stay silent in the middle of a transaction: until then it holds its row locks, and other nodes wait for them.
+ * Short, so that one node with a slow network does not stop the others.
  */
-const idleInTransaction = (): Millis => Math.ceil(spans.lease / 6);
-const connectTimeout = 5 * second;
+const idleInTransaction = (): Millis => Math.min(2 * second, Math.ceil(spans.lease / 6));
+const connectTimeout = 3 * second;
 
 /**
  * `writer`, `listener`: statements go out without waiting for the answers of those before, which the driver allows only where it is told so at
@@ -54,6 +57,17 @@ export type Kind = "writer" | "reader" | "listener" | "migration" | "look";
 
 /** Which of its hosts a URL led to last: after a failover the next connection need not wait for one that is gone. */
 const foundAt = new Map<string, number>();
+
+const socketOf = new WeakMap<Client, Socket>();
+
+/** Cuts a connection. What is in flight on it fails at once, where `end` would wait for the answers. */
+export const cut = (client: Client): void => void socketOf.get(client)?.destroy();
+
+/** The host that each connection leads to, by its place in the URL. */
+const hostOfClient = new WeakMap<Client, number>();
+
+/** A transaction holds its row locks for several round trips, so a slow network of one node slows down the others. */
+export const slowRoundTrip: Millis = 250;
 
 /** Opens a connection, to the first host that has one for us. Throws `Unavailable` when there is none to be had. */
 export async function connect({ url, pooling }: Place, { kind }: { kind: Kind }): Promise<Client> {
@@ -66,6 +80,7 @@ export async function connect({ url, pooling }: Place, { kind }: { kind: Kind })
       const client = await connectTo(urls[at] ?? url, { kind, pooling });
       await ready(client, { mustWrite, keeps: kind === "writer" && pooling !== "transaction" });
       foundAt.set(url, at);
+      hostOfClient.set(client, at);
       return client;
     } catch (error) {
       trouble = error;
@@ -74,9 +89,28 @@ export async function connect({ url, pooling }: Place, { kind }: { kind: Kind })
   throw outage(trouble);
 }
 
+/** Opens a connection to the host of `client` and asks it `select 1`. Throws if that fails. */
+export async function probeHostOf(client: Client, { url, pooling }: Place): Promise<void> {
+  const { urls } = addressesOf(url);
+  const probe = await connectTo(urls[hostOfClient.get(client) ?? 0] ?? url, { kind: "look", pooling });
+  try {
+    await plainly(probe, "select 1");
+  } finally {
+    cut(probe);
+  }
+}
+
+/** Makes the next connection begin with another host than that of `client`, if the URL names several. */
+export function avoidHostOf(client: Client, { url }: Place): void {
+  const at = hostOfClient.get(client);
+  if (at !== undefined && foundAt.get(url) === at) foundAt.set(url, (at + 1) % addressesOf(url).urls.length);
+}
+
 async function connectTo(url: string, { kind, pooling }: { kind: Kind; pooling: Pooling | undefined }): Promise<Client> {
   const isPipelined = kind === "writer" || kind === "listener" || (kind === "reader" && pooling === "transaction");
-  const client = new Client({ ...settings(url, { kind, pooling }), pipeline: isPipelined });
+  const socket = new Socket();
+  const client = new Client({ ...settings(url, { kind, pooling }), pipeline: isPipelined, stream: () => socket });
+  socketOf.set(client, socket);
   // Whoever waits for an answer is told as well; without a listener the process would end.
   client.on("error", () => undefined);
   try {
@@ -260,8 +294,12 @@ const rethrow = (error: unknown): never => {
   throw faultOf(error);
 };
 
-/** What the database itself calls an error: its five characters. */
+/** Returns the five characters by which the database names an error (SQLSTATE). */
 export const codeOf = (error: unknown): string | undefined => (error instanceof DatabaseError ? error.code : undefined);
+
+/** Reports whether the database lacks a resource, such as room on its disk (class 53). Trying again at once makes it worse. */
+export const isOutOfResources = (error: unknown): boolean =>
+  error instanceof Unavailable ? isOutOfResources(error.cause) : (codeOf(error)?.startsWith("53") ?? false);
 
 /**
  * Connection failures, missing resources, operator intervention, system errors, a standby, a transaction ended for

@@ -10,14 +10,18 @@ import type { WorkingSet } from "./draft.ts";
 import { loaderOf } from "./sqlLoader.ts";
 import { byKey, keyValues, statementsOf } from "./statements.ts";
 import type { BatchResult, Call, Source } from "./store.ts";
+import { Interrupted } from "./store.ts";
 import type { Table, Value } from "./tables.ts";
 import { tables } from "./tables.ts";
 
-const maxRaces = 20;
+const mostRaces = 20;
+/** How often a transaction is tried again whose connection was lost before the commit. More tries would keep its callers waiting. */
+const mostInterruptions = 2;
 
-/** Runs a batch as one transaction, and again from fresh rows when another node was faster. */
+/** Runs a batch as one transaction, and again from fresh rows when another node was faster or the connection was lost before the commit. */
 export async function runSqlBatch(database: Database, source: Source, calls: readonly Call[], hands: Hands): Promise<BatchResult> {
   const { recentSightings } = database;
+  let interruptions = 0;
   for (let race = 1; ; race++) {
     try {
       const { set, result } = await database.transaction(async (connection, begun) => {
@@ -32,7 +36,8 @@ export async function runSqlBatch(database: Database, source: Source, calls: rea
       if (result.dueAt !== null) database.tellOthers?.(result.dueAt);
       return result;
     } catch (error) {
-      if (race === maxRaces || !database.isConflict(error)) throw error;
+      const mayTryAgain = error instanceof Interrupted ? ++interruptions <= mostInterruptions : race < mostRaces;
+      if (!mayTryAgain || !database.isConflict(error)) throw error;
       await database.pause?.(race);
     }
   }

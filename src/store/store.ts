@@ -19,10 +19,13 @@ export interface Store {
   /** When the next message or line falls due, if any. May be in the past. */
   nextDueAt(): Promise<Millis | null>;
   /**
-   * Whether what is asked now would be stored, as far as is known: false when the storage could not be reached for a batch, or take
-   * it, until a change that means nothing was stored. That is tried when this is asked, and only then.
+   * Reports whether a request would be stored now, as far as is known. False while a batch has run for more than 2 s, and after the
+   * storage could not be reached for a batch or could not take it, until a probe was stored. A probe runs only when this is called,
+   * and at most once a second.
    */
   takesChanges(): Promise<boolean>;
+  /** Reports whether the storage failed to take the last batch, or has worked on one for more than 2 s. Costs nothing. */
+  isInDoubt(): boolean;
   /** Called when something became due that nobody was told of: by this node's writes, or another node's. */
   onDue(listener: (at: Millis) => void): Unsubscribe;
   /** Called when an account was changed: by this node, or another one. Word of another one can be lost. */
@@ -71,6 +74,9 @@ export type Source = { node: NodeId; now(): Millis; random(): number; newId(kind
 
 /** The storage cannot be reached, or went away in the middle: whether the batch happened is not known. */
 export class Unavailable extends Error {}
+
+/** The connection was lost before the commit was sent, so nothing of the batch happened. */
+export class Interrupted extends Unavailable {}
 
 /** The tables are of a version that this program must not write to. Nothing of the batch happened. */
 export class Outdated extends Unavailable {}

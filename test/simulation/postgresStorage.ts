@@ -1,4 +1,5 @@
 import { idMaker } from "../../src/core/ids.ts";
+import type { Millis } from "../../src/core/message.ts";
 import type { Connection } from "../../src/store/database.ts";
 import { PostgresDatabase, postgresParts } from "../../src/store/postgres.ts";
 import { migratePostgres } from "../../src/store/postgresMigration.ts";
@@ -73,6 +74,9 @@ class Work {
   }
 }
 
+/** Shorter pauses are between tries; longer ones wait for a host that does not answer. */
+const silence: Millis = 1_000;
+
 /** The real parts over a cable that can be cut. */
 function wayOf({ url, source, watch, work }: { url: string; source: Source; watch: RowWatch; work: Work }): Way {
   const cable = new Cable(url);
@@ -81,8 +85,13 @@ function wayOf({ url, source, watch, work }: { url: string; source: Source; watc
       return cable.url;
     },
   };
-  // How long it pauses between two tries is of no account here: there is at most one other, and it is waited for.
-  const clock = { now: source.now, sleep: async () => undefined };
+  // Pauses between two tries do not matter here: there is at most one other, and it is waited for. The watch for a silent host only ends.
+  const sleep = (until: Millis, wake: AbortSignal): Promise<void> =>
+    new Promise((resolve) => {
+      if (until - source.now() < silence) return resolve();
+      return wake.addEventListener("abort", () => resolve(), { once: true });
+    });
+  const clock = { now: source.now, sleep };
   const database = new WatchedDatabase(Object.assign(place, { node: source.node, random: () => 0, clock, now: source.now }), {
     watch,
     cable,

@@ -174,3 +174,93 @@ test("a store that is closed twice is closed for both who asked", async () => {
   await Promise.all([store.close(), store.close(), settled]);
   expect(batches).toEqual([["settle"]]);
 });
+
+/** A store whose batches end, and whose time passes, when the test says so. */
+function openSlowStore() {
+  const batches: string[][] = [];
+  const ends: (() => void)[] = [];
+  let probes = 0;
+  let passTime: () => void = () => undefined;
+  const store = groupCommit({
+    runBatch: async (calls: readonly Call[]) => {
+      batches.push(calls.map(({ name }) => name));
+      await new Promise<void>((resolve) => ends.push(resolve));
+      return { replies: calls.map(() => ({ answer: null })), deliveries: [], calledOff: [], dueAt: null, faults: [] };
+    },
+    read: {} as never,
+    nextDueAt: async () => null,
+    tryToStore: async () => void probes++,
+    pause: () => new Promise((resolve) => (passTime = resolve)),
+    close: async () => undefined,
+  });
+  const passHalfSeconds = async (count: number): Promise<void> => {
+    for (let passed = 0; passed < count; passed++) {
+      await new Promise((resolve) => setImmediate(resolve));
+      passTime();
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+  };
+  return { store, batches, passHalfSeconds, endBatch: () => ends.shift()?.(), probes: () => probes };
+}
+
+const publishNothing = { account: "a", letters: [] };
+
+test("a store is not ready while a batch has run for more than two seconds, and is not probed meanwhile", async () => {
+  const { store, passHalfSeconds, endBatch, probes } = openSlowStore();
+  const published = store.execute("publish", publishNothing);
+  await passHalfSeconds(4);
+  expect([await store.takesChanges(), store.isInDoubt()]).toEqual([true, false]);
+  await passHalfSeconds(1);
+  expect([await store.takesChanges(), store.isInDoubt()]).toEqual([false, true]);
+  endBatch();
+  await published;
+  await new Promise((resolve) => setImmediate(resolve));
+  expect([await store.takesChanges(), store.isInDoubt(), probes()]).toEqual([true, false, 0]);
+});
+
+test("a caller who has not joined a batch after ten seconds is refused and never stored; outcomes and claims wait", async () => {
+  const { store, batches, passHalfSeconds, endBatch } = openSlowStore();
+  const first = store.execute("publish", publishNothing);
+  await passHalfSeconds(1);
+  const late = store.execute("publish", publishNothing);
+  const refused = expect(late).rejects.toMatchObject({
+    code: "unavailable",
+    message: "storage unavailable: nothing was stored; retry later",
+  });
+  const [settled, claimed] = [store.execute("settle", outcome), store.execute("claim", { limit: 1 })];
+  await passHalfSeconds(20);
+  const young = store.execute("publish", publishNothing);
+  await passHalfSeconds(1);
+  await refused;
+  endBatch();
+  await first;
+  await expect.poll(() => batches.length).toBe(2);
+  endBatch();
+  await Promise.all([settled, claimed, young]);
+  expect(batches).toEqual([["publish"], ["settle", "claim", "publish"]]);
+});
+
+test("a store in doubt is probed at most once a second", async () => {
+  const passes: (() => void)[] = [];
+  let probes = 0;
+  const store = groupCommit({
+    runBatch: async () => {
+      throw new Unavailable("away");
+    },
+    read: {} as never,
+    nextDueAt: async () => null,
+    tryToStore: async () => {
+      probes++;
+      throw new Unavailable("away");
+    },
+    pause: () => new Promise((resolve) => passes.push(resolve)),
+    close: async () => undefined,
+  });
+  await expect(store.execute("settle", outcome)).rejects.toMatchObject({ code: "unavailable" });
+  for (let asked = 0; asked < 5; asked++) expect(await store.takesChanges()).toBe(false);
+  expect(probes).toBe(1);
+  for (const pass of passes.splice(0)) pass();
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(await store.takesChanges()).toBe(false);
+  expect(probes).toBe(2);
+});

@@ -13,12 +13,14 @@ import { closedAfterwards, paceOf, TestClock, World } from "./world.ts";
 
 // How a node comes to its database: over several hosts, through a pooler, beside nodes of other versions.
 
-/** `hastes`: so many times faster it waits for its next look. */
+/** `hastes`: how many times faster it waits for its next look. Pauses of 3 and 5 s, which tell a slow host from a silent one, stay as they are. */
 type Given = Omit<Partial<PostgresOptions>, "clock"> & { clock?: TestClock; hastes?: number };
 
 async function nodeAt(url: string, { clock = new TestClock(), node = "nod_a", hastes = 1, ...more }: Given) {
   const pace = paceOf(clock);
-  const sleep: typeof pace.sleep = (until, wake) => pace.sleep(clock.now + (until - clock.now) / hastes, wake);
+  const isPatience = (time: number): boolean => [3_000, 5_000].includes(time);
+  const sleep: typeof pace.sleep = (until, wake) =>
+    pace.sleep(isPatience(until - clock.now) ? until : clock.now + (until - clock.now) / hastes, wake);
   const store = await postgresStore({ url, node, random: randomFrom(1), now: () => clock.now, ...more, clock: { ...pace, sleep } });
   return new World(closedAfterwards(store), clock, node);
 }
