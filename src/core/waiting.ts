@@ -2,6 +2,7 @@ import { flowName, isAllowance, isHostFlow, isQueue, keyFlow, queueFlow, windowO
 import { hostLine } from "./gate.ts";
 import { flagOfLimit } from "./plans.ts";
 import type { Flow, LogRow, MessageId, MessageState, Millis, NodeId } from "./message.ts";
+import { endedWithServer } from "./message.ts";
 
 /** Messages before it in its line are counted as far as this. */
 export const mostCounted = 1_000;
@@ -87,8 +88,12 @@ export function reasonsOf(standing: Standing, now: Millis): Reason[] {
 
 function sending({ state, last, createdAt }: Standing, now: Millis): Reason {
   const { leasedBy, dueAt } = state;
-  const [node, until, since] = [leasedBy ?? "?", dueAt ?? now, last?.time ?? createdAt];
+  const [node, until, since] = [leasedBy ?? "?", dueAt === endedWithServer ? now : (dueAt ?? now), last?.time ?? createdAt];
   const facts = { node, since, until };
+  if (dueAt === endedWithServer) {
+    const text = `the server was restarted while node ${node} was sending it since ${iso(since)}, so it is sent again`;
+    return { reason: "lease-over", text, ...facts };
+  }
   if (until <= now) {
     const text = `node ${node} has sent it since ${iso(since)} and has not reported; its lease ended at ${iso(until)}, so it is sent again`;
     return { reason: "lease-over", text, ...facts };
