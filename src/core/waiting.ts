@@ -15,8 +15,8 @@ export type Standing = {
   retries: number;
   createdAt: Millis;
   notBefore: Millis;
-  /** The last line of its log, if it has one. */
-  last: Pick<LogRow, "time" | "status" | "error" | "nextDueAt"> | null;
+  /** The last line of its log, if it has one. `said`: why an endpoint of a workflow says that it has failed. */
+  last: (Pick<LogRow, "time" | "status" | "error" | "nextDueAt"> & { said?: string }) | null;
   queue: Flow | null;
   key: Flow | null;
   /** What its account may have under way, in all or to its host, if it waits for that. */
@@ -112,10 +112,10 @@ function untilDue({ state, retries, last }: Standing, now: Millis): Reason {
   if (due <= now) return { reason: "due", text: `due since ${iso(due)}; the next node that looks takes it`, since: due };
   const retried = state.attempts - state.lost;
   if (retried === 0) return { reason: "not-due", text: `due at ${iso(due)}`, until: due };
-  const { status, error } = last ?? { status: null, error: null };
+  const { status, error, said } = last ?? { status: null, error: null };
   return {
     reason: "retry",
-    text: `retry ${retried} of ${retries} at ${iso(due)}${afterWhat({ status, error })}`,
+    text: `retry ${retried} of ${retries} at ${iso(due)}${afterWhat({ status, error })}${said === undefined ? "" : `: ${said}`}`,
     ...{ until: due, used: retried, limit: retries },
     ...(status === null ? {} : { status }),
     ...(error === null ? {} : { error }),
