@@ -52,13 +52,13 @@ export async function startWaypost(stage: Stage, { folder, database, name = "way
   };
 }
 
-/** The figure of the server's own health report, wherever in it it is. */
+/** The figure of the server's own health report, wherever in it it is; older versions call it `unsettled`. */
 async function unsettled(port: number): Promise<number | null> {
   const headers = { authorization: `Bearer ${devToken}` };
   const { statusCode, body } = await request(`http://127.0.0.1:${port}/v2/health`, { headers });
   const text = await body.text();
   if (statusCode !== 200) return null;
-  const figure = /"unsettled":\s*(\d+)/.exec(text)?.[1];
+  const figure = /"(?:inFlight|unsettled)":\s*(\d+)/.exec(text)?.[1];
   return figure === undefined ? null : Number(figure);
 }
 

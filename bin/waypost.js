@@ -1,8 +1,12 @@
 #!/usr/bin/env node
 // The `waypost` command. Plain JavaScript, because the Node.js that starts it may be older than the one that runs the sources.
-import { install, isModern } from "../scripts/install.js";
+import { followNpm } from "../scripts/follow.js";
+import { install, isCheckout, isModern, mustBeInstalled } from "../scripts/install.js";
 import { run } from "../scripts/run.js";
 
-install();
+// Only the development server of a checkout installs. Everything else takes what is there: it works offline and on a read-only disk.
+if (process.argv[2] === "dev" && isCheckout) install();
+else mustBeInstalled();
+followNpm();
 if (isModern) await import("../src/main.ts");
 else run("src/main.ts", process.argv.slice(2));

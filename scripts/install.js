@@ -1,11 +1,31 @@
 // Runs on Node 20 already, so that a fresh machine needs nothing but Node and npm: plain JavaScript, no dependencies.
 import { spawnSync } from "node:child_process";
 import { existsSync, linkSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 /** The folder of the project, without a slash at the end. */
 export const home = fileURLToPath(new URL("..", import.meta.url)).replace(/[\\/]$/, "");
+
+/** Whether this is a clone of the repository, as opposed to an installation. */
+export const isCheckout = existsSync(join(home, ".git"));
+
+/** Ends the process with advice when a package is missing that the server needs. Changes nothing. */
+export function mustBeInstalled() {
+  const { dependencies } = JSON.parse(readFileSync(join(home, "package.json"), "utf8"));
+  const missing = Object.keys(dependencies).filter((name) => folderOf(name) === null);
+  if (missing.length === 0) return;
+  fail(`packages are missing (${missing.join(", ")}). Run "npm ci --omit=dev" in ${home}, and run the command again.`);
+}
+
+/** The folder of an installed package, where Node.js looks for it: here, or in a folder above. Null: it is not installed. */
+function folderOf(name) {
+  for (let at = home; ; at = dirname(at)) {
+    const folder = join(at, "node_modules", name);
+    if (existsSync(folder)) return folder;
+    if (at === dirname(at)) return null;
+  }
+}
 
 /**
  * Runs `npm ci` when node_modules is missing or differs from package-lock.json; says so in one line. Of several that
@@ -80,9 +100,9 @@ function runNpm() {
 /** A Node.js that runs the sources: this one from version 24 on, otherwise the one that npm installed. Ends the process when there is none. */
 export function modernNode() {
   if (isModern) return process.execPath;
-  const packaged = `node-${process.platform === "win32" ? "win" : process.platform}-${process.arch}`;
-  const path = join(home, "node_modules", packaged, "bin", process.platform === "win32" ? "node.exe" : "node");
-  if (existsSync(path)) return path;
+  const packaged = folderOf(`node-${process.platform === "win32" ? "win" : process.platform}-${process.arch}`);
+  const path = packaged && join(packaged, "bin", process.platform === "win32" ? "node.exe" : "node");
+  if (path !== null && existsSync(path)) return path;
   fail(
     `Node.js 24 or later is needed, this is ${process.version}, and npm has none for ${process.platform} ${process.arch}.\n` +
       "Install Node.js 24 from https://nodejs.org or with your package manager, and run the command again.",

@@ -10,9 +10,14 @@ import { fail, home, install, isMain, modernNode } from "./install.js";
  */
 const flags = availableParallelism() <= 2 ? ["--single-threaded-gc"] : [];
 
+/** The child ends in order when this process is gone, also after `kill -9`: the channel between them closes. */
+const follow = ["--import", new URL("follow.js", import.meta.url).href];
+
 /** Runs a source file in a process of its own. Signals reach it, and its exit code becomes ours. */
 export function run(file, args) {
-  const child = spawn(modernNode(), ["--disable-warning=ExperimentalWarning", ...flags, join(home, file), ...args], { stdio: "inherit" });
+  const child = spawn(modernNode(), ["--disable-warning=ExperimentalWarning", ...flags, ...follow, join(home, file), ...args], {
+    stdio: ["inherit", "inherit", "inherit", "ipc"],
+  });
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
   child.on("error", (error) =>
     fail(`${child.spawnfile} could not be started (${error.message}). Install Node.js 24 or later and run the command again.`),

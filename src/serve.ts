@@ -218,7 +218,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     log: requestLog(log),
     idleAlarm,
     unready: () => (stopping ? "the server is stopping" : health.outdated ? tooOld : null),
-    health: () => ({ unsettled: dispatcher.unsettled }),
+    health: () => ({ inFlight: dispatcher.inFlight }),
     counted: countedFrom(() => clock.now(), settings.databaseUrl === "" ? undefined : { store, ...clock }),
     ...(settings.operatorPassword !== "" && { operator: { password: settings.operatorPassword, deskFor } }),
   };
@@ -267,10 +267,10 @@ function urlOf(host: string, address: { port: number } | string | null): string 
   return `http://${name}:${port}`;
 }
 
-/** One line per attempt: failures always, successes when asked for. Never a header or a body. */
+/** One line per attempt: failures always, and as warnings where the message has failed for good; successes if asked for. Never a header or a body. */
 function attemptLog(log: Logger): DispatcherLog["attempt"] {
   return ({ message, attempt }: Delivery, { status, error, took }: Outcome, settled: Settled["became"]) => {
-    const level = settled === "delivered" ? "debug" : "info";
+    const level = settled === "delivered" ? "debug" : settled === "failed" ? "warn" : "info";
     if (!log.isLevelEnabled(level)) return;
     log[level](
       { messageId: message.id, account: message.account, host: hostAlone(message.url), attempt, status, error, ms: took, settled },

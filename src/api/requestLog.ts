@@ -4,19 +4,46 @@ import type { Target } from "./target.ts";
 /** What is logged of a request. Never a token, a query, a header or a body. `fault`: what went wrong on our side. */
 export type RequestLine = { method: string; path: string; status: number; ms: number; account: AccountId | null; fault?: string };
 
-const mostShown = 200;
-
-/** The path as it may be logged. Of a destination only scheme and host: its path is often a secret, as that of an intake of webhooks. */
+/**
+ * The path as it may be logged: whole and as it came, unless it has what is or may be a secret. From there on it is `…`. Of a destination
+ * scheme and host are shown: its path is often a secret, as that of an intake of webhooks. Case and encoding make no difference, because
+ * a router understands several, and senders mistype.
+ */
 export function shownPath({ path }: Target): string {
-  const [before] = /^\/v2\/(?:publish\/|trigger\/|enqueue\/[^/]+\/|schedules\/(?=https?(?::|%3a)))/i.exec(path) ?? [];
-  if (before === undefined) return withoutSecret(path).slice(0, mostShown);
-  const [, scheme, host] = /^(https?):\/{1,2}(?:[^/?#]*@)?([^/@:?#]*)/i.exec(path.slice(before.length)) ?? [];
-  return `${before}${scheme === undefined ? "…" : `${scheme}://${host ?? ""}`}`.slice(0, mostShown);
+  const readable = inClear(path);
+  if (readable === null) return "…";
+  const found = hidden.exec(readable);
+  if (found === null) return path;
+  const [match] = found;
+  const start = found.index + (match.endsWith("/") ? match.length : 0);
+  const before = printable(readable.slice(0, start));
+  const [, scheme, host] = /\/(?:in|hooks)\/$/i.test(match) ? [] : (destination.exec(readable.slice(start)) ?? []);
+  return scheme === undefined ? `${before}…` : `${before}${scheme}://${printable(host ?? "")}`;
 }
 
-/** What follows `/in/` is the secret of a source, and what follows `/hooks/` is all that its caller shows: a router understands it percent-encoded too, and senders mistype what is before it. */
-function withoutSecret(path: string): string {
-  const readable = path.replaceAll(/%([0-9a-f]{2})/gi, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)));
-  const [, before] = /^(.*?\/(?:in|hooks)\/)./is.exec(readable) ?? [];
-  return before === undefined ? path : `${before}…`;
+/**
+ * What stands before a secret: the URL of a source follows `/in/`, all that the caller of a webhook shows follows `/hooks/`, and a
+ * destination is a URL anywhere, or whatever follows where one belongs.
+ */
+const hidden =
+  /\/(?:in|hooks)\/(?=.)|\/v2\/(?:publish|trigger|enqueue\/[^/]+)\/(?=.)|\/v2\/schedules\/(?=[^/]*[^\w/.-]|[^/]+\/(?!(?:pause|resume)?\/?$))|https?:/is;
+
+const destination = /^(https?):[/\\]*(?:[^/?#\\]*@)?(\[[^\]]*\]|[^/@:?#\\]*)/i;
+
+/** So often a text may be percent-encoded to be understood here. */
+const mostDecoded = 5;
+
+/** The text without percent-encoding, however often it was applied. Null: too often. */
+function inClear(text: string): string | null {
+  let readable = text;
+  for (let turn = 0; turn < mostDecoded; turn++) {
+    const next = readable.replaceAll(/%([0-9a-f]{2})/gi, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)));
+    if (next === readable) return readable;
+    readable = next;
+  }
+  return /%[0-9a-f]{2}/i.test(readable) ? null : readable;
 }
+
+/** As much of a decoded text as fits into a line. */
+const printable = (text: string): string =>
+  text.replaceAll(/[^\x21-\x7e]/g, (odd) => `%${odd.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`);

@@ -106,6 +106,8 @@ export type Facts = {
   looksAtVerb?: true;
   /** Why the audit log keeps nothing of it, although it changes something. */
   unaudited?: string;
+  /** What to ask for instead, for whoever comes to this path with a method that it does not have. */
+  instead?: string;
   /** How it may be refused, besides as any request may. */
   refusals: readonly ErrorCode[];
 };

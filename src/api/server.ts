@@ -292,10 +292,12 @@ function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply, 
   // The step of a run that waits for an event of such a name: its client would take a 400 for the end of the run.
   const code = target.path.startsWith("/v2/wait/") ? "step-refused" : "invalid";
   if (path === "/malformed") throw new Refusal(code, "path: the percent-encoding is malformed, or not of UTF-8");
-  const allowed = [...new Set(served.filter((row) => patternOf(row).test(routedPath(target.path, row.method))).map((row) => row.method))];
+  const rows = served.filter((row) => patternOf(row).test(routedPath(target.path, row.method)));
+  const allowed = [...new Set(rows.map((row) => row.method))];
   if (allowed.length === 0) throw new Refusal("not-found", nothingThere);
   reply.header("Allow", allowed.join(", "));
-  throw new Refusal("method-not-allowed", `method: ${method} is not possible here; ${allowed.join(" or ")} is`);
+  const [instead] = rows.flatMap((row) => row.instead ?? []);
+  throw new Refusal("method-not-allowed", `method: ${method} is not possible here; ${instead ?? `${allowed.join(" or ")} is`}`);
 }
 
 const nothingThere = "path: there is nothing at this path; GET /v2/health answers if this is the right server";

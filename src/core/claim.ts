@@ -7,7 +7,7 @@ import { isLeftOver, runsOf } from "./endRun.ts";
 import { giveUp, headsOf, sendNow, serveFlow, serveLine, withHand } from "./line.ts";
 import { maxLost } from "./limits.ts";
 import type { Flow, Line, MessageState, Millis, Schedule } from "./message.ts";
-import { isUnfinished } from "./message.ts";
+import { endedWithServer, isUnfinished } from "./message.ts";
 import { together } from "./needs.ts";
 import { cancelled, noAnswer } from "./outcome.ts";
 import { isOfRun, needsOfRunOutcome } from "./runOutcome.ts";
@@ -140,12 +140,19 @@ function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
   return line !== null || draft.isAtHand(state);
 }
 
+/** Why there is no report of an attempt that was under way. */
+function unreported({ leasedBy, dueAt }: MessageState): string {
+  const node = leasedBy ?? "?";
+  if (dueAt === endedWithServer) return `no report: the server was restarted while node ${node} was sending it`;
+  return `no report: the lease of node ${node} ran out`;
+}
+
 /**
  * A lease that ran out is an attempt without a report: its node is gone, or was cut off. The message is sent again
  * at once, without a charge on its retries, but not for ever: it may be what kills the nodes.
  */
 function afterLostLease(draft: Draft, moment: Moment, state: MessageState): MessageState | null {
-  const outcome = { ...noAnswer, error: `no report: the lease of node ${state.leasedBy ?? "?"} ran out` };
+  const outcome = { ...noAnswer, error: unreported(state) };
   if (!isUnfinished(state)) {
     cancelled(draft, moment, { state, outcome });
     return null;
@@ -173,10 +180,10 @@ function afterLostLease(draft: Draft, moment: Moment, state: MessageState): Mess
 /** After a restart, where no other node can be alive: what the last process had leased is due now. */
 export const reclaim: Decision<{ node: string; limit: number }, { reclaimed: number }> = {
   needs: ({ node, limit }) => ({ leasedByOthers: { node, limit } }),
-  decide: (_, draft, moment) => {
+  decide: (_, draft) => {
     const states = draft.leasedByOthers();
-    // Still active, so that the claim counts the attempt that nobody reported.
-    for (const state of states) draft.put("messages", { ...state, dueAt: moment.now, leasedBy: moment.node });
+    // Still active and of the old node, so that the claim counts the attempt that nobody reported, and names that node.
+    for (const state of states) draft.put("messages", { ...state, dueAt: endedWithServer });
     return { reclaimed: states.length };
   },
 };

@@ -2,6 +2,7 @@ import { flowName, isAllowance, isEndpointFlow, isQueue, keyFlow, queueFlow, win
 import { hostLine } from "./gate.ts";
 import { flagOfLimit } from "./plans.ts";
 import type { Flow, LogRow, MessageId, MessageState, Millis, NodeId } from "./message.ts";
+import { endedWithServer } from "./message.ts";
 
 /** Messages before it in its line are counted as far as this. */
 export const mostCounted = 1_000;
@@ -14,8 +15,8 @@ export type Standing = {
   retries: number;
   createdAt: Millis;
   notBefore: Millis;
-  /** The last line of its log, if it has one. */
-  last: Pick<LogRow, "time" | "status" | "error" | "nextDueAt"> | null;
+  /** The last line of its log, if it has one. `said`: why an endpoint of a workflow says that it has failed. */
+  last: (Pick<LogRow, "time" | "status" | "error" | "nextDueAt"> & { said?: string }) | null;
   queue: Flow | null;
   key: Flow | null;
   /** What its account may have under way, in all or to its endpoint, if it waits for that. */
@@ -88,8 +89,12 @@ export function reasonsOf(standing: Standing, now: Millis): Reason[] {
 
 function sending({ state, last, createdAt }: Standing, now: Millis): Reason {
   const { leasedBy, dueAt } = state;
-  const [node, until, since] = [leasedBy ?? "?", dueAt ?? now, last?.time ?? createdAt];
+  const [node, until, since] = [leasedBy ?? "?", dueAt === endedWithServer ? now : (dueAt ?? now), last?.time ?? createdAt];
   const facts = { node, since, until };
+  if (dueAt === endedWithServer) {
+    const text = `the server was restarted while node ${node} was sending it since ${iso(since)}, so it is sent again`;
+    return { reason: "lease-over", text, ...facts };
+  }
   if (until <= now) {
     const text = `node ${node} has sent it since ${iso(since)} and has not reported; its lease ended at ${iso(until)}, so it is sent again`;
     return { reason: "lease-over", text, ...facts };
@@ -108,10 +113,10 @@ function untilDue({ state, retries, last }: Standing, now: Millis): Reason {
   if (due <= now) return { reason: "due", text: `due since ${iso(due)}; the next node that looks takes it`, since: due };
   const retried = state.attempts - state.lost;
   if (retried === 0) return { reason: "not-due", text: `due at ${iso(due)}`, until: due };
-  const { status, error } = last ?? { status: null, error: null };
+  const { status, error, said } = last ?? { status: null, error: null };
   return {
     reason: "retry",
-    text: `retry ${retried} of ${retries} at ${iso(due)}${afterWhat({ status, error })}`,
+    text: `retry ${retried} of ${retries} at ${iso(due)}${afterWhat({ status, error })}${said === undefined ? "" : `: ${said}`}`,
     ...{ until: due, used: retried, limit: retries },
     ...(status === null ? {} : { status }),
     ...(error === null ? {} : { error }),

@@ -293,12 +293,22 @@ function sentenceOf(error: unknown): string {
   const code = codeOf(error);
   const known = sentences[code];
   if (known !== undefined) return known;
+  if (withoutTls.has(code))
+    return `TLS problem: the destination does not speak TLS on this port (${code}); http:// or another port is meant`;
   if (/^(ERR_TLS|ERR_SSL|EPROTO)|CERT|_SIGNATURE|HOSTNAME_MISMATCH/.test(code)) return `TLS problem: ${code}`;
   return code === "" ? "the request failed" : `the request failed: ${code}`;
 }
 
 const codeOf = (error: unknown): string =>
   typeof error === "object" && error !== null && "code" in error && typeof error.code === "string" ? error.code : "";
+
+/** What is heard of a destination that answers the first bytes of TLS with something else. */
+const withoutTls: ReadonlySet<string> = new Set([
+  "ERR_SSL_WRONG_VERSION_NUMBER",
+  "ERR_SSL_PACKET_LENGTH_TOO_LONG",
+  "ERR_SSL_UNKNOWN_PROTOCOL",
+  "ERR_SSL_HTTP_REQUEST",
+]);
 
 const lost = "connection lost before the answer was complete";
 

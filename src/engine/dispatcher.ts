@@ -140,8 +140,8 @@ export class Dispatcher {
     return this.#running.length;
   }
 
-  /** How many deliveries are running, or have ended and are not settled yet. */
-  get unsettled(): number {
+  /** How many deliveries are running, or have ended and are not settled yet. Messages that wait, also for a retry, are not among them. */
+  get inFlight(): number {
     return this.#running.length + this.#reports;
   }
 

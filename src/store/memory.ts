@@ -4,7 +4,7 @@ import { firstIdAt } from "../core/ids.ts";
 import { placesOf } from "../core/place.ts";
 import { dayOf, ofDay } from "../core/sighting.ts";
 import type { AccountId, MessageState, Millis, Schedule } from "../core/message.ts";
-import { isUnfinished, noBytes } from "../core/message.ts";
+import { endedWithServer, isUnfinished, noBytes } from "../core/message.ts";
 import type { Run, Step } from "../core/run.ts";
 import type { Usage } from "../core/counts.ts";
 import { countNames, noCounts } from "../core/counts.ts";
@@ -109,7 +109,7 @@ export function memoryLoader(memory: Memory): Loader {
     histories: async (of) => of.map(({ upTo, ...run }) => inOrder(belonging(steps, run).filter(({ position }) => position <= upTo))),
     heads: async (heads) => heads.flatMap(({ account, line, limit }) => held(memory, account, line).slice(0, limit)),
     leasedByOthers: async (node, limit) => {
-      const leased = those(messages, (row) => row.leasedBy !== null && row.leasedBy !== node);
+      const leased = those(messages, (row) => row.leasedBy !== null && row.leasedBy !== node && row.dueAt !== endedWithServer);
       return earliest(leased, (a, b) => byText(a.id, b.id)).slice(0, limit);
     },
     counts: async (needs) => needs.map((need) => stretch(memory, placesOf(need.name).table, rangeOf(need)).length),

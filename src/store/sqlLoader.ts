@@ -3,7 +3,7 @@ import { firstIdAt } from "../core/ids.ts";
 import { placesOf } from "../core/place.ts";
 import { dayOf, ofDay } from "../core/sighting.ts";
 import type { AccountId, LogRow, Millis, Schedule } from "../core/message.ts";
-import { noBytes } from "../core/message.ts";
+import { endedWithServer, noBytes } from "../core/message.ts";
 import type { SentStep, Step } from "../core/run.ts";
 import { stepKey } from "../core/run.ts";
 import type { Connection } from "./database.ts";
@@ -40,7 +40,7 @@ function makeLoader(connection: Connection): Loader {
     // They come in the order of their keys, and fire in the order in which they came due.
     return taken.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0));
   };
-  const leasedByOthers = `where due_at is not null and leased_by <> ? order by due_at, id limit ?`;
+  const leasedByOthers = `where due_at > ${endedWithServer} and leased_by <> ? order by due_at, id limit ?`;
   return {
     rows: (name, keys, how) => rows(connection, name, keys, { to: "take", ...how }),
     due: async (now, most) => {

@@ -1,5 +1,6 @@
-import type { AccountId, MessageId, MessageState } from "../core/message.ts";
+import type { AccountId, Envelope, LogRow, MessageId, MessageState, Outline } from "../core/message.ts";
 import { isUnfinished } from "../core/message.ts";
+import { saidIn } from "../core/runFailure.ts";
 import { isAllowance, keyFlow, queueFlow } from "../core/flow.ts";
 import type { Standing } from "../core/waiting.ts";
 import { mostCounted, mostPlaces } from "../core/waiting.ts";
@@ -10,7 +11,7 @@ export async function standingOf(shelf: Shelf, account: AccountId, id: MessageId
   const [[state], [envelope], [last]] = await Promise.all([
     shelf.rows("messages", [[account, id]]),
     shelf.rows("envelopes", [[account, id]], { bodies: false }),
-    shelf.logOf(id, { account, descending: true, limit: 1, bodies: false }),
+    shelf.logOf(id, { account, descending: true, limit: 1 }),
   ]);
   if (!state || !envelope || !isUnfinished(state)) return null;
   const flows = await shelf.rows("flows", [
@@ -20,7 +21,8 @@ export async function standingOf(shelf: Shelf, account: AccountId, id: MessageId
   ]);
   return {
     state,
-    ...{ retries: envelope.retries, createdAt: envelope.createdAt, notBefore: envelope.notBefore, last: last ?? null },
+    ...{ retries: envelope.retries, createdAt: envelope.createdAt, notBefore: envelope.notBefore },
+    last: last ? { ...last, ...saidOf(envelope, last) } : null,
     queue: flows.find((flow) => flow.id === queueFlow(state.queue ?? "")) ?? null,
     key: flows.find((flow) => flow.id === keyFlow(state.flowKey ?? "")) ?? null,
     allowance: flows.find((flow) => isAllowance(flow.id)) ?? null,
@@ -28,6 +30,10 @@ export async function standingOf(shelf: Shelf, account: AccountId, id: MessageId
     places: await placesOf(shelf, state),
   };
 }
+
+/** What the endpoint of a workflow said of its failure, unless bodies are hidden. Any other destination speaks to whoever reads the log. */
+const saidOf = ({ run, redaction }: Outline<Envelope>, { body }: LogRow): { said?: string } =>
+  run === undefined || run.kind === "call" || redaction?.body ? {} : saidIn(body);
 
 /** Who holds the places of its queue, if that is what it waits for. */
 async function placesOf(shelf: Shelf, { account, queue, line }: MessageState): Promise<Standing["places"]> {

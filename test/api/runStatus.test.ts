@@ -62,6 +62,18 @@ describe("the status of a run", () => {
     expect(body.waitingOn[0].waitingOn).toEqual((await home.ask("GET", `/v2/messages/${messageId}`)).body.waitingOn);
   });
 
+  test.each([
+    [{}, "retry 1 of 2 at 2027-01-15T08:00:12.000Z, after status 500: TypeError: cards.charge is not a function"],
+    [{ redaction: { body: true, headers: false } }, "retry 1 of 2 at 2027-01-15T08:00:12.000Z, after status 500"],
+  ])("tells of a step that is tried again why it failed, with the status: %j", async (more, words) => {
+    const home = await waitingRun({ retries: 2, retryDelay: "12000", ...more });
+    await step(home, "wfr_1", { stepId: 1, stepName: "pay" });
+    const body = bytes('{"error":"TypeError","message":"cards.charge is not a function"}');
+    await home.settle(home.delivery(), { status: 500, body });
+    expect((await status(home)).body.waitingOn).toMatchObject([{ reason: "endpoint", text: expect.stringContaining(words) }]);
+    expect((await status(home)).body.text.endsWith(words)).toBe(true);
+  });
+
   test("takes a sleep for done when its time has come", async () => {
     const home = await waitingRun();
     await step(home, "wfr_1", { stepId: 1, stepName: "pay" });

@@ -243,5 +243,16 @@ describe("after a restart", () => {
     await claim();
     expect(broker.deliveries).toMatchObject([{ message: { id }, attempt: 1 }]);
     expect(broker.state(id)).toMatchObject({ attempts: 1, lost: 1 });
+    expect(broker.logRows(id)[0]?.error).toBe("no report: the server was restarted while node nod_a was sending it");
+  });
+
+  test("before it is claimed, another restart changes nothing: the first node was the one that sent it", async () => {
+    const id = await broker.publish();
+    broker.node = "nod_b";
+    expect(await broker.run("reclaim", { node: "nod_b", limit: 10 })).toEqual({ reclaimed: 1 });
+    broker.node = "nod_c";
+    expect(await broker.run("reclaim", { node: "nod_c", limit: 10 })).toEqual({ reclaimed: 0 });
+    await claim();
+    expect(broker.logRows(id)[0]?.error).toBe("no report: the server was restarted while node nod_a was sending it");
   });
 });

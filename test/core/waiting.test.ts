@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { newFlow } from "../../src/core/flow.ts";
 import type { MessageState } from "../../src/core/message.ts";
+import { endedWithServer } from "../../src/core/message.ts";
 import type { Standing } from "../../src/core/waiting.ts";
 import { mostCounted, reasonsOf } from "../../src/core/waiting.ts";
 import { noon } from "./broker.ts";
@@ -31,6 +32,16 @@ test("a message that waits for its account says how many are under way, of how m
   ]);
   expect(textsOf({ ...line, allowance: { ...allowance, running: 1 } })).toEqual([
     "the account is open; the next node that looks takes it on; 4 before it in line",
+  ]);
+});
+
+test("a message that was being sent when the server was restarted says so", () => {
+  const cut: MessageState = { ...held, state: "active", line: null, leasedBy: "nod_a", dueAt: endedWithServer };
+  expect(reasonsOf({ ...standing, state: cut, key: null }, noon + 5)).toEqual([
+    {
+      ...{ reason: "lease-over", node: "nod_a", since: noon, until: noon + 5 },
+      text: `the server was restarted while node nod_a was sending it since ${new Date(noon).toISOString()}, so it is sent again`,
+    },
   ]);
 });
 

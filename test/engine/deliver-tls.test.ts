@@ -63,8 +63,13 @@ describe("over TLS", () => {
     expect(opened).toBe(1);
   });
 
-  test("a destination that does not speak TLS is a TLS problem", async () => {
-    const port = await rawDestination((socket) => socket.once("data", () => socket.end("HTTP/1.1 400 Bad Request\r\n\r\n")));
-    expect((await call(`https://127.0.0.1:${port}/`)).error).toMatch(/^TLS problem: /);
-  });
+  test.each(["HTTP/1.1 400 Bad Request\r\n\r\n", "220 mail.example ready for what you have to say\r\n", "SSH-2.0-server\r\n"])(
+    "a destination that does not speak TLS is a TLS problem, and says what it is: %j",
+    async (answer) => {
+      const port = await rawDestination((socket) => socket.once("data", () => socket.end(answer)));
+      expect((await call(`https://127.0.0.1:${port}/`)).error).toMatch(
+        /^TLS problem: the destination does not speak TLS on this port \(ERR_SSL_\w+\); http:\/\/ or another port is meant$/,
+      );
+    },
+  );
 });

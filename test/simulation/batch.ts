@@ -13,8 +13,7 @@ export type Case = Batch & { changes: Changes };
 export type Demand = (holds: boolean, promise: string) => void;
 
 /** Does the row tell of a lease that ran out, after which the message is sent again? */
-export const isLost = ({ states, error }: LogRow): boolean =>
-  states.includes("RETRY") && error !== null && error.startsWith("no report: the lease of");
+export const isLost = ({ states, error }: LogRow): boolean => states.includes("RETRY") && error !== null && error.startsWith("no report: ");
 
 /** Did a batch lease the message anew? */
 export const isLease = (before: MessageState | undefined, after: MessageState | undefined): after is MessageState =>

@@ -7,7 +7,15 @@ import { choice } from "../parameters.ts";
 /** A store that does not answer within this does not answer. */
 const patience = 2_000;
 
-const health = z.looseObject({ status: z.literal("ok") });
+const health = z.looseObject({
+  status: z.literal("ok"),
+  inFlight: z
+    .int()
+    .optional()
+    .describe(
+      "Deliveries of this node that are running, or whose outcome is not stored yet. Messages that wait, also for a retry, are not counted.",
+    ),
+});
 const isWell = { 200: { about: "It is well. Figures may stand beside.", schema: health } };
 
 const live = openRoute({

@@ -79,6 +79,7 @@ const cancelMany = route({
   path: "/v2/messages",
   tag: "Messages",
   summary: "Cancel many messages",
+  instead: "GET /v2/logs lists messages, and DELETE cancels all that are not finished, unless it is given filters",
   about:
     "Cancels unfinished messages, oldest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass. Those of workflow runs are left alone; who wants to stop them cancels the run. Of messages that were named, failed says which were not cancelled, and why.",
   query: messageFilters.extend({

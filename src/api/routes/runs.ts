@@ -128,6 +128,7 @@ const cancelMany = route({
   path: "/v2/workflows/runs",
   tag: "Workflow runs",
   summary: "Cancel many runs",
+  instead: "GET /v2/workflows/logs lists runs, and DELETE cancels all that have not ended, unless it is given filters",
   about:
     "Cancels runs that have not ended, newest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass. Those that are unknown or have ended are not counted; of runs that were named, failed says which they are.",
   query: selection,
