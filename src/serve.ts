@@ -194,6 +194,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     region: settings.region,
     sendsFrom: settings.sendsFrom.map((network) => (network.includes("/") ? network : `${network}/${isIPv6(network) ? 128 : 32}`)),
     prices,
+    reservedPrices: settings.reservedPrices,
     trustProxy,
     publicUrl: settings.publicUrl,
     log: requestLog(log),

@@ -7,6 +7,7 @@ import type { Account, AccountId, Brand, Bytes, Millis, Source } from "../core/m
 import type { Retention } from "../core/retention.ts";
 import type { Prices } from "../core/statistics.ts";
 import type { Verb } from "../core/rights.ts";
+import type { PlanName } from "../core/terms.ts";
 import type { Store } from "../store/store.ts";
 import type { Proof } from "./auth.ts";
 import { readJson } from "./json.ts";
@@ -37,6 +38,8 @@ export type Parts = {
   sendsFrom?: readonly string[];
   /** By which statistics tell what was used in dollars. Not given: nothing costs anything. */
   prices?: Prices;
+  /** What plans cost, in dollars. Not given, or no price for a plan: nothing. */
+  reservedPrices?: Partial<Record<PlanName, number>>;
   /** Whoever runs the server, by his password. Not given: nobody can prove to be. */
   operator?: { password: string; deskFor(by: Actor): Desk };
   /** Figures for the health report. */
@@ -95,6 +98,8 @@ export type Facts = {
    * goes on when an account is passive, so the command says what it may not do.
    */
   operation?: "publish" | "step";
+  /** It ends credentials and does nothing else, so a passive account may ask for it as well. */
+  forPassive?: true;
   /** What a token must be good for, where that does not follow from what is changed: `read` or `manage`. */
   needs?: Verb;
   /** It publishes, and looks itself whether the token may do that there. Others are closed for tokens that are bound to destinations. */

@@ -215,11 +215,11 @@ function admit(api: FastifyInstance, parts: ApiParts): Pick<Way, "known" | "look
 
 /**
  * Throws `Refusal` for a token that is not good for what is asked, and for an account that may not change anything. Steps
- * of what has begun are taken from a passive account as well.
+ * of what has begun are taken from a passive account as well, and it can end its credentials.
  */
 function checkRight(
   { account, right }: Proof,
-  { changes, needs = "read", looksAtScope, looksAtVerb, operation }: FastifyContextConfig,
+  { changes, needs = "read", looksAtScope, looksAtVerb, operation, forPassive }: FastifyContextConfig,
 ): void {
   if (right === "read" && needs !== "read")
     throw new Refusal(
@@ -230,7 +230,7 @@ function checkRight(
     if (!looksAtVerb) mustHave(right, needs);
     if (needs === "publish" && !looksAtScope) mustBeFree(right, "what hears of this may be anywhere");
   }
-  if (changes && operation !== "step") mustBeActive(account);
+  if (changes && operation !== "step" && !forPassive) mustBeActive(account);
 }
 
 /** Throws `Refusal` when the account has asked too often in this second. */
@@ -281,6 +281,7 @@ declare module "fastify" {
     access?: Route["access"];
     changes?: boolean;
     operation?: Route["operation"];
+    forPassive?: boolean;
     needs?: Verb;
     looksAtScope?: boolean;
     looksAtVerb?: boolean;
@@ -312,7 +313,7 @@ function addRoute(api: FastifyInstance, row: Route, parts: ApiParts, outflow: Ou
     bodyLimit: row.body?.mostBytes ?? 1024 * 1024,
     config: {
       ...{ access: row.access, changes: changesAnything(row), needs: verbOf(row), looksAtScope: row.looksAtScope ?? false },
-      ...{ operation: row.operation, looksAtVerb: row.looksAtVerb ?? false },
+      ...{ operation: row.operation, looksAtVerb: row.looksAtVerb ?? false, forPassive: row.forPassive ?? false },
     },
     handler: async (request, reply) => {
       const incoming = incomingOf(request, parts);

@@ -28,7 +28,7 @@ export const createAccount: Decision<Omit<Account, "createdAt">, Account> = {
 
 /** What may be changed of an account. Of its limits as well what is given alone: null takes one back, and that of its plan holds again. */
 export type AccountChange = Partial<
-  Pick<Account, "customerId" | "plan" | "isPlanHeld" | "state" | "budget" | "hasProductionPack" | "signsStandard">
+  Pick<Account, "customerId" | "plan" | "isPlanHeld" | "state" | "budget" | "reservedPrice" | "hasProductionPack" | "signsStandard">
 > & { limits?: { readonly [L in LimitName]?: number | null } };
 
 /** The same account, with what is given changed, and the rest as it is. */
@@ -69,14 +69,16 @@ export const changeAccount: Decision<{ account: AccountId; change: AccountChange
 };
 
 /**
- * Gives an account a new password and a new token; the old ones end with this. `replaces`: the hash of the token that went with the password
+ * Gives an account a new password and a new token; the old ones end with this. A passive account gets them as well, so that
+ * a leaked token can always be stopped; a deleted one does not. `replaces`: the hash of the token that went with the password
  * by which it is asked, so that of several who ask at once with an old one, one alone gets new ones. Throws `Refusal`, also when there is no such account.
  */
 export const rotateToken: Decision<{ account: AccountId; replaces?: string } & Pick<Account, "password" | "token" | "tokenHash">, Account> =
   {
     needs: ({ account }) => ({ accounts: [[account]] }),
     decide: ({ account: id, replaces, ...secrets }, draft) => {
-      const account = acting(draft.get("accounts", id));
+      const account = existing(draft.get("accounts", id));
+      if (isDeleted(account)) throw new Refusal("unauthorized", "account: it was deleted, and gets no new password");
       if (replaces !== undefined && replaces !== account.tokenHash)
         throw new Refusal("unauthorized", "account: the password was replaced by a new one a moment ago");
       const changed = { ...account, ...secrets };

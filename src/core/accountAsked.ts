@@ -9,17 +9,37 @@ import type { LimitName, PlanName } from "./terms.ts";
 export const isTime = (name: LimitName): boolean => name === "delay" || name === "timeout" || name.endsWith("Retention");
 
 /** What whoever runs the server writes of an account. The word `plan` as a limit takes it back: that of the plan holds again. */
-export type AccountAsked = { plan?: string | undefined } & { readonly [L in LimitName]?: string | undefined };
+export type AccountAsked = { plan?: string | undefined; reservedPrice?: string | undefined } & {
+  readonly [L in LimitName]?: string | undefined;
+};
+
+/** A field of what is asked for. */
+export type FieldAsked = "plan" | "reservedPrice" | LimitName;
 
 /** What is to be changed. `nameOf`: what a field is called. Throws `Refusal`. */
-export function accountChangeOf(asked: AccountAsked, nameOf: (field: "plan" | LimitName) => string): AccountChange {
+export function accountChangeOf(asked: AccountAsked, nameOf: (field: FieldAsked) => string): AccountChange {
   const limits: { [L in LimitName]?: number | null } = {};
   for (const name of limitNames) {
     const given = asked[name];
     if (given !== undefined) limits[name] = given === "plan" ? null : valueOf(name, given, nameOf(name));
   }
   const plan = asked.plan === undefined ? {} : { plan: planNamed(asked.plan, nameOf("plan")), isPlanHeld: true };
-  return { ...plan, ...(Object.keys(limits).length > 0 && { limits }) };
+  const price = asked.reservedPrice === undefined ? {} : { reservedPrice: priceIn(asked.reservedPrice, nameOf("reservedPrice")) };
+  return { ...plan, ...price, ...(Object.keys(limits).length > 0 && { limits }) };
+}
+
+/** The highest price of a plan, in dollars. */
+export const mostDollars = 1_000_000;
+
+/** Dollars. Null: the word plan, so that the price of the plan holds again. */
+function priceIn(written: string, field: string): number | null {
+  if (written === "plan") return null;
+  const price = /^\d{1,7}(\.\d{1,6})?$/.test(written) ? Number(written) : Number.NaN;
+  if (price <= mostDollars) return price;
+  throw new Refusal(
+    "invalid",
+    `${field}: ${written.slice(0, 100)} is neither a number of dollars such as 180 or 9.99, ${mostDollars} at most, nor the word plan`,
+  );
 }
 
 function planNamed(written: string, field: string): PlanName {

@@ -9,6 +9,7 @@ import { idMaker } from "../../src/core/ids.ts";
 import { idleAlarm } from "../../src/engine/clock.ts";
 import type { Account, Brand, Delivery, Millis, Outcome } from "../../src/core/message.ts";
 import { noBytes } from "../../src/core/message.ts";
+import type { PlanName } from "../../src/core/terms.ts";
 import type { Prices } from "../../src/core/statistics.ts";
 import { Memory, memoryStore } from "../../src/store/memory.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -53,6 +54,8 @@ export async function house(
     brand?: Brand;
     sendsFrom?: string[];
     prices?: Prices;
+    region?: string;
+    reservedPrices?: Partial<Record<PlanName, number>>;
     hasOperator?: boolean;
     servesAccountsOnly?: boolean;
     counted?: Counted;
@@ -111,6 +114,8 @@ export async function house(
     ...(options.servesAccountsOnly && { servesAccountsOnly: true }),
     ...(options.counted && { counted: options.counted }),
     ...(options.sendsFrom === undefined ? {} : { sendsFrom: options.sendsFrom }),
+    ...(options.region === undefined ? {} : { region: options.region }),
+    ...(options.reservedPrices === undefined ? {} : { reservedPrices: options.reservedPrices }),
     ...(options.prices === undefined ? {} : { prices: options.prices }),
     log: (_status, line) => void lines.push(line()),
     unready: () => (stopping ? "the server is stopping" : null),

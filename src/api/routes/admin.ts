@@ -3,7 +3,7 @@ import { accountChangeOf, accountNamed, isTime } from "../../core/accountAsked.t
 import type { AccountAsked } from "../../core/accountAsked.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Account } from "../../core/message.ts";
-import { flagOfLimit, limitNames, limitsOf, planNames, planOf } from "../../core/plans.ts";
+import { defaultTimeout, flagOfLimit, limitNames, limitsOf, planNames, planOf } from "../../core/plans.ts";
 import type { LimitName } from "../../core/terms.ts";
 import { cursorParameter } from "../filters.ts";
 import { operatorRoute } from "../operator.ts";
@@ -26,6 +26,8 @@ const record = z.object({
   plan: z.enum(planNames),
   standardWebhooks: z.boolean().describe("Whether deliveries are signed by Standard Webhooks besides."),
   createdAt: z.int().describe("In unix milliseconds."),
+  reservedPrice: z.number().nullable().describe("What its plan costs, in dollars. Null: what the server says for the plan."),
+  defaultTimeout: z.int().describe("The timeout of a message that asks for none, in milliseconds."),
   limits: z
     .object(figures((name) => (isTime(name) ? "In milliseconds." : "")))
     .describe("Those that hold: its own, or those of its plan. Lengths of time are in milliseconds."),
@@ -44,6 +46,7 @@ function accountJson(account: Account): z.output<typeof record> {
   return {
     ...{ id: account.id, name: account.name, state: account.state ?? "active", plan: planOf(account), createdAt: account.createdAt },
     standardWebhooks: account.signsStandard ?? false,
+    ...{ reservedPrice: account.reservedPrice ?? null, defaultTimeout: defaultTimeout(account) },
     limits: Object.fromEntries(limitNames.map((name) => [name, held[name]] as const)),
     ownLimits: limitNames.filter((name) => account.limits?.[name] !== undefined),
   };
@@ -76,6 +79,11 @@ const terms = {
     .string("is not a text")
     .optional()
     .describe(`${planNames.join(", ")}.`),
+  reservedPrice: z
+    .number("is neither a number of dollars, nor null")
+    .nullable()
+    .optional()
+    .describe("What its plan costs, in dollars. Null: what the server says for the plan."),
   limits: limitsAsked,
 };
 const askedToMake = z.strictObject({
@@ -85,12 +93,13 @@ const askedToMake = z.strictObject({
 const askedToLimit = z.strictObject(terms);
 
 /** As the command line is told of it. */
-const changeOf = ({ plan, limits = {}, standardWebhooks }: z.output<typeof askedToLimit>) => {
+const changeOf = ({ plan, reservedPrice, limits = {}, standardWebhooks }: z.output<typeof askedToLimit>) => {
   const written = Object.entries(limits).flatMap(([name, value]) =>
     value === undefined ? [] : [[name, value === null ? "plan" : String(value)] as const],
   );
-  const asked: AccountAsked = { plan, ...Object.fromEntries(written) };
-  const change = accountChangeOf(asked, (field) => (field === "plan" ? field : `limits.${field}`));
+  const price = reservedPrice === undefined ? undefined : reservedPrice === null ? "plan" : String(reservedPrice);
+  const asked: AccountAsked = { plan, reservedPrice: price, ...Object.fromEntries(written) };
+  const change = accountChangeOf(asked, (field) => (field === "plan" || field === "reservedPrice" ? field : `limits.${field}`));
   return { ...change, ...(standardWebhooks !== undefined && { signsStandard: standardWebhooks }) };
 };
 
@@ -154,7 +163,8 @@ const limit = operatorRoute({
   refusals: ["not-found", "forbidden"],
   handle: async ({ desk, params, incoming }) => {
     const asked = readObject(askedToLimit, incoming);
-    if (Object.keys(asked).length === 0) throw new Refusal("invalid", "body: nothing to change; give plan, limits or standardWebhooks");
+    if (Object.keys(asked).length === 0)
+      throw new Refusal("invalid", "body: nothing to change; give plan, reservedPrice, limits or standardWebhooks");
     const { id } = await find(desk, params.account);
     return answerOf(await desk.change(id, changeOf(asked)));
   },
