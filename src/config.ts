@@ -56,6 +56,23 @@ const networks = list.superRefine((allow, context) => {
   }
 });
 
+/** As a browser says it in the header `Origin`: no path, and no port that is the usual one. */
+function isOrigin(text: string): boolean {
+  if (/^https?:/i.test(text)) return URL.canParse(text) && new URL(text).origin === text;
+  return /^[a-z][a-z0-9+.-]*:\/\/[\w.:-]+$/.test(text);
+}
+
+const origins = list.superRefine((named, context) => {
+  const wrong = named.find((one) => one !== "*" && !isOrigin(one));
+  const problem =
+    wrong !== undefined
+      ? `${JSON.stringify(wrong.slice(0, 200))} is not an origin; write it as https://app.example.com, in lower case and without a path, or * for all`
+      : named.includes("*") && named.length > 1
+        ? "* is every origin; leave out the others"
+        : null;
+  if (problem !== null) context.addIssue({ code: "custom", message: problem });
+});
+
 /** What can be said of proxies besides networks. */
 const proxyNames = ["loopback", "linklocal", "uniquelocal"];
 
@@ -184,6 +201,12 @@ export const settingRows = {
     default: "",
     value: "<url>",
     help: "where others reach this server; without it, wherever a request was addressed to",
+  },
+  corsOrigin: {
+    takes: origins,
+    default: "",
+    value: "<origins>",
+    help: "origins of web pages that may send with a token and read the answers, such as https://app.example.com, or * for all",
   },
   trustProxy: { takes: proxies, default: "", value: "<networks>", help: "reverse proxies whose X-Forwarded-For is believed" },
   logLevel: {

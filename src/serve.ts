@@ -192,6 +192,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     mostQueues: settings.maxQueues,
     brand: settings.brand,
     region: settings.region,
+    corsOrigins: settings.corsOrigin,
     sendsFrom: settings.sendsFrom.map((network) => (network.includes("/") ? network : `${network}/${isIPv6(network) ? 128 : 32}`)),
     prices,
     reservedPrices: settings.reservedPrices,

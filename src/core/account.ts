@@ -5,7 +5,7 @@ import { accountFlow } from "./flow.ts";
 import { spans } from "./limits.ts";
 import type { Account, AccountId, Millis, SigningKeys } from "./message.ts";
 import { isRecent } from "./standardWebhooks.ts";
-import { acting, existing, limitNames, planNames, planOf } from "./plans.ts";
+import { acting, existing, limitNames, limitOf, planNames, planOf } from "./plans.ts";
 import type { LimitName, Terms } from "./terms.ts";
 import { carriedId } from "./usage.ts";
 
@@ -31,12 +31,17 @@ export type AccountChange = Partial<
   Pick<Account, "customerId" | "plan" | "isPlanHeld" | "state" | "budget" | "reservedPrice" | "hasProductionPack" | "signsStandard">
 > & { limits?: { readonly [L in LimitName]?: number | null } };
 
-/** The same account, with what is given changed, and the rest as it is. */
-export const withChange = <A extends Terms>(account: A, { limits, ...change }: AccountChange): A => ({
-  ...account,
-  ...change,
-  ...(limits && { limits: withLimits(account.limits, limits) }),
-});
+/**
+ * The same account, with what is given changed, and the rest as it is. Throws `Refusal` for a daily warning that is given beyond the
+ * requests that are refused: nobody would ever see it.
+ */
+export function withChange<A extends Terms>(account: A, { limits, ...change }: AccountChange): A {
+  const changed = { ...account, ...change, ...(limits && { limits: withLimits(account.limits, limits) }) };
+  const [warned, refused] = [limits?.requestsPerDay, limitOf(changed, "requestsPerDayHard")];
+  if (typeof warned === "number" && warned > refused)
+    throw new Refusal("invalid", `requestsPerDay: ${warned} is more than requestsPerDayHard, which is ${refused}; raise that as well`);
+  return changed;
+}
 
 function withLimits(own: Terms["limits"], change: NonNullable<AccountChange["limits"]>): NonNullable<Terms["limits"]> {
   const changed = { ...own };

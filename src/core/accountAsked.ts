@@ -2,7 +2,7 @@ import type { AccountChange } from "./account.ts";
 import { parseDuration } from "./duration.ts";
 import { Refusal } from "./errors.ts";
 import type { Account, Millis } from "./message.ts";
-import { limitNames, planNames } from "./plans.ts";
+import { limitNames, mostOf, planNames } from "./plans.ts";
 import type { LimitName, PlanName } from "./terms.ts";
 
 /** Limits that are lengths of time. */
@@ -52,9 +52,18 @@ function planNamed(written: string, field: string): PlanName {
 const leastOf = (name: LimitName): Millis => (name === "timeout" ? second : name.endsWith("Retention") ? 60 * second : 0);
 const second: Millis = 1000;
 
+/** Limits by which nothing would ever be sent, or answered, if they were 0. The others are 0 for "none". */
+const stopping: ReadonlySet<LimitName> = new Set(["parallelism", "globalParallelism", "requestsPerSecond", "requestsPerDayHard"]);
+
 function valueOf(name: LimitName, written: string, field: string): number {
   const value = isTime(name) ? parseDuration(written) : /^\d{1,15}$/.test(written) ? Number(written) : null;
   const least = leastOf(name);
+  if (value === 0 && stopping.has(name))
+    throw new Refusal("invalid", `${field}: 0 would stop everything; give 1 or more, or disable the account`);
+  if (value !== null && value > mostOf(name)) {
+    const most = isTime(name) ? `${mostOf(name) / second}s` : mostOf(name);
+    throw new Refusal("invalid", `${field}: ${written.slice(0, 100)} is more than this server can bear; give at most ${most}`);
+  }
   if (value !== null && value >= least) return value;
   if (value !== null) throw new Refusal("invalid", `${field}: ${written.slice(0, 100)} is too short; give ${least / second}s or more`);
   const kind = isTime(name) ? "duration such as 30s or 7d" : "whole number";

@@ -100,6 +100,9 @@ function limitBelow(account: Terms, name: LimitName): number | null {
   return most < selfHosted[name] ? most : null;
 }
 
+/** The most that an account may be given of a limit: what the server can bear. */
+export const mostOf = (name: LimitName): number => selfHosted[name];
+
 export const limitNames = Object.keys(selfHosted).filter((name): name is LimitName => name in selfHosted);
 
 /** The flag that sets a limit or another term: `message-bytes`. */

@@ -12,7 +12,7 @@ import { needsOfPlace, takePlace } from "./place.ts";
 import { acting } from "./plans.ts";
 import type { Scope } from "./rights.ts";
 import { mustHave, scopeBrokenBy } from "./rights.ts";
-import { bytesBrokenBy, sendingLimitBrokenBy } from "./publish.ts";
+import { bytesBrokenBy, sendingLimitBrokenBy, windowEnd } from "./publish.ts";
 
 /** What a schedule is to be. `id` null: it gets a new one. */
 export type ScheduleInput = {
@@ -54,13 +54,15 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
     if (older && older.expiresAt > moment.now && isAsMade(draft, older)) return { scheduleId: older.messageId, deduplicated: true };
     if (input.id === null || !draft.get("schedules", account, input.id)) takePlace(draft, owner, { name: "schedules" });
     const id = input.id ?? moment.newId("scd");
-    const letter = { ...input.letter, deduplication: null, scheduleId: id };
+    const { deduplicationWindow: _window, ...kept } = input.letter;
+    const letter = { ...kept, deduplication: null, scheduleId: id };
     const dueAt = firstTime(draft.get("schedules", account, id), parseCron(cron), moment.now);
     const schedule = { account, id, cron: parseCron(cron), createdAt: moment.now, dueAt, letter, body };
     draft.put("schedules", { ...schedule, paused: false, lastAt: null, lastMessages: [] });
     if (input.letter.deduplication !== null) {
       const key = deduplicationKey(input.letter.deduplication, cron);
-      draft.put("deduplications", { account, key, messageId: id, expiresAt: moment.now + spans.deduplication });
+      const expiresAt = windowEnd(moment, input.letter);
+      draft.put("deduplications", { account, key, messageId: id, expiresAt, made: { at: moment.now } });
     }
     return { scheduleId: id, deduplicated: false };
   },
@@ -70,8 +72,8 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
 const deduplicationKey = (key: string, cron: string): string => `schedule ${key} ${parseCron(cron)}`;
 
 /** Whether the schedule is still the one that was made then, and not another that has replaced it since. */
-const isAsMade = (draft: Draft, { account, messageId, expiresAt }: Deduplication): boolean =>
-  draft.get("schedules", account, messageId)?.createdAt === expiresAt - spans.deduplication;
+const isAsMade = (draft: Draft, { account, messageId, expiresAt, made }: Deduplication): boolean =>
+  draft.get("schedules", account, messageId)?.createdAt === (made?.at ?? expiresAt - spans.deduplication);
 
 const deduplicationOf = (
   draft: Draft,

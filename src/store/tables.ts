@@ -1,6 +1,18 @@
 import type { AuditEntry } from "../core/auditEntry.ts";
 import type { Rows, TableName } from "../core/command.ts";
-import type { Bytes, DeadLetter, Envelope, Flow, Group, LogState, Mark, MessageState, Rejection, Schedule } from "../core/message.ts";
+import type {
+  Bytes,
+  DeadLetter,
+  Deduplication,
+  Envelope,
+  Flow,
+  Group,
+  LogState,
+  Mark,
+  MessageState,
+  Rejection,
+  Schedule,
+} from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import type { Notification, Run, Step, Waiter } from "../core/run.ts";
 import type { CountName, Counts } from "../core/counts.ts";
@@ -62,6 +74,13 @@ const bare: Omit<Table<Mark>, "name"> = {
   write: ({ account, id }) => ({ account, id }),
   read: (row) => ({ account: text(row.account), id: text(row.id) }),
 };
+
+/** How the message of a deduplication key was made. An older program that takes over an expired row leaves what it says of another message. */
+function madeOf(messageId: string, written: string | null): { made?: NonNullable<Deduplication["made"]> } {
+  if (written === null) return {};
+  const { id, ...made } = JSON.parse(written) as { id: string } & NonNullable<Deduplication["made"]>;
+  return id === messageId ? { made } : {};
+}
 
 /** The columns of every table, by the names of `migrations`. What is never searched for is kept as JSON in `detail`. */
 export const tables: { [T in TableName]: Table<Rows[T]> } = {
@@ -127,11 +146,17 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
   },
   deduplications: {
     name: "deduplications",
-    columns: { account: "text", key: "text", message_id: "text", expires_at: "bigint" },
+    columns: { account: "text", key: "text", message_id: "text", expires_at: "bigint", made: "text" },
     key: ["account", "key"],
     contested: true,
-    write: ({ account, key, messageId, expiresAt }) => ({ account, key, message_id: messageId, expires_at: expiresAt }),
-    read: (row) => ({ account: text(row.account), key: text(row.key), messageId: text(row.message_id), expiresAt: number(row.expires_at) }),
+    write: ({ account, key, messageId, expiresAt, made }) => ({
+      ...{ account, key, message_id: messageId, expires_at: expiresAt },
+      made: made ? JSON.stringify({ ...made, id: messageId }) : null,
+    }),
+    read: (row) => ({
+      ...{ account: text(row.account), key: text(row.key), messageId: text(row.message_id), expiresAt: number(row.expires_at) },
+      ...madeOf(text(row.message_id), orNull(row.made, text)),
+    }),
   },
   deadLetters: {
     name: "dead_letters",

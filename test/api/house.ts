@@ -55,6 +55,7 @@ export async function house(
     sendsFrom?: string[];
     prices?: Prices;
     region?: string;
+    corsOrigins?: string[];
     reservedPrices?: Partial<Record<PlanName, number>>;
     hasOperator?: boolean;
     servesAccountsOnly?: boolean;
@@ -114,6 +115,7 @@ export async function house(
     ...(options.servesAccountsOnly && { servesAccountsOnly: true }),
     ...(options.counted && { counted: options.counted }),
     ...(options.sendsFrom === undefined ? {} : { sendsFrom: options.sendsFrom }),
+    ...(options.corsOrigins === undefined ? {} : { corsOrigins: options.corsOrigins }),
     ...(options.region === undefined ? {} : { region: options.region }),
     ...(options.reservedPrices === undefined ? {} : { reservedPrices: options.reservedPrices }),
     ...(options.prices === undefined ? {} : { prices: options.prices }),

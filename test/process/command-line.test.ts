@@ -122,6 +122,8 @@ describe("what cannot be started ends with code 2 and a word on what to do", () 
     [["start", "--sends-from", "here"], {}, '--sends-from: "here" is not a network'],
     [["start", "--trust-proxy", "loopback,10.0.0.0/40"], {}, '--trust-proxy: "10.0.0.0/40" is not a network'],
     [["start", "--region", "eu-west-1"], {}, "--region: must be eu-central-1 or us-east-1"],
+    [["start", "--cors-origin", "https://app.example/"], {}, '--cors-origin: "https://app.example/" is not an origin'],
+    [["start", "--cors-origin", "*,https://app.example"], {}, "--cors-origin: * is every origin"],
     [["start", "--reserved-prices", "gold=5"], {}, '--reserved-prices: "gold=5" is not a plan and its price'],
     [["start", "--port", "0", "--data", "/proc/waypost"], {}, "/proc/waypost: cannot be written"],
     [["start"], { WAYPOST_PROT: "1" }, "WAYPOST_PROT: there is no such setting"],

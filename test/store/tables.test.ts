@@ -81,7 +81,7 @@ const full: { [T in TableName]: Rows[T] } = {
     ...{ account: "acc", id: "src_1/1", time: 2 ** 45, reason: "r", method: "POST", headers: [["A", "b"]], callerIp: null },
     ...{ number: 0, others: 1, size: 9, body: bytes("hello") },
   },
-  deduplications: { account: "acc", key: "d", messageId: "msg_1", expiresAt: 2 ** 45 },
+  deduplications: { account: "acc", key: "d", messageId: "msg_1", expiresAt: 2 ** 45, made: { at: 2 ** 44, url: "https://a.example/" } },
   deadLetters: {
     ...{ account: "acc", id: "1-1", messageId: "msg_1", status: 500, headers: [["A", "b"]], body: bytes("b"), error: "e", retried: 2 },
     failureCallback: { state: "CALLBACK_FAIL", responseStatus: 1, responseBody: "x", responseHeaders: [] },

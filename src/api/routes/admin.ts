@@ -3,13 +3,14 @@ import { accountChangeOf, accountNamed, isTime } from "../../core/accountAsked.t
 import type { AccountAsked } from "../../core/accountAsked.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Account } from "../../core/message.ts";
-import { defaultTimeout, flagOfLimit, limitNames, limitsOf, planNames, planOf } from "../../core/plans.ts";
+import { defaultTimeout, flagOfLimit, limitNames, planNames, planOf } from "../../core/plans.ts";
+import { limitsOnServer } from "../../core/retention.ts";
 import type { LimitName } from "../../core/terms.ts";
 import { cursorParameter } from "../filters.ts";
 import { operatorRoute } from "../operator.ts";
 import { count } from "../parameters.ts";
 import { readObject } from "../readObject.ts";
-import type { Answer, Desk, Route } from "../route.ts";
+import type { Answer, Desk, Parts, Route } from "../route.ts";
 import { readOnlyTokenOf } from "../token.ts";
 
 const tag = "Administration";
@@ -30,7 +31,9 @@ const record = z.object({
   defaultTimeout: z.int().describe("The timeout of a message that asks for none, in milliseconds."),
   limits: z
     .object(figures((name) => (isTime(name) ? "In milliseconds." : "")))
-    .describe("Those that hold: its own, or those of its plan. Lengths of time are in milliseconds."),
+    .describe(
+      "Those that hold: its own, or those of its plan, as far as the settings of the server go. Lengths of time are in milliseconds.",
+    ),
   ownLimits: z.array(z.string()).describe("Which of them are its own."),
 });
 
@@ -41,8 +44,8 @@ const created = record.extend({
   signingKeys: z.object({ current: z.string(), next: z.string() }),
 });
 
-function accountJson(account: Account): z.output<typeof record> {
-  const held = limitsOf(account);
+function accountJson(account: Account, parts: Parts): z.output<typeof record> {
+  const held = limitsOnServer(account, parts);
   return {
     ...{ id: account.id, name: account.name, state: account.state ?? "active", plan: planOf(account), createdAt: account.createdAt },
     standardWebhooks: account.signsStandard ?? false,
@@ -53,7 +56,7 @@ function accountJson(account: Account): z.output<typeof record> {
 }
 
 const one = { 200: { about: "The account, without its credentials.", schema: record } };
-const answerOf = (account: Account): Answer => ({ status: 200, body: accountJson(account) });
+const answerOf = (account: Account, parts: Parts): Answer => ({ status: 200, body: accountJson(account, parts) });
 
 const limitsAsked = z
   .strictObject(
@@ -123,11 +126,11 @@ const list = operatorRoute({
     },
   },
   refusals: ["forbidden"],
-  handle: async ({ desk, query }) => {
+  handle: async ({ desk, query, parts }) => {
     const behind = (await desk.accounts()).filter(({ id }) => query.cursor === undefined || id > query.cursor);
     const page = behind.slice(0, query.count);
     const last = behind.length > page.length ? page.at(-1) : undefined;
-    return { status: 200, body: { accounts: page.map(accountJson), ...(last && { cursor: last.id }) } };
+    return { status: 200, body: { accounts: page.map((account) => accountJson(account, parts)), ...(last && { cursor: last.id }) } };
   },
 });
 
@@ -136,12 +139,18 @@ const make = operatorRoute({
   body: bodyOf("The name of the account, and what it may.", askedToMake),
   answers: { 200: { about: "The account, with its credentials.", schema: created } },
   refusals: ["forbidden", "conflict"],
-  handle: async ({ desk, incoming }) => {
+  handle: async ({ desk, incoming, parts }) => {
     const { name, ...asked } = readObject(askedToMake, incoming);
     const account = await desk.create({ name, change: changeOf(asked) });
     const { token, password, signingKeys } = account;
     const { current, next } = signingKeys;
-    const body = { ...accountJson(account), token, readOnlyToken: readOnlyTokenOf(account), password, signingKeys: { current, next } };
+    const body = {
+      ...accountJson(account, parts),
+      token,
+      readOnlyToken: readOnlyTokenOf(account),
+      password,
+      signingKeys: { current, next },
+    };
     return { status: 200, headers: { "Cache-Control": "no-store" }, body };
   },
 });
@@ -151,7 +160,7 @@ const get = operatorRoute({
   params: byName,
   answers: one,
   refusals: ["not-found", "forbidden"],
-  handle: async ({ desk, params }) => answerOf(await find(desk, params.account)),
+  handle: async ({ desk, params, parts }) => answerOf(await find(desk, params.account), parts),
 });
 
 const limit = operatorRoute({
@@ -161,12 +170,12 @@ const limit = operatorRoute({
   body: bodyOf("What is to be changed; what is left out stays.", askedToLimit),
   answers: one,
   refusals: ["not-found", "forbidden"],
-  handle: async ({ desk, params, incoming }) => {
+  handle: async ({ desk, params, incoming, parts }) => {
     const asked = readObject(askedToLimit, incoming);
     if (Object.keys(asked).length === 0)
       throw new Refusal("invalid", "body: nothing to change; give plan, reservedPrice, limits or standardWebhooks");
     const { id } = await find(desk, params.account);
-    return answerOf(await desk.change(id, changeOf(asked)));
+    return answerOf(await desk.change(id, changeOf(asked)), parts);
   },
 });
 
@@ -176,7 +185,7 @@ const switching = ([verb, state, summary]: readonly ["disable" | "enable", "pass
     params: byName,
     answers: one,
     refusals: ["not-found", "forbidden"],
-    handle: async ({ desk, params }) => answerOf(await desk.change((await find(desk, params.account)).id, { state })),
+    handle: async ({ desk, params, parts }) => answerOf(await desk.change((await find(desk, params.account)).id, { state }), parts),
   });
 
 const remove = operatorRoute({
