@@ -7,7 +7,7 @@ const exposed = [
   ...["Burst-RateLimit-Limit", "Burst-RateLimit-Remaining", "Burst-RateLimit-Reset"],
 ].join(", ");
 
-/** How long a browser may remember the answer to a preflight request, in seconds. Browsers use two hours at most. */
+/** How long a browser may remember the answer to a preflight request, in seconds. Browsers use at most two hours. */
 const rememberedFor = 7_200;
 
 /**

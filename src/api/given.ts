@@ -110,7 +110,7 @@ export function refuseLoneWindow({ values, written }: Settings, asked: readonly 
     return;
   if (!asked.some(({ name }) => name === "deduplication-window")) return;
   const field = (written["deduplication-window"] ?? "deduplication-window").slice(0, 200);
-  throw new Refusal("invalid", `${field}: has no Deduplication-Id or Content-Based-Deduplication beside it; give one, or leave it out`);
+  throw new Refusal("invalid", `${field}: requires Deduplication-Id or Content-Based-Deduplication; give one, or leave it out`);
 }
 
 const ofSchedules = (Object.keys(settingRows) as SettingName[]).filter((name) => settingRows[name].onlyForSchedules !== undefined);

@@ -119,7 +119,7 @@ function send(response: ServerResponse, { status, headers, text, gone }: PlainAn
 function admit(head: Asked, callerIp: string | null, way: Way): Admitted | null | "unknown" {
   const found = rowOf(head.method, head.target);
   if (found === null || head.length > mostAtOnce || head.authorization === undefined || way.isClosing()) return null;
-  // What a browser must be told with the answer is said on the usual way.
+  // The usual way adds the headers by which a page may read the answer.
   if (way.parts.corsOrigins?.length && hasOrigin(head.rawHeaders)) return null;
   try {
     const proof = way.known(head.authorization);

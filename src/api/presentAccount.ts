@@ -45,7 +45,7 @@ export const accountRecord = z.object({
   default_timeout: whole.describe("The timeout of a message that asks for none, in seconds."),
   type: z.enum(["free", "paid"]),
   reserved_type: z.string().describe("The plan, unless it is free or that of those who host the server themselves."),
-  reserved_price: z.number().describe("What the plan costs, in dollars, as whoever runs the server has set it."),
+  reserved_price: z.number().describe("Price of the plan in dollars, as the operator has set it."),
   region: z.string().describe("Where the server is: eu-central-1 or us-east-1."),
   budget: whole.describe("Dollars in a month; 0: no limit. Beyond it nothing more is published."),
   created_by: z.string(),

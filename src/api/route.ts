@@ -39,7 +39,7 @@ export type Parts = {
   sendsFrom?: readonly string[];
   /** By which statistics tell what was used in dollars. Not given: nothing costs anything. */
   prices?: Prices;
-  /** What plans cost, in dollars. Not given, or no price for a plan: nothing. */
+  /** Prices of plans in dollars. A plan without a price costs nothing. */
   reservedPrices?: Partial<Record<PlanName, number>>;
   /** Whoever runs the server, by his password. Not given: nobody can prove to be. */
   operator?: { password: string; deskFor(by: Actor): Desk };
@@ -178,7 +178,7 @@ export function openRoute<Q extends Shape = typeof none>(
   return { ...facts, access: "open", params: none, query, answer };
 }
 
-/** Parameters as their schemas make them, and what the caller must be told of them. */
+/** Parameters as their schemas make them, and warnings for the caller. */
 type ReadQuery = { values: unknown; warnings: readonly string[] };
 
 /** The query of a publish is the destination's; all others are checked against their schema. */
@@ -194,14 +194,14 @@ export function readQuery(row: Facts, schema: Shape, incoming: Incoming): ReadQu
   return { values, warnings: warningsOf(fields, values) };
 }
 
-/** Public clients ask for more than a page can hold, and must get their page: so they are told. */
+/** Public clients ask for more than a page can hold, and must get their page, so the answer has a warning. */
 function warningsOf(fields: ReadonlyMap<string, string[]>, values: unknown): string[] {
   const [asked] = fields.get("count") ?? [];
   const most = typeof values === "object" && values !== null && "count" in values ? values.count : undefined;
   return typeof most === "number" && Number(asked) > most ? [pageWarning(Number(asked), most)] : [];
 }
 
-/** What is said of a page that was asked to be larger than it can be. */
+/** Returns the warning for a page that cannot have as many entries as were asked for. */
 export const pageWarning = (asked: number, most: number): string => `count: ${asked} asked for; the limit is ${most}`;
 
 /** An answer with warnings. */

@@ -294,7 +294,7 @@ declare module "fastify" {
   }
 }
 
-/** The answer to a browser that asks what a page may send. Null: it is no such question, or the page may send nothing here. */
+/** The answer to a browser that asks what a page may send. Null if it does not ask that, or the page may send nothing here. */
 function preflightTo({ target, method, headers }: FastifyRequest, reply: FastifyReply, served: readonly Route[]) {
   if (!isPreflight(method, headers) || !reply.hasHeader("Access-Control-Allow-Origin")) return null;
   const methods = methodsAt(target, served);

@@ -29,7 +29,7 @@ export function accountChangeOf(asked: AccountAsked, nameOf: (field: FieldAsked)
 }
 
 /** The highest price of a plan, in dollars. */
-export const mostDollars = 1_000_000;
+const mostDollars = 1_000_000;
 
 /** Dollars. Null: the word plan, so that the price of the plan holds again. */
 function priceIn(written: string, field: string): number | null {
@@ -38,7 +38,7 @@ function priceIn(written: string, field: string): number | null {
   if (price <= mostDollars) return price;
   throw new Refusal(
     "invalid",
-    `${field}: ${written.slice(0, 100)} is neither a number of dollars such as 180 or 9.99, ${mostDollars} at most, nor the word plan`,
+    `${field}: ${written.slice(0, 100)} is neither a number of dollars such as 180 or 9.99, at most ${mostDollars}, nor the word plan`,
   );
 }
 

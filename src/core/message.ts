@@ -286,18 +286,6 @@ export type Rejection = {
   body: Bytes;
 };
 
-/**
- * Same key until `expiresAt`: one message, or one schedule. `made`: when it was taken, and its URL if it is a message. Rows that
- * older programs wrote are without.
- */
-export type Deduplication = {
-  account: AccountId;
-  key: string;
-  messageId: MessageId;
-  expiresAt: Millis;
-  made?: { at: Millis; url?: string };
-};
-
 /** Due messages to one host for which no hand was free, in order of arrival. `dueAt`: when to look again at the latest. */
 export type Line = { account: AccountId; host: string; dueAt: Millis };
 

@@ -7,20 +7,11 @@ import type { StepLetter } from "./history.ts";
 import { goingRun, needsOfStep, postStep } from "./history.ts";
 import { budgetBrokenBy } from "./budget.ts";
 import { queueFlow } from "./flow.ts";
+import type { Deduplication } from "./deduplication.ts";
+import { windowEnd } from "./deduplication.ts";
 import { accept, linesTo } from "./lease.ts";
-import { limits, spans } from "./limits.ts";
-import type {
-  Account,
-  AccountId,
-  CallbackSettings,
-  Deduplication,
-  FlowControl,
-  Letter,
-  MessageId,
-  Millis,
-  RunPost,
-  SendSettings,
-} from "./message.ts";
+import { limits } from "./limits.ts";
+import type { Account, AccountId, CallbackSettings, FlowControl, Letter, MessageId, Millis, RunPost, SendSettings } from "./message.ts";
 import { together } from "./needs.ts";
 import type { DayLimit } from "./dayLimit.ts";
 import { allowanceOf, beyondDayLimit, dayLimitOf, fits, keepDayLimit, needsOfDayLimit } from "./dayLimit.ts";
@@ -35,7 +26,7 @@ import type { Scope } from "./rights.ts";
 import { scopeBrokenBy } from "./rights.ts";
 
 /**
- * `run`: of a letter for a workflow, the run that it started or continued. `url`: where the message goes, if it is an older one and
+ * `run`: the workflow run that was started or continued. `url`: where the message goes, if it is an older one and
  * the caller may know.
  */
 export type Published = { messageId: MessageId; deduplicated: boolean; url?: string; run?: { runId: string; createdAt: Millis } };
@@ -199,14 +190,10 @@ function take(draft: Draft, moment: Moment, account: Account, letter: Letter): P
   const { id: messageId } = accept(draft, moment, account, letter);
   if (key !== null) {
     const of = { account: account.id, key, messageId };
-    draft.put("deduplications", { ...of, expiresAt: windowEnd(moment, letter), made: { at: moment.now, url: letter.url } });
+    draft.put("deduplications", { ...of, expiresAt: windowEnd(moment.now, letter), made: { at: moment.now, url: letter.url } });
   }
   return { messageId, deduplicated: false };
 }
-
-/** When the deduplication key of a letter that is taken now is free again. */
-export const windowEnd = ({ now }: Moment, { deduplicationWindow }: Pick<Letter, "deduplicationWindow">): Millis =>
-  now + (deduplicationWindow ?? spans.deduplication);
 
 /** The message with the same deduplication key, within the window of that message. */
 function olderOf(draft: Draft, now: Millis, account: AccountId, { deduplication }: Letter): Deduplication | null {

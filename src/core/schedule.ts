@@ -1,18 +1,20 @@
 import { budgetBrokenBy } from "./budget.ts";
 import type { Decision, Draft, Key, Moment } from "./command.ts";
 import { nextAfter, parseCron } from "./cron.ts";
+import type { Deduplication } from "./deduplication.ts";
+import { windowEnd } from "./deduplication.ts";
 import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
 import { addressed } from "./group.ts";
 import { accept, linesTo } from "./lease.ts";
 import { limits, memory, spans } from "./limits.ts";
-import type { Account, AccountId, Bytes, Deduplication, Letter, Millis, Schedule } from "./message.ts";
+import type { Account, AccountId, Bytes, Letter, Millis, Schedule } from "./message.ts";
 import { isName } from "./name.ts";
 import { needsOfPlace, takePlace } from "./place.ts";
 import { acting } from "./plans.ts";
 import type { Scope } from "./rights.ts";
 import { mustHave, scopeBrokenBy } from "./rights.ts";
-import { bytesBrokenBy, sendingLimitBrokenBy, windowEnd } from "./publish.ts";
+import { bytesBrokenBy, sendingLimitBrokenBy } from "./publish.ts";
 
 /** What a schedule is to be. `id` null: it gets a new one. */
 export type ScheduleInput = {
@@ -61,7 +63,7 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
     draft.put("schedules", { ...schedule, paused: false, lastAt: null, lastMessages: [] });
     if (input.letter.deduplication !== null) {
       const key = deduplicationKey(input.letter.deduplication, cron);
-      const expiresAt = windowEnd(moment, input.letter);
+      const expiresAt = windowEnd(moment.now, input.letter);
       draft.put("deduplications", { account, key, messageId: id, expiresAt, made: { at: moment.now } });
     }
     return { scheduleId: id, deduplicated: false };

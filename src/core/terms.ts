@@ -52,7 +52,7 @@ export type Terms = {
   budget?: number;
   /** What it has spent, as far as that was added up: see `core/budget.ts`. `month`: when that began. */
   spending?: { month: number; dollars: number };
-  /** What its plan costs, in dollars. Null, or not given: what the server says for the plan. */
+  /** Price of its plan in dollars. Null, or not given: the price that the server has for the plan. */
   reservedPrice?: number | null;
   hasProductionPack?: boolean;
   /** Its deliveries are signed by the rules of Standard Webhooks besides. */

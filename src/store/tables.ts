@@ -1,18 +1,6 @@
 import type { AuditEntry } from "../core/auditEntry.ts";
 import type { Rows, TableName } from "../core/command.ts";
-import type {
-  Bytes,
-  DeadLetter,
-  Deduplication,
-  Envelope,
-  Flow,
-  Group,
-  LogState,
-  Mark,
-  MessageState,
-  Rejection,
-  Schedule,
-} from "../core/message.ts";
+import type { Bytes, DeadLetter, Envelope, Flow, Group, LogState, Mark, MessageState, Rejection, Schedule } from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import type { Notification, Run, Step, Waiter } from "../core/run.ts";
 import type { CountName, Counts } from "../core/counts.ts";
@@ -21,7 +9,7 @@ import type { Token } from "../core/rights.ts";
 import type { Seals } from "./keyRing.ts";
 import { noSeals } from "./keyRing.ts";
 import type { LogDetail } from "./detail.ts";
-import { envelopeJson, hasDetail, logJson, rare } from "./detail.ts";
+import { envelopeJson, hasDetail, logJson, madeJson, madeOf, rare } from "./detail.ts";
 import { readAccount, readSource, writeAccount, writeSource } from "./sealedTables.ts";
 
 export type ColumnType = "text" | "bigint" | "integer" | "bytea";
@@ -74,13 +62,6 @@ const bare: Omit<Table<Mark>, "name"> = {
   write: ({ account, id }) => ({ account, id }),
   read: (row) => ({ account: text(row.account), id: text(row.id) }),
 };
-
-/** How the message of a deduplication key was made. An older program that takes over an expired row leaves what it says of another message. */
-function madeOf(messageId: string, written: string | null): { made?: NonNullable<Deduplication["made"]> } {
-  if (written === null) return {};
-  const { id, ...made } = JSON.parse(written) as { id: string } & NonNullable<Deduplication["made"]>;
-  return id === messageId ? { made } : {};
-}
 
 /** The columns of every table, by the names of `migrations`. What is never searched for is kept as JSON in `detail`. */
 export const tables: { [T in TableName]: Table<Rows[T]> } = {
@@ -151,7 +132,7 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
     contested: true,
     write: ({ account, key, messageId, expiresAt, made }) => ({
       ...{ account, key, message_id: messageId, expires_at: expiresAt },
-      made: made ? JSON.stringify({ ...made, id: messageId }) : null,
+      made: made ? madeJson(messageId, made) : null,
     }),
     read: (row) => ({
       ...{ account: text(row.account), key: text(row.key), messageId: text(row.message_id), expiresAt: number(row.expires_at) },

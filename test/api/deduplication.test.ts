@@ -114,12 +114,15 @@ describe.each(["svc", "upstash"])("%s-deduplication-window", (brand) => {
 
   test("without anything to deduplicate by is refused", async () => {
     const alone = { [`${brand}-deduplication-window`]: "1h" };
-    const said = expect.stringMatching(/^(svc|upstash)-deduplication-window: has no Deduplication-Id or Content-Based-Deduplication/);
+    const said = expect.stringMatching(/^(svc|upstash)-deduplication-window: requires Deduplication-Id or Content-Based-Deduplication/);
     expect(await post(`/v2/publish/${first}`, alone)).toMatchObject({ status: 400, body: { error: said } });
     expect(await post(`/v2/publish/${first}?${Object.keys(alone)[0]}=1h`)).toMatchObject({ status: 400, body: { error: said } });
     expect(await post(`/v2/trigger/${first}`, alone)).toMatchObject({ status: 400, body: { error: said } });
     const body = JSON.stringify([{ destination: first, headers: alone }]);
-    expect(await post("/v2/batch", {}, { body })).toMatchObject({ status: 400, body: { error: expect.stringContaining("has no Dedup") } });
+    expect(await post("/v2/batch", {}, { body })).toMatchObject({
+      status: 400,
+      body: { error: expect.stringContaining("requires Dedup") },
+    });
   });
 });
 

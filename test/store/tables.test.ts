@@ -150,3 +150,11 @@ test("dead letters that were kept before there were marks have none", () => {
   const { marks: _marks, ...old } = JSON.parse(String(detail));
   expect(tables.deadLetters.read({ ...columns, detail: JSON.stringify(old) })).toEqual({ ...full.deadLetters, marks: [] });
 });
+
+test("a deduplication key says how its message was made, and nothing of a message before that an older program has replaced", () => {
+  const row = { account: "acc", key: "d", message_id: "msg_1", expires_at: 2 ** 45 };
+  const made = JSON.stringify({ id: "msg_1", at: 1, url: "https://a.example/" });
+  expect(tables.deduplications.read({ ...row, made }).made).toEqual({ at: 1, url: "https://a.example/" });
+  expect(tables.deduplications.read({ ...row, message_id: "msg_2", made })).not.toHaveProperty("made");
+  expect(tables.deduplications.read({ ...row, made: null })).not.toHaveProperty("made");
+});

@@ -27,7 +27,7 @@ const record = z.object({
   plan: z.enum(planNames),
   standardWebhooks: z.boolean().describe("Whether deliveries are signed by Standard Webhooks besides."),
   createdAt: z.int().describe("In unix milliseconds."),
-  reservedPrice: z.number().nullable().describe("What its plan costs, in dollars. Null: what the server says for the plan."),
+  reservedPrice: z.number().nullable().describe("Price of its plan in dollars. Null: the price that the server has for the plan."),
   defaultTimeout: z.int().describe("The timeout of a message that asks for none, in milliseconds."),
   limits: z
     .object(figures((name) => (isTime(name) ? "In milliseconds." : "")))
@@ -86,7 +86,7 @@ const terms = {
     .number("is neither a number of dollars, nor null")
     .nullable()
     .optional()
-    .describe("What its plan costs, in dollars. Null: what the server says for the plan."),
+    .describe("Price of its plan in dollars. Null: the price that the server has for the plan."),
   limits: limitsAsked,
 };
 const askedToMake = z.strictObject({
