@@ -273,6 +273,7 @@ const aboutLimits: { readonly [N in keyof typeof limits]: readonly [about: strin
   retries: ["Retries of one message", count],
   delay: ["Delay, and how far ahead not-before may be", days],
   timeout: ["Timeout of one attempt", hours],
+  deduplicationWindow: ["Deduplication-Window: how long a repetition of a message is known", days],
   labels: ["Labels of one message", count],
   nameLength: [
     "Characters of a label, a deduplication id, the name of a queue, key, URL group or endpoint, or the id of a schedule",

@@ -4,7 +4,7 @@ import type { AccountChange } from "./core/account.ts";
 import { accountChangeOf, accountNamed, isTime } from "./core/accountAsked.ts";
 import { Refusal } from "./core/errors.ts";
 import type { Account } from "./core/message.ts";
-import { flagOfLimit, limitNames, limitsOf, planNames, planOf } from "./core/plans.ts";
+import { defaultTimeout, flagOfLimit, limitNames, limitsOf, planNames, planOf } from "./core/plans.ts";
 import type { LimitName } from "./core/terms.ts";
 import { environmentLines } from "./credentials.ts";
 import type { Desk } from "./desk.ts";
@@ -17,7 +17,7 @@ type Parts<Flags> = {
   print(line: string): void;
 };
 
-type Options = { plan?: string } & Partial<Record<LimitName, string>>;
+type Options = { plan?: string; reservedPrice?: string } & Partial<Record<LimitName, string>>;
 
 /** `waypost account …`: accounts, for whoever runs the server. They work while a server runs, and while none does. */
 export function accountCommands<Flags extends object>(program: Command, { atDesk, withStore, print }: Parts<Flags>): void {
@@ -71,6 +71,7 @@ export function accountCommands<Flags extends object>(program: Command, { atDesk
 
 function withLimits(command: Command): Command {
   command.option("--plan <name>", planNames.join(", "));
+  command.option("--reserved-price <dollars>", "what the record names as the price of its plan");
   for (const name of limitNames) {
     const value = isTime(name) ? "<duration>" : "<n>";
     command.option(`--${flagOfLimit(name)} ${value}`, aboutLimits[name]);
@@ -84,7 +85,7 @@ const aboutLimits: Partial<Record<LimitName, string>> = {
   delay: "delay that a message may ask for",
   timeout: "timeout that a message may ask for",
   parallelism: "messages under way at once in a queue; deliveries under way to one host, beyond which others wait",
-  queues: "queues",
+  queues: "queues, as far as the server allows them",
   schedules: "schedules",
   groups: "URL groups",
   endpoints: "endpoints of a URL group",
@@ -92,9 +93,9 @@ const aboutLimits: Partial<Record<LimitName, string>> = {
   requestsPerDay: "requests in a day, beyond which there is a warning",
   requestsPerDayHard: "requests in a day, beyond which they are refused",
   tokens: "tokens, besides its own two",
-  deadLetterRetention: "how long dead letters are kept",
-  logRetention: "how long logs of messages and of runs are kept",
-  auditRetention: "how long the audit log is kept",
+  deadLetterRetention: "how long dead letters are kept, as far as the server keeps them",
+  logRetention: "how long logs of messages and of runs are kept, as far as the server keeps them",
+  auditRetention: "how long the audit log is kept, as far as the server keeps it",
   globalParallelism: "deliveries under way at once; others wait",
   deadLetters: "dead letters; the oldest leave first",
   logEntries: "lines of the log; the oldest leave first",
@@ -102,8 +103,7 @@ const aboutLimits: Partial<Record<LimitName, string>> = {
 };
 
 /** The plan and the limits that were given. */
-const changeOf = (options: Options): AccountChange =>
-  accountChangeOf(options, (field) => `--${field === "plan" ? field : flagOfLimit(field)}`);
+const changeOf = (options: Options): AccountChange => accountChangeOf(options, (field) => `--${flagOfLimit(field)}`);
 
 /** The account that an id or a name means. Throws `Refusal`. */
 export const findAccount = async (desk: Desk, named: string): Promise<Account> => accountNamed(await desk.accounts(), named);
@@ -122,6 +122,8 @@ function textOf(account: Account): string {
     `Standard Webhooks: ${account.signsStandard ? "on" : "off"}`,
     ...[`made: ${new Date(account.createdAt).toISOString()}`, `read-only token: ${readOnlyTokenOf(account)}`],
     ...(account.dropped ? [`left because there were too many: ${droppedOf(account.dropped)}`] : []),
+    ...(typeof account.reservedPrice === "number" ? [`reserved-price: ${account.reservedPrice}  (its own)`] : []),
+    `default-timeout: ${defaultTimeout(account) / 1000}s`,
     ...limitNames.map((name) => `${flagOfLimit(name)}: ${shown(name)}${whose(name)}`),
   ].join("\n");
 }

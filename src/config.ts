@@ -3,6 +3,8 @@ import { shortestPassword } from "./api/operator.ts";
 import { createEgress } from "./engine/egress.ts";
 import { parseDuration } from "./core/duration.ts";
 import { limits } from "./core/limits.ts";
+import { planNames } from "./core/plans.ts";
+import type { PlanName } from "./core/terms.ts";
 import { parseRing } from "./store/keyRing.ts";
 
 const integer = (least: number, most: number) =>
@@ -22,6 +24,23 @@ const duration = (least: number) =>
 
 const price = z.coerce.number({ error: "must be a number" }).min(0, "must be at least 0").max(1_000_000, "must be at most 1000000");
 
+/** `paid=10,fixed_1m=180`: plans with their prices. */
+const planPrices = z.string().transform((text, context) => {
+  const prices: Partial<Record<PlanName, number>> = {};
+  for (const item of text.split(",").filter((piece) => piece.trim() !== "")) {
+    const [name = "", written = ""] = item.split("=").map((piece) => piece.trim());
+    const plan = planNames.find((one) => one === name);
+    const { data: dollars } = price.safeParse(written === "" ? undefined : written);
+    if (plan === undefined || dollars === undefined || prices[plan] !== undefined) {
+      const message = `${JSON.stringify(item.slice(0, 100))} is not a plan and its price; write it as paid=10,fixed_1m=180, each of ${planNames.join(", ")} at most once`;
+      context.addIssue({ code: "custom", message });
+      return z.NEVER;
+    }
+    prices[plan] = dollars;
+  }
+  return prices;
+});
+
 const list = z.string().transform((text) =>
   text
     .split(",")
@@ -35,6 +54,23 @@ const networks = list.superRefine((allow, context) => {
   } catch (error) {
     context.addIssue({ code: "custom", message: error instanceof Error ? error.message : String(error) });
   }
+});
+
+/** As a browser says it in the header `Origin`: no path, and no port that is the usual one. */
+function isOrigin(text: string): boolean {
+  if (/^https?:/i.test(text)) return URL.canParse(text) && new URL(text).origin === text;
+  return /^[a-z][a-z0-9+.-]*:\/\/[\w.:-]+$/.test(text);
+}
+
+const origins = list.superRefine((named, context) => {
+  const wrong = named.find((one) => one !== "*" && !isOrigin(one));
+  const problem =
+    wrong !== undefined
+      ? `${JSON.stringify(wrong.slice(0, 200))} is not an origin; write it as https://app.example.com, in lower case and without a path, or * for all`
+      : named.includes("*") && named.length > 1
+        ? "* is every origin; leave out the others"
+        : null;
+  if (problem !== null) context.addIssue({ code: "custom", message: problem });
 });
 
 /** What can be said of proxies besides networks. */
@@ -67,9 +103,6 @@ const portOrNone = z.union([z.literal("").transform(() => null), integer(0, 6553
 
 /** A folder, a URL, an address: text that is used as it is. */
 const text = z.string().min(1, "must not be empty");
-
-/** Text that is sent as a header. */
-const headerText = z.string().regex(/^[\x21-\x7e]([\x20-\x7e]{0,98}[\x21-\x7e])?$/, "must be 1 to 100 printable ASCII characters");
 
 /**
  * Every setting of the server: its flag, its environment variable (`WAYPOST_` and the name in capitals), its default,
@@ -136,7 +169,15 @@ export const settingRows = {
     value: "<name>",
     help: "whose names deliveries have (Svc-Signature or Upstash-Signature), where the publish shows neither",
   },
-  region: { takes: headerText, default: "US-EAST-1", value: "<name>", help: "what deliveries name as their region" },
+  region: {
+    takes: z
+      .string()
+      .toUpperCase()
+      .pipe(z.enum(["EU-CENTRAL-1", "US-EAST-1"], { error: "must be eu-central-1 or us-east-1" })),
+    default: "us-east-1",
+    value: "<name>",
+    help: "what deliveries and the records of accounts name as the region: eu-central-1 or us-east-1",
+  },
   sendsFrom: {
     takes: networks,
     default: "",
@@ -146,6 +187,12 @@ export const settingRows = {
   messagePrice: { takes: price, default: "0", value: "<dollars>", help: "what statistics tell that 100,000 messages cost" },
   workflowPrice: { takes: price, default: "0", value: "<dollars>", help: "the same of messages of workflows" },
   bandwidthPrice: { takes: price, default: "0", value: "<dollars>", help: "the same of a gigabyte of bodies, in or out" },
+  reservedPrices: {
+    takes: planPrices,
+    default: "",
+    value: "<plan=dollars,…>",
+    help: "what the records of accounts name as the price of their plan, such as paid=10,fixed_1m=180",
+  },
   publicUrl: {
     takes: z
       .string()
@@ -154,6 +201,12 @@ export const settingRows = {
     default: "",
     value: "<url>",
     help: "where others reach this server; without it, wherever a request was addressed to",
+  },
+  corsOrigin: {
+    takes: origins,
+    default: "",
+    value: "<origins>",
+    help: "origins of web pages that may send with a token and read the answers, such as https://app.example.com, or * for all",
   },
   trustProxy: { takes: proxies, default: "", value: "<networks>", help: "reverse proxies whose X-Forwarded-For is believed" },
   logLevel: {

@@ -104,6 +104,15 @@ export function refuseOfWorkflows({ workflow, callback, failureCallback }: Setti
   if (failureCallback) refuseOfWorkflows(failureCallback);
 }
 
+/** Throws `Refusal` for a deduplication window that was `asked` for where there is nothing to deduplicate by. */
+export function refuseLoneWindow({ values, written }: Settings, asked: readonly Given[]): void {
+  if (values["deduplication-window"] === undefined || values["deduplication-id"] !== undefined || values["content-based-deduplication"])
+    return;
+  if (!asked.some(({ name }) => name === "deduplication-window")) return;
+  const field = (written["deduplication-window"] ?? "deduplication-window").slice(0, 200);
+  throw new Refusal("invalid", `${field}: requires Deduplication-Id or Content-Based-Deduplication; give one, or leave it out`);
+}
+
 const ofSchedules = (Object.keys(settingRows) as SettingName[]).filter((name) => settingRows[name].onlyForSchedules !== undefined);
 
 const noSettings = (firstWritten: string): Settings => ({

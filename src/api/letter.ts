@@ -50,6 +50,7 @@ export function letterOf({ brand, destination, queue, body, content, senders, ca
     delay: values.delay ?? null,
     notBefore: values["not-before"] ?? null,
     deduplication: deduplicationOf(settings, { destination, body, headers: sending.headers }),
+    deduplicationWindow: values["deduplication-window"] ?? null,
     labels: values.label ?? [],
     redaction: values["redact-fields"] ?? null,
     callerIp,

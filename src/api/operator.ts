@@ -1,10 +1,9 @@
-import type { z } from "zod";
 import { Refusal } from "../core/errors.ts";
 import { actorOf } from "./actor.ts";
 import { readBasic } from "./basic.ts";
 import type { Lockout } from "./lockout.ts";
 import type { Answer, Call, Desk, Facts, Incoming, Parts, Route, Shape } from "./route.ts";
-import { none, readQuery } from "./route.ts";
+import { none, readQuery, withWarnings } from "./route.ts";
 import { isSame } from "./token.ts";
 
 /** Of the password of whoever runs the server, in characters. */
@@ -40,9 +39,10 @@ export function operatorRoute<P extends Shape = typeof none, Q extends Shape = t
   const answer = async (incoming: Incoming, parts: Parts): Promise<Answer> => {
     if (!parts.operator) throw new Refusal("forbidden", turnedOff);
     const desk = parts.operator.deskFor(actorOf({ access }, incoming));
-    const call = { params: incoming.params, query: readQuery(facts, query, incoming) as z.output<Q>, incoming, parts, desk };
+    const { values, warnings } = readQuery(facts, query, incoming);
+    const call = { params: incoming.params, query: values, incoming, parts, desk };
     // The schemas are those of the row, so what they made has the types that the handler was declared with.
-    return handle(call as unknown as Handling<P, Q>);
+    return withWarnings(await handle(call as unknown as Handling<P, Q>), warnings);
   };
   return { ...facts, access, params, query, answer };
 }

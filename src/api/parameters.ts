@@ -33,7 +33,7 @@ export const one = () => once(z.string());
 export const choice = <const T extends readonly string[]>(words: T) =>
   once(z.string().pipe(z.enum(words, { error: `is none of ${words.join(", ")}` })));
 
-/** A page or a portion of so many, and where there is a cursor to go on with: whoever asks for more gets as many as there can be. */
+/** A page or a portion of so many, and where there is a cursor to go on with: whoever asks for more gets as many as there can be, and a warning. */
 export const count = ({ most, normally, about = "" }: { most: number; normally: number; about?: string }) =>
   once(
     digits.pipe(

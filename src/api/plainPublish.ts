@@ -5,6 +5,7 @@ import { inNameOf, isAudited } from "./actor.ts";
 import { addressIn } from "./address.ts";
 import { ignoredHeader, problemHeaders } from "./answerHeaders.ts";
 import type { Proof } from "./auth.ts";
+import { hasOrigin } from "./cors.ts";
 import type { Intake } from "./intake.ts";
 import { bytesAtOnce, mostAtOnce } from "./intake.ts";
 import type { Outflow } from "./outflow.ts";
@@ -23,7 +24,8 @@ import { splitQuery, splitTarget } from "./target.ts";
 
 /** What a plain publish meets on its way, as any other request does. */
 export type Way = {
-  parts: Parts & Pick<PlainService, "idleAlarm"> & { log(status: number, line: () => RequestLine): void };
+  parts: Parts &
+    Pick<PlainService, "idleAlarm"> & { corsOrigins?: readonly string[] } & { log(status: number, line: () => RequestLine): void };
   /** Whose the bearer token is, when it was used a moment ago. */
   known(authorization: string): Proof | null;
   /** Resolves when it is known whose it is, if it is anybody's. Never rejects. */
@@ -117,6 +119,8 @@ function send(response: ServerResponse, { status, headers, text, gone }: PlainAn
 function admit(head: Asked, callerIp: string | null, way: Way): Admitted | null | "unknown" {
   const found = rowOf(head.method, head.target);
   if (found === null || head.length > mostAtOnce || head.authorization === undefined || way.isClosing()) return null;
+  // The usual way adds the headers by which a page may read the answer.
+  if (way.parts.corsOrigins?.length && hasOrigin(head.rawHeaders)) return null;
   try {
     const proof = way.known(head.authorization);
     if (proof === null) return "unknown";

@@ -5,7 +5,7 @@ import type { Store } from "../store/store.ts";
 import { brandOfToken, brandShown } from "./brand.ts";
 import { sendersHeaders } from "./forward.ts";
 import type { Given, Settings } from "./given.ts";
-import { givenByHeaders, givenByQuery, readAllSettings, refuseOfSchedules, refuseOfWorkflows } from "./given.ts";
+import { givenByHeaders, givenByQuery, readAllSettings, refuseLoneWindow, refuseOfSchedules, refuseOfWorkflows } from "./given.ts";
 import type { Post } from "./letter.ts";
 import { letterOf } from "./letter.ts";
 import type { Incoming } from "./route.ts";
@@ -66,6 +66,8 @@ export async function readPosting(incoming: Incoming, of: PostingOf): Promise<Po
 export function postingFrom(purpose: Purpose, layers: readonly (readonly Given[])[], post: Omit<Post, "settings">): Posting {
   const isTrigger = purpose === "triggers";
   const { settings, ignored } = readAllSettings(...(isTrigger ? triggerLayers(layers, post.destination) : layers));
+  // The last layer is that of the URL group, and what a source keeps is for the ids of its sender.
+  if (purpose !== "kept") refuseLoneWindow(settings, layers.slice(0, -1).flat());
   if (purpose !== "schedules") refuseOfSchedules(settings);
   if (purpose === "schedules" || purpose === "kept") refuseOfWorkflows(settings);
   const letter = letterOf({ ...post, queue: post.queue ?? settings.values["queue-name"] ?? null, settings });

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Account } from "../core/message.ts";
-import { limitsOf, planOf } from "../core/plans.ts";
+import { defaultTimeout, limitsOf, planOf } from "../core/plans.ts";
 import { retentionFor } from "../core/retention.ts";
 import type { Parts } from "./route.ts";
 import { readOnlyTokenOf } from "./token.ts";
@@ -42,10 +42,11 @@ export const accountRecord = z.object({
   prod_pack_enabled: z.boolean(),
   standard_webhooks_enabled: z.boolean().describe("Whether deliveries are signed by Standard Webhooks besides."),
   timeout: whole.describe("The longest that a message may ask for, in seconds."),
+  default_timeout: whole.describe("The timeout of a message that asks for none, in seconds."),
   type: z.enum(["free", "paid"]),
   reserved_type: z.string().describe("The plan, unless it is free or that of those who host the server themselves."),
-  reserved_price: z.number(),
-  region: z.string(),
+  reserved_price: z.number().describe("Price of the plan in dollars, as the operator has set it."),
+  region: z.string().describe("Where the server is: eu-central-1 or us-east-1."),
   budget: whole.describe("Dollars in a month; 0: no limit. Beyond it nothing more is published."),
   created_by: z.string(),
   creation_time: whole.describe("In unix seconds."),
@@ -54,7 +55,11 @@ export const accountRecord = z.object({
 const seconds = (millis: number): number => Math.floor(millis / 1000);
 
 /** The account record (protocol 7.1). */
-export function accountJson(account: Account, { mostQueues, retention, region = "" }: Parts, brand: AccountBrand) {
+export function accountJson(
+  account: Account,
+  { mostQueues, retention, region = "US-EAST-1", reservedPrices = {} }: Parts,
+  brand: AccountBrand,
+) {
   const { id, name, customerId = name, password, token, state = "active", budget = 0, createdAt, upgradedAt = 0 } = account;
   const plan = planOf(account);
   const most = limitsOf(account);
@@ -75,9 +80,10 @@ export function accountJson(account: Account, { mostQueues, retention, region = 
     standard_webhooks_enabled: account.signsStandard ?? false,
     ...{
       timeout: seconds(most.timeout),
+      default_timeout: seconds(defaultTimeout(account)),
       type: plan === "free" ? "free" : "paid",
       reserved_type: reservedType(plan, brand),
-      reserved_price: 0,
+      reserved_price: account.reservedPrice ?? reservedPrices[plan] ?? 0,
     },
     ...{ region: region.toLowerCase(), budget, created_by: name, creation_time: seconds(createdAt) },
   };

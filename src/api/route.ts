@@ -8,7 +8,9 @@ import type { RefusedHosts } from "../core/refusedHost.ts";
 import type { Retention } from "../core/retention.ts";
 import type { Prices } from "../core/statistics.ts";
 import type { Verb } from "../core/rights.ts";
+import type { PlanName } from "../core/terms.ts";
 import type { Store } from "../store/store.ts";
+import { warn } from "./answerHeaders.ts";
 import type { Proof } from "./auth.ts";
 import { readJson } from "./json.ts";
 import { parametersFor, readFields } from "./parameters.ts";
@@ -38,6 +40,8 @@ export type Parts = {
   sendsFrom?: readonly string[];
   /** By which statistics tell what was used in dollars. Not given: nothing costs anything. */
   prices?: Prices;
+  /** Prices of plans in dollars. A plan without a price costs nothing. */
+  reservedPrices?: Partial<Record<PlanName, number>>;
   /** Whoever runs the server, by his password. Not given: nobody can prove to be. */
   operator?: { password: string; deskFor(by: Actor): Desk };
   /** The hosts that deliveries are refused to, so that a publish can warn of them. Not given: none. */
@@ -98,6 +102,8 @@ export type Facts = {
    * goes on when an account is passive, so the command says what it may not do.
    */
   operation?: "publish" | "step";
+  /** It ends credentials and does nothing else, so a passive account may ask for it as well. */
+  forPassive?: true;
   /** What a token must be good for, where that does not follow from what is changed: `read` or `manage`. */
   needs?: Verb;
   /** It publishes, and looks itself whether the token may do that there. Others are closed for tokens that are bound to destinations. */
@@ -129,6 +135,13 @@ export const none = z.object({});
 /** Whether a route changes anything: it is closed for tokens that can read only, and for accounts that are passive. */
 export const changesAnything = ({ changes, method }: Pick<Facts, "changes" | "method">): boolean => changes ?? method !== "GET";
 
+/**
+ * The methods that a route answers. HEAD is answered wherever a GET only reads; a webhook of a run takes each method as a call, and
+ * those who look at links send HEAD.
+ */
+export const methodsOf = (row: Pick<Route, "method" | "changes" | "access">): readonly (Facts["method"] | "HEAD")[] =>
+  row.method === "GET" && row.access !== "hook" && !changesAnything(row) ? ["GET", "HEAD"] : [row.method];
+
 /** What a token must be good for. */
 export const verbOf = (row: Pick<Facts, "changes" | "method" | "needs">): Verb => row.needs ?? (changesAnything(row) ? "manage" : "read");
 
@@ -148,9 +161,10 @@ export function route<P extends Shape = typeof none, Q extends Shape = typeof no
   const query: Shape = row.query ?? none;
   const answer = async (incoming: Incoming, parts: Parts): Promise<Answer> => {
     if (!incoming.proof) throw new Refusal("unauthorized", "token: missing");
-    const call = { account: incoming.proof.account, params: incoming.params, query: readQuery(facts, query, incoming), incoming, parts };
+    const { values, warnings } = readQuery(facts, query, incoming);
+    const call = { account: incoming.proof.account, params: incoming.params, query: values, incoming, parts };
     // The schemas are those of the row, so what they made has the types that the handler was declared with.
-    return handle(call as unknown as Call<P, Q>);
+    return withWarnings(await handle(call as unknown as Call<P, Q>), warnings);
   };
   return { ...facts, access: "token", params, query, answer };
 }
@@ -165,17 +179,36 @@ export function openRoute<Q extends Shape = typeof none>(
   const { handle, ...facts } = row;
   const query: Shape = row.query ?? none;
   const answer = async (incoming: Incoming, parts: Parts): Promise<Answer> =>
-    handle({ query: readQuery(facts, query, incoming) as z.output<Q>, parts });
+    handle({ query: readQuery(facts, query, incoming).values as z.output<Q>, parts });
   return { ...facts, access: "open", params: none, query, answer };
 }
 
+/** Parameters as their schemas make them, and warnings for the caller. */
+type ReadQuery = { values: unknown; warnings: readonly string[] };
+
 /** The query of a publish is the destination's; all others are checked against their schema. */
-export function readQuery(row: Facts, schema: Shape, incoming: Incoming): unknown {
-  if (row.path.endsWith("{destination}")) return {};
+export function readQuery(row: Facts, schema: Shape, incoming: Incoming): ReadQuery {
+  if (row.path.endsWith("{destination}")) return { values: {}, warnings: [] };
   const { query, body } = incoming;
   const [stranger] = row.settings ? [] : query.settings;
   if (stranger) throw new Refusal("invalid", `${stranger.written.slice(0, 200)}: this request takes no settings of messages`);
   const hasFields = body.length > 0 && fieldsInBody(row);
-  if (query.rest === null && !hasFields) return schema === none ? {} : readFields(schema, new Map());
-  return readFields(schema, parametersFor(query.rest, hasFields ? readJson(body) : {}));
+  if (query.rest === null && !hasFields) return { values: schema === none ? {} : readFields(schema, new Map()), warnings: [] };
+  const fields = parametersFor(query.rest, hasFields ? readJson(body) : {});
+  const values = readFields(schema, fields);
+  return { values, warnings: warningsOf(fields, values) };
 }
+
+/** Public clients ask for more than a page can hold, and must get their page, so the answer has a warning. */
+function warningsOf(fields: ReadonlyMap<string, string[]>, values: unknown): string[] {
+  const [asked] = fields.get("count") ?? [];
+  const most = typeof values === "object" && values !== null && "count" in values ? values.count : undefined;
+  return typeof most === "number" && Number(asked) > most ? [pageWarning(Number(asked), most)] : [];
+}
+
+/** Returns the warning for a page that cannot have as many entries as were asked for. */
+export const pageWarning = (asked: number, most: number): string => `count: ${asked} asked for; the limit is ${most}`;
+
+/** An answer with warnings. */
+export const withWarnings = (answer: Answer, warnings: readonly string[]): Answer =>
+  warnings.length === 0 ? answer : { ...answer, headers: warnings.reduce(warn, answer.headers ?? {}) };

@@ -20,6 +20,7 @@ import { servePlainPublishes } from "./plainPublish.ts";
 import type { PlainService } from "./plainSockets.ts";
 import type { Problem } from "./refusals.ts";
 import { basicAuthenticator } from "./basic.ts";
+import { corsHeaders, isPreflight, preflightHeaders } from "./cors.ts";
 import { answerBytes, takeEveryRequest } from "./everyRequest.ts";
 import { checkHook, hookParams } from "./hookUrl.ts";
 import { headersOf } from "./bursts.ts";
@@ -35,7 +36,7 @@ import { problemBody, problemOf } from "./refusals.ts";
 import type { RequestLine } from "./requestLog.ts";
 import { shownPath } from "./requestLog.ts";
 import type { Answer, Incoming, Parts, Route } from "./route.ts";
-import { changesAnything, verbOf } from "./route.ts";
+import { changesAnything, methodsOf, verbOf } from "./route.ts";
 import { routes } from "./routes/index.ts";
 import type { Query, Target } from "./target.ts";
 import { decoded, splitQuery, splitTarget } from "./target.ts";
@@ -45,6 +46,8 @@ export type ApiParts = Parts & {
   trustProxy: boolean | string[];
   /** Where others reach this server. Empty: wherever a request was addressed to. */
   publicUrl?: string;
+  /** Origins whose pages may read answers in a browser, or `*`. Not given: none. */
+  corsOrigins?: readonly string[];
   /** Where accounts have a port of their own: only they are served, and what anybody may ask. */
   servesAccountsOnly?: boolean;
   /** Given to each port of a server, so that nobody has more tries by asking at another one. Not given: this one counts alone. */
@@ -75,7 +78,7 @@ export function createApi(parts: ApiParts): FastifyInstance {
     ...{ http: serverOptions, ...timing, bodyLimit: limits.messageBytes, trustProxy: parts.trustProxy },
     // Refused by a hook below instead, in the words of this interface.
     return503OnClosing: false,
-    // What a GET does, a HEAD would do too.
+    // See `methodsOf`.
     exposeHeadRoutes: false,
     rewriteUrl: ({ url, method = "" }) => routedPath(splitTarget(url ?? "/").path, method),
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: serverOptions.maxHeaderSize, querystringParser: () => ({}) },
@@ -160,10 +163,10 @@ function admit(api: FastifyInstance, parts: ApiParts): Pick<Way, "known" | "look
   const look = (request: FastifyRequest, reply: FastifyReply): void => {
     // A malformed content type is for the destination to judge.
     request.headers["content-type"] = undefined;
-    if (closing) throw new Refusal("stopping", "the server is stopping; ask again");
     request.target = splitTarget(request.originalUrl);
+    void reply.headers(corsHeaders(parts.corsOrigins ?? [], request.target.path, request.headers.origin));
+    if (closing) throw new Refusal("stopping", "the server is stopping; ask again");
     request.split = splitQuery(request.target.query);
-    if (request.is404) refuseUnknown(request, reply, served);
   };
   // No async function: almost every token is remembered, and each promise here would cost every publish a microsecond.
   api.addHook("onRequest", (request, reply, proceed) => {
@@ -186,6 +189,9 @@ function admit(api: FastifyInstance, parts: ApiParts): Pick<Way, "known" | "look
     const refuse = (error: unknown): void => proceed(error instanceof Error ? error : new Error(String(error)));
     try {
       look(request, reply);
+      const preflight = preflightTo(request, reply, served);
+      if (preflight) return void reply.code(204).headers(preflight).send();
+      if (request.is404) refuseUnknown(request, reply, served);
       const { access } = request.routeOptions.config;
       const from = (): TriedFrom => ({ address: callerIpOf(request) });
       if (access === "open") return proceed();
@@ -215,11 +221,11 @@ function admit(api: FastifyInstance, parts: ApiParts): Pick<Way, "known" | "look
 
 /**
  * Throws `Refusal` for a token that is not good for what is asked, and for an account that may not change anything. Steps
- * of what has begun are taken from a passive account as well.
+ * of what has begun are taken from a passive account as well, and it can end its credentials.
  */
 function checkRight(
   { account, right }: Proof,
-  { changes, needs = "read", looksAtScope, looksAtVerb, operation }: FastifyContextConfig,
+  { changes, needs = "read", looksAtScope, looksAtVerb, operation, forPassive }: FastifyContextConfig,
 ): void {
   if (right === "read" && needs !== "read")
     throw new Refusal(
@@ -230,7 +236,7 @@ function checkRight(
     if (!looksAtVerb) mustHave(right, needs);
     if (needs === "publish" && !looksAtScope) mustBeFree(right, "what hears of this may be anywhere");
   }
-  if (changes && operation !== "step") mustBeActive(account);
+  if (changes && operation !== "step" && !forPassive) mustBeActive(account);
 }
 
 /** Throws `Refusal` when the account has asked too often in this second. */
@@ -260,8 +266,8 @@ function receive(api: FastifyInstance, intake: Intake): void {
   api.addHook("preParsing", (request, reply, payload, proceed) => {
     const { headers, method } = request.raw;
     if (headers.expect !== undefined && isAwaited(request)) reply.raw.writeContinue();
-    // The body of a GET is never read.
-    if (method === "GET" || bytesAtOnce(headers) !== null) return proceed(null, payload);
+    // The body of a GET or a HEAD is never read.
+    if (method === "GET" || method === "HEAD" || bytesAtOnce(headers) !== null) return proceed(null, payload);
     const { body, give } = intake.counted(senderOf(request), payload);
     reply.raw.once("close", give);
     proceed(null, body);
@@ -281,10 +287,18 @@ declare module "fastify" {
     access?: Route["access"];
     changes?: boolean;
     operation?: Route["operation"];
+    forPassive?: boolean;
     needs?: Verb;
     looksAtScope?: boolean;
     looksAtVerb?: boolean;
   }
+}
+
+/** The answer to a browser that asks what a page may send. Null if it does not ask that, or the page may send nothing here. */
+function preflightTo({ target, method, headers }: FastifyRequest, reply: FastifyReply, served: readonly Route[]) {
+  if (!isPreflight(method, headers) || !reply.hasHeader("Access-Control-Allow-Origin")) return null;
+  const methods = methodsOfRows(rowsAt(target, served));
+  return methods.length === 0 ? null : preflightHeaders(methods, headers);
 }
 
 function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply, served: readonly Route[]): never {
@@ -292,13 +306,20 @@ function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply, 
   // The step of a run that waits for an event of such a name: its client would take a 400 for the end of the run.
   const code = target.path.startsWith("/v2/wait/") ? "step-refused" : "invalid";
   if (path === "/malformed") throw new Refusal(code, "path: the percent-encoding is malformed, or not of UTF-8");
-  const rows = served.filter((row) => patternOf(row).test(routedPath(target.path, row.method)));
-  const allowed = [...new Set(rows.map((row) => row.method))];
+  const rows = rowsAt(target, served);
+  const allowed = methodsOfRows(rows);
   if (allowed.length === 0) throw new Refusal("not-found", nothingThere);
   reply.header("Allow", allowed.join(", "));
   const [instead] = rows.flatMap((row) => row.instead ?? []);
   throw new Refusal("method-not-allowed", `method: ${method} is not possible here; ${instead ?? `${allowed.join(" or ")} is`}`);
 }
+
+/** The routes at a path, whatever the method. */
+const rowsAt = ({ path }: Target, served: readonly Route[]): Route[] =>
+  served.filter((row) => patternOf(row).test(routedPath(path, row.method)));
+
+/** The methods that these routes answer. */
+const methodsOfRows = (rows: readonly Route[]): string[] => [...new Set(rows.flatMap((row) => methodsOf(row)))];
 
 const nothingThere = "path: there is nothing at this path; GET /v2/health answers if this is the right server";
 
@@ -309,12 +330,12 @@ function addRoute(api: FastifyInstance, row: Route, parts: ApiParts, outflow: Ou
   // What changes something has been done when its answer is there.
   const readerOf = ({ proof }: FastifyRequest): AccountId | null => (proof && !changesAnything(row) ? proof.account.id : null);
   api.route({
-    method: row.method,
+    method: [...methodsOf(row)],
     url: routerPath(row.path),
     bodyLimit: row.body?.mostBytes ?? 1024 * 1024,
     config: {
       ...{ access: row.access, changes: changesAnything(row), needs: verbOf(row), looksAtScope: row.looksAtScope ?? false },
-      ...{ operation: row.operation, looksAtVerb: row.looksAtVerb ?? false },
+      ...{ operation: row.operation, looksAtVerb: row.looksAtVerb ?? false, forPassive: row.forPassive ?? false },
     },
     handler: async (request, reply) => {
       const incoming = incomingOf(request, parts);

@@ -24,6 +24,7 @@ export type Values = {
   "failure-callback": string;
   "deduplication-id": string;
   "content-based-deduplication": boolean;
+  "deduplication-window": Millis;
   label: string[];
   "redact-fields": Redaction;
   cron: string;
@@ -153,7 +154,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     read: readUrl,
   },
   "deduplication-id": {
-    about: "Messages with the same id within 10 minutes are accepted once.",
+    about: "Messages with the same id within 10 minutes, or within the Deduplication-Window of the first, are accepted once.",
     example: "order-1001",
     text: z.string().min(1).max(limits.nameLength),
     forCallbacks: ofMessages,
@@ -161,12 +162,22 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     read: (text) => (text === "" ? refuseText(text, "is empty") : named(text)),
   },
   "content-based-deduplication": {
-    about: "Messages with the same destination, body and forwarded headers within 10 minutes are accepted once.",
+    about:
+      "Messages with the same destination, body and forwarded headers within 10 minutes, or within the Deduplication-Window of the first, are accepted once.",
     example: "true",
     text: z.boolean(),
     forCallbacks: ofMessages,
     forRetries: ofPublish,
     read: readBoolean,
+  },
+  "deduplication-window": {
+    about:
+      "How long a repetition of this message is known, from 1s to 7d. Default: 10m. Requires Deduplication-Id or Content-Based-Deduplication.",
+    example: "1h",
+    text: z.string(),
+    forCallbacks: ofMessages,
+    forRetries: ofPublish,
+    read: readWindow,
   },
   label: {
     about: "Marks to find the message by, separated by commas.",
@@ -235,6 +246,14 @@ export function refuseText(text: string, problem: string): never {
 function readDuration(text: string): Millis {
   return parseDuration(text) ?? refuseText(text, "is not a duration; write it like 30s, 10m, 2h or 1d12h");
 }
+
+function readWindow(text: string): Millis {
+  const window = readDuration(text);
+  if (window > 0 && window <= limits.deduplicationWindow) return window;
+  return refuseText(text, `is not between 1s and ${limits.deduplicationWindow / day}d`);
+}
+
+const day: Millis = 86_400_000;
 
 /** Unix seconds, rounded as clients do; up to the year 9999. */
 function readSeconds(text: string): Millis {

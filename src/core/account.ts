@@ -5,7 +5,7 @@ import { accountFlow } from "./flow.ts";
 import { spans } from "./limits.ts";
 import type { Account, AccountId, Millis, SigningKeys } from "./message.ts";
 import { isRecent } from "./standardWebhooks.ts";
-import { acting, existing, limitNames, planNames, planOf } from "./plans.ts";
+import { acting, existing, limitNames, limitOf, planNames, planOf } from "./plans.ts";
 import type { LimitName, Terms } from "./terms.ts";
 import { carriedId } from "./usage.ts";
 
@@ -28,15 +28,20 @@ export const createAccount: Decision<Omit<Account, "createdAt">, Account> = {
 
 /** What may be changed of an account. Of its limits as well what is given alone: null takes one back, and that of its plan holds again. */
 export type AccountChange = Partial<
-  Pick<Account, "customerId" | "plan" | "isPlanHeld" | "state" | "budget" | "hasProductionPack" | "signsStandard">
+  Pick<Account, "customerId" | "plan" | "isPlanHeld" | "state" | "budget" | "reservedPrice" | "hasProductionPack" | "signsStandard">
 > & { limits?: { readonly [L in LimitName]?: number | null } };
 
-/** The same account, with what is given changed, and the rest as it is. */
-export const withChange = <A extends Terms>(account: A, { limits, ...change }: AccountChange): A => ({
-  ...account,
-  ...change,
-  ...(limits && { limits: withLimits(account.limits, limits) }),
-});
+/**
+ * The same account, with what is given changed, and the rest as it is. Throws `Refusal` for a daily warning that is given beyond the
+ * requests that are refused: nobody would ever see it.
+ */
+export function withChange<A extends Terms>(account: A, { limits, ...change }: AccountChange): A {
+  const changed = { ...account, ...change, ...(limits && { limits: withLimits(account.limits, limits) }) };
+  const [warned, refused] = [limits?.requestsPerDay, limitOf(changed, "requestsPerDayHard")];
+  if (typeof warned === "number" && warned > refused)
+    throw new Refusal("invalid", `requestsPerDay: ${warned} is more than requestsPerDayHard, which is ${refused}; raise that as well`);
+  return changed;
+}
 
 function withLimits(own: Terms["limits"], change: NonNullable<AccountChange["limits"]>): NonNullable<Terms["limits"]> {
   const changed = { ...own };
@@ -69,14 +74,16 @@ export const changeAccount: Decision<{ account: AccountId; change: AccountChange
 };
 
 /**
- * Gives an account a new password and a new token; the old ones end with this. `replaces`: the hash of the token that went with the password
+ * Gives an account a new password and a new token; the old ones end with this. A passive account gets them as well, so that
+ * a leaked token can always be stopped; a deleted one does not. `replaces`: the hash of the token that went with the password
  * by which it is asked, so that of several who ask at once with an old one, one alone gets new ones. Throws `Refusal`, also when there is no such account.
  */
 export const rotateToken: Decision<{ account: AccountId; replaces?: string } & Pick<Account, "password" | "token" | "tokenHash">, Account> =
   {
     needs: ({ account }) => ({ accounts: [[account]] }),
     decide: ({ account: id, replaces, ...secrets }, draft) => {
-      const account = acting(draft.get("accounts", id));
+      const account = existing(draft.get("accounts", id));
+      if (isDeleted(account)) throw new Refusal("unauthorized", "account: it was deleted, and gets no new password");
       if (replaces !== undefined && replaces !== account.tokenHash)
         throw new Refusal("unauthorized", "account: the password was replaced by a new one a moment ago");
       const changed = { ...account, ...secrets };

@@ -1,9 +1,9 @@
+import type { Deduplication } from "./deduplication.ts";
 import type { AuditEntry } from "./auditEntry.ts";
 import type {
   Account,
   AccountId,
   DeadLetter,
-  Deduplication,
   Delivery,
   Envelope,
   Flow,

@@ -6,7 +6,7 @@ import { marksOf } from "./mark.ts";
 import type { Account, AccountId, Envelope, Flow, Held, Letter, LogRow, MessageId, MessageState, Millis, RunPart } from "./message.ts";
 import { noBytes } from "./message.ts";
 import { addressOf } from "./parsedUrl.ts";
-import { limitsOf } from "./plans.ts";
+import { defaultTimeout, limitsOf } from "./plans.ts";
 import { sightsOf } from "./sighting.ts";
 import { countBytes, countMessage, countStates } from "./usage.ts";
 import { standardKeysOf } from "./standardWebhooks.ts";
@@ -51,7 +51,7 @@ function envelopeOf(
     body: letter.body,
     retries: letter.retries ?? Math.min(defaults.retries, most.retries),
     retryDelay: letter.retryDelay,
-    timeout: letter.timeout ?? Math.min(defaults.timeout, most.timeout),
+    timeout: letter.timeout ?? defaultTimeout(account),
     flowControl: letter.flowControl,
     callback: letter.callback,
     failureCallback: letter.failureCallback,

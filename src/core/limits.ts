@@ -9,6 +9,8 @@ export const limits = {
   retries: 1000,
   delay: 366 * day,
   timeout: 12 * 60 * minute,
+  /** Longest time for which a deduplication id, or a content, makes one message. */
+  deduplicationWindow: 7 * day,
   labels: 32,
   /** Longest label, deduplication id and other names, in characters. */
   nameLength: 512,
@@ -65,7 +67,7 @@ export const spans = {
   stoppedCheck: 10 * second,
   /** A key whose first messages met no free hand lets more go on after this, or when one of its deliveries ends. */
   flowCheck: 100,
-  /** Same deduplication key within this time: one message. */
+  /** Same deduplication key within this time: one message. The message that was taken may have asked for another time. */
   deduplication: 10 * minute,
   /** What a deleted account had under way is over after this: requests take hours at most, and so does the end of a lease. */
   afterDeletion: 7 * day,

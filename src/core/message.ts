@@ -58,6 +58,8 @@ export type Letter = SendSettings & {
   notBefore: Millis | null;
   /** Hash of the id or of the content; null: none. */
   deduplication: string | null;
+  /** For how long it holds. Null or not given: `spans.deduplication`. */
+  deduplicationWindow?: Millis | null;
   labels: readonly string[];
   redaction: Redaction | null;
   callerIp: string | null;
@@ -117,7 +119,7 @@ export type RunPart = {
 export type Tells = { kind: "callback" | "failureCallback"; messageId: MessageId; dlqId: string | null };
 
 /** A message as it was accepted. Written once, never changed, kept as long as its log or its dead letter. */
-export type Envelope = Omit<Letter, "delay" | "notBefore" | "post"> & {
+export type Envelope = Omit<Letter, "delay" | "notBefore" | "post" | "deduplicationWindow"> & {
   account: AccountId;
   id: MessageId;
   createdAt: Millis;
@@ -289,9 +291,6 @@ export type Rejection = {
   size: number;
   body: Bytes;
 };
-
-/** Same key within the window: one message. */
-export type Deduplication = { account: AccountId; key: string; messageId: MessageId; expiresAt: Millis };
 
 /** Due messages to one host for which no hand was free, in order of arrival. `dueAt`: when to look again at the latest. */
 export type Line = { account: AccountId; host: string; dueAt: Millis };

@@ -1,5 +1,5 @@
 import { Refusal } from "./errors.ts";
-import { limits as house } from "./limits.ts";
+import { defaults, limits as house } from "./limits.ts";
 import type { Account, Millis } from "./message.ts";
 import type { AccountLimits, LimitName, PlanName, Terms } from "./terms.ts";
 
@@ -86,6 +86,9 @@ export function limitOf({ plan = "selfHosted", limits }: Terms, name: LimitName)
   return Math.min(limits?.[name] ?? plans[plan][name], selfHosted[name]);
 }
 
+/** The timeout in milliseconds of a message that asks for none: the default, or the limit of the account if that is lower. */
+export const defaultTimeout = (account: Terms): Millis => Math.min(defaults.timeout, limitOf(account, "timeout"));
+
 /**
  * Returns how many deliveries an account may have under way. Null: as many as the server can bear. If it may have none to any endpoint, it
  * may have none at all: its messages wait in one line then, and not in a line for each of any number of endpoints.
@@ -101,10 +104,13 @@ function limitBelow(account: Terms, name: LimitName): number | null {
   return most < selfHosted[name] ? most : null;
 }
 
+/** The most that an account may be given of a limit: what the server can bear. */
+export const mostOf = (name: LimitName): number => selfHosted[name];
+
 export const limitNames = Object.keys(selfHosted).filter((name): name is LimitName => name in selfHosted);
 
-/** The flag that sets a limit: `message-bytes`. */
-export const flagOfLimit = (name: LimitName): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+/** The flag that sets a limit or another term: `message-bytes`. */
+export const flagOfLimit = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 
 /** What a refusal says besides, where a limit is the account's and not the server's. Empty where it is the server's. */
 export function howToRaise(account: Holder, name: LimitName): string {
@@ -131,4 +137,4 @@ export function mustBeActive({ id, state }: Holder): void {
 }
 
 const disabled = (id: string): string =>
-  `account: it is disabled, so it can read, and can change nothing; "waypost account enable ${id}" lets it go on`;
+  `account: it is disabled, so it can read, replace its password and revoke tokens, and change nothing else; "waypost account enable ${id}" lets it go on`;

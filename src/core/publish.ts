@@ -7,21 +7,12 @@ import type { StepLetter } from "./history.ts";
 import { goingRun, needsOfStep, postStep } from "./history.ts";
 import { budgetBrokenBy } from "./budget.ts";
 import { queueFlow } from "./flow.ts";
+import type { Deduplication } from "./deduplication.ts";
+import { windowEnd } from "./deduplication.ts";
 import type { Destinations } from "./lease.ts";
 import { accept, needsOfSending } from "./lease.ts";
-import { limits, spans } from "./limits.ts";
-import type {
-  Account,
-  AccountId,
-  CallbackSettings,
-  Deduplication,
-  FlowControl,
-  Letter,
-  MessageId,
-  Millis,
-  RunPost,
-  SendSettings,
-} from "./message.ts";
+import { limits } from "./limits.ts";
+import type { Account, AccountId, CallbackSettings, FlowControl, Letter, MessageId, Millis, RunPost, SendSettings } from "./message.ts";
 import { together } from "./needs.ts";
 import type { DayLimit } from "./dayLimit.ts";
 import { allowanceOf, beyondDayLimit, dayLimitOf, fits, keepDayLimit, needsOfDayLimit } from "./dayLimit.ts";
@@ -35,8 +26,11 @@ import { countBytes } from "./usage.ts";
 import type { Scope } from "./rights.ts";
 import { scopeBrokenBy } from "./rights.ts";
 
-/** `run`: of a letter for a workflow, the run that it started or went on with. */
-export type Published = { messageId: MessageId; deduplicated: boolean; run?: { runId: string; createdAt: Millis } };
+/**
+ * `run`: the workflow run that was started or continued. `url`: where the message goes, if it is an older one and
+ * the caller may know.
+ */
+export type Published = { messageId: MessageId; deduplicated: boolean; url?: string; run?: { runId: string; createdAt: Millis } };
 type Refused = { refused: ErrorCode; message: string };
 /** What became of one letter of a publish: a message, an older message, or a reason why not; of one to a group, for each endpoint. */
 export type PublishResult = (Published | PublishedToEach | Refused) & {
@@ -101,12 +95,19 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[];
           { allowance: result.allowance },
         );
       if (!("refused" in result)) countBytes(draft, id, "bytesIn", letter.body.byteLength);
-      return result;
+      return scope ? heardBy(scope, letter, result) : result;
     });
     if (day) keepDayLimit(draft, id, day);
     return results;
   },
 };
+
+/** A result without the URL of an older message, if the token may not read and has sent another URL. */
+function heardBy(scope: Scope, letter: Letter, result: PublishResult): PublishResult {
+  if (!("url" in result) || result.url === letter.url || scope.verbs.includes("read")) return result;
+  const { url: _url, ...heard } = result;
+  return heard;
+}
 
 /** Why there can be no queue for a letter. Null: there is one, or can be one more, or all that the letter is was taken in before. */
 function queueRefusal(draft: Draft, { now }: Moment, account: Account, letter: Letter, mostQueues: number | undefined): Refused | null {
@@ -185,13 +186,17 @@ function needsOfTaking(account: AccountId, letters: readonly Letter[]): Destinat
 function take(draft: Draft, moment: Moment, account: Account, letter: Letter): Published {
   const key = letter.deduplication;
   const older = olderOf(draft, moment.now, account.id, letter);
-  if (older) return { messageId: older.messageId, deduplicated: true };
+  const url = older?.made?.url;
+  if (older) return { messageId: older.messageId, deduplicated: true, ...(url === undefined ? {} : { url }) };
   const { id: messageId } = accept(draft, moment, account, letter);
-  if (key !== null) draft.put("deduplications", { account: account.id, key, messageId, expiresAt: moment.now + spans.deduplication });
+  if (key !== null) {
+    const of = { account: account.id, key, messageId };
+    draft.put("deduplications", { ...of, expiresAt: windowEnd(moment.now, letter), made: { at: moment.now, url: letter.url } });
+  }
   return { messageId, deduplicated: false };
 }
 
-/** The message with the same deduplication key, within the window. */
+/** The message with the same deduplication key, within the window of that message. */
 function olderOf(draft: Draft, now: Millis, account: AccountId, { deduplication }: Letter): Deduplication | null {
   const older = deduplication === null ? undefined : draft.get("deduplications", account, deduplication);
   return older && older.expiresAt > now ? older : null;

@@ -6,7 +6,7 @@ import type { AccountId, LogRow, Millis, RunKey } from "./message.ts";
 import { limitOf, limitsOf } from "./plans.ts";
 import type { Run, Step } from "./run.ts";
 import { dayOf, dayOfSighting } from "./sighting.ts";
-import type { Terms } from "./terms.ts";
+import type { AccountLimits, Terms } from "./terms.ts";
 import { carriedId, isPastBucket, pastBuckets, removeBuckets } from "./usage.ts";
 
 /** How long history is kept. The audit log: see `auditRetention` where it is not said. */
@@ -24,6 +24,19 @@ export const retentionFor = (account: Terms, retention: Retention): Required<Ret
 
 /** More is past its time than one command removes. */
 export type Expired = { removed: number; more: boolean };
+
+/** The limits that hold for an account on a server: its own or those of its plan, as far as the settings of the server go. */
+export function limitsOnServer(
+  account: Terms,
+  { retention, mostQueues = Infinity }: { retention: Retention; mostQueues?: number },
+): AccountLimits {
+  const { log, deadLetters, audit } = retentionFor(account, retention);
+  const most = limitsOf(account);
+  return {
+    ...{ ...most, queues: Math.min(most.queues, mostQueues) },
+    ...{ logRetention: log, deadLetterRetention: deadLetters, auditRetention: audit },
+  };
+}
 
 /**
  * Removes what is past its time in an account: log rows, dead letters, deduplication keys, buckets of usage, entries of the

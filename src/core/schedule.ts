@@ -1,12 +1,14 @@
 import { budgetBrokenBy } from "./budget.ts";
 import type { Decision, Draft, Key, Moment } from "./command.ts";
 import { nextAfter, parseCron } from "./cron.ts";
+import type { Deduplication } from "./deduplication.ts";
+import { windowEnd } from "./deduplication.ts";
 import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
 import { addressed } from "./group.ts";
 import { accept, allDestinations, needsOfSending } from "./lease.ts";
 import { limits, memory, spans } from "./limits.ts";
-import type { Account, AccountId, Bytes, Deduplication, Letter, Millis, Schedule } from "./message.ts";
+import type { Account, AccountId, Bytes, Letter, Millis, Schedule } from "./message.ts";
 import { isName } from "./name.ts";
 import { needsOfPlace, takePlace } from "./place.ts";
 import { acting } from "./plans.ts";
@@ -54,13 +56,15 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
     if (older && older.expiresAt > moment.now && isAsMade(draft, older)) return { scheduleId: older.messageId, deduplicated: true };
     if (input.id === null || !draft.get("schedules", account, input.id)) takePlace(draft, owner, { name: "schedules" });
     const id = input.id ?? moment.newId("scd");
-    const letter = { ...input.letter, deduplication: null, scheduleId: id };
+    const { deduplicationWindow: _window, ...kept } = input.letter;
+    const letter = { ...kept, deduplication: null, scheduleId: id };
     const dueAt = firstTime(draft.get("schedules", account, id), parseCron(cron), moment.now);
     const schedule = { account, id, cron: parseCron(cron), createdAt: moment.now, dueAt, letter, body };
     draft.put("schedules", { ...schedule, paused: false, lastAt: null, lastMessages: [] });
     if (input.letter.deduplication !== null) {
       const key = deduplicationKey(input.letter.deduplication, cron);
-      draft.put("deduplications", { account, key, messageId: id, expiresAt: moment.now + spans.deduplication });
+      const expiresAt = windowEnd(moment.now, input.letter);
+      draft.put("deduplications", { account, key, messageId: id, expiresAt, made: { at: moment.now } });
     }
     return { scheduleId: id, deduplicated: false };
   },
@@ -70,8 +74,8 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
 const deduplicationKey = (key: string, cron: string): string => `schedule ${key} ${parseCron(cron)}`;
 
 /** Whether the schedule is still the one that was made then, and not another that has replaced it since. */
-const isAsMade = (draft: Draft, { account, messageId, expiresAt }: Deduplication): boolean =>
-  draft.get("schedules", account, messageId)?.createdAt === expiresAt - spans.deduplication;
+const isAsMade = (draft: Draft, { account, messageId, expiresAt, made }: Deduplication): boolean =>
+  draft.get("schedules", account, messageId)?.createdAt === (made?.at ?? expiresAt - spans.deduplication);
 
 const deduplicationOf = (
   draft: Draft,

@@ -31,7 +31,7 @@ export type LimitName = keyof AccountLimits;
 /** `selfHosted`: of those who run the server themselves, as much as the server can bear. An account without a plan has it. */
 export type PlanName = "selfHosted" | "free" | "paid" | "fixed_1m" | "fixed_10m" | "fixed_100m";
 
-/** `passive`: an account that can read, and can neither publish nor change anything. */
+/** `passive`: an account that can read and end its credentials, and can neither publish nor change anything else. */
 export type AccountState = "active" | "passive";
 
 /** What an account has been granted. The first ones were made without any of it. */
@@ -52,6 +52,8 @@ export type Terms = {
   budget?: number;
   /** What it has spent, as far as that was added up: see `core/budget.ts`. `month`: when that began. */
   spending?: { month: number; dollars: number };
+  /** Price of its plan in dollars. Null, or not given: the price that the server has for the plan. */
+  reservedPrice?: number | null;
   hasProductionPack?: boolean;
   /** Its deliveries are signed by the rules of Standard Webhooks besides. */
   signsStandard?: boolean;

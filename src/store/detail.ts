@@ -1,3 +1,4 @@
+import type { Deduplication } from "../core/deduplication.ts";
 import type { Envelope, LogRow } from "../core/message.ts";
 
 // What is never searched for, of the rows that every message has, is kept as JSON; what most of them have none of is left out.
@@ -38,3 +39,15 @@ export function logJson({ error, nextDueAt, headers, digest, dlqId, marks }: Log
 export type LogDetail = Pick<LogRow, "error" | "nextDueAt" | "headers" | "digest" | "dlqId" | "marks">;
 export const hasDetail = ({ error, nextDueAt, headers, digest, dlqId, marks }: LogDetail): boolean =>
   digest !== undefined || error !== null || nextDueAt !== null || dlqId !== null || headers.length > 0 || marks.length > 0;
+
+type Made = NonNullable<Deduplication["made"]>;
+
+/** How the message of a deduplication key was made, with its id. */
+export const madeJson = (messageId: string, made: Made): string => JSON.stringify({ ...made, id: messageId });
+
+/** Reads that. An older program that replaces an expired row leaves what was kept of the message before. */
+export function madeOf(messageId: string, written: string | null): { made?: Made } {
+  if (written === null) return {};
+  const { id, ...made } = JSON.parse(written) as Made & { id: string };
+  return id === messageId ? { made } : {};
+}

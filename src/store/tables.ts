@@ -9,7 +9,7 @@ import type { Token } from "../core/rights.ts";
 import type { Seals } from "./keyRing.ts";
 import { noSeals } from "./keyRing.ts";
 import type { LogDetail } from "./detail.ts";
-import { envelopeJson, hasDetail, logJson, rare } from "./detail.ts";
+import { envelopeJson, hasDetail, logJson, madeJson, madeOf, rare } from "./detail.ts";
 import { readAccount, readSource, writeAccount, writeSource } from "./sealedTables.ts";
 
 export type ColumnType = "text" | "bigint" | "integer" | "bytea";
@@ -129,11 +129,17 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
   },
   deduplications: {
     name: "deduplications",
-    columns: { account: "text", key: "text", message_id: "text", expires_at: "bigint" },
+    columns: { account: "text", key: "text", message_id: "text", expires_at: "bigint", made: "text" },
     key: ["account", "key"],
     contested: true,
-    write: ({ account, key, messageId, expiresAt }) => ({ account, key, message_id: messageId, expires_at: expiresAt }),
-    read: (row) => ({ account: text(row.account), key: text(row.key), messageId: text(row.message_id), expiresAt: number(row.expires_at) }),
+    write: ({ account, key, messageId, expiresAt, made }) => ({
+      ...{ account, key, message_id: messageId, expires_at: expiresAt },
+      made: made ? madeJson(messageId, made) : null,
+    }),
+    read: (row) => ({
+      ...{ account: text(row.account), key: text(row.key), messageId: text(row.message_id), expiresAt: number(row.expires_at) },
+      ...madeOf(text(row.message_id), orNull(row.made, text)),
+    }),
   },
   deadLetters: {
     name: "dead_letters",

@@ -94,6 +94,34 @@ test("an account is made, with credentials that work, limited, disabled, enabled
   );
 });
 
+test("the price of a plan is that of the account, else that of the server for the plan, else 0", async () => {
+  const home = await house({ reservedPrices: { fixed_1m: 180, paid: 0.5 }, region: "EU-CENTRAL-1" });
+  const told = async () => {
+    const { body } = await as(home, "GET", "/v2/svc/user/acc_1", undefined, basicOf("acc_1", "pass"));
+    return [body.reserved_price, body.region];
+  };
+  expect(await told()).toEqual([0, "eu-central-1"]);
+  expect((await as(home, "PATCH", `${all}/acc_1`, { plan: "paid" })).body).toMatchObject({ reservedPrice: null });
+  expect(await told()).toEqual([0.5, "eu-central-1"]);
+  expect((await as(home, "PATCH", `${all}/acc_1`, { reservedPrice: 9.99 })).body).toMatchObject({ reservedPrice: 9.99 });
+  expect(await told()).toEqual([9.99, "eu-central-1"]);
+  await as(home, "PATCH", `${all}/acc_1`, { plan: "fixed_1m", reservedPrice: 0 });
+  expect(await told()).toEqual([0, "eu-central-1"]);
+  await as(home, "PATCH", `${all}/acc_1`, { reservedPrice: null });
+  expect(await told()).toEqual([180, "eu-central-1"]);
+});
+
+test("an account without limits of its own, and one with a short timeout, tell which timeout a message gets that asks for none", async () => {
+  const home = await house();
+  expect((await as(home, "GET", `${all}/acc_1`)).body).toMatchObject({ defaultTimeout: 900_000, limits: { timeout: 43_200_000 } });
+  const limited = await as(home, "PATCH", `${all}/acc_1`, { limits: { timeout: 60 } });
+  expect(limited.body).toMatchObject({ defaultTimeout: 60_000, limits: { timeout: 60_000 } });
+  const record = (await as(home, "GET", "/v2/svc/user/acc_1", undefined, basicOf("acc_1", "pass"))).body;
+  expect(record).toMatchObject({ timeout: 60, default_timeout: 60 });
+  await home.ask("POST", "/v2/publish/https://e.example/");
+  expect(home.delivery().message.timeout).toBe(60_000);
+});
+
 test("two operators who change limits of one account at once undo nothing of each other", async () => {
   let reading = 0;
   let bothHaveRead = (): void => undefined;
@@ -197,6 +225,9 @@ test.each([
   [{ name: "n", limits: { logRows: 1 } }, 400, /logRows: there is no such field/],
   [{ name: "n", limits: null }, 400, /^limits: is not an object$/],
   [{ name: "n", limits: { logRetention: 0 } }, 400, /^limits\.logRetention: 0 is too short; give 60s or more$/],
+  [{ name: "n", reservedPrice: -1 }, 400, /^reservedPrice: -1 is neither a number of dollars/],
+  [{ name: "n", reservedPrice: 1_000_001 }, 400, /^reservedPrice: 1000001 is neither a number of dollars/],
+  [{ name: "n", reservedPrice: "9" }, 400, /^reservedPrice: is neither a number of dollars, nor null/],
   [{ name: "n", state: "passive" }, 400, /^state: there is no such field/],
 ])("%o is refused", async (body, status, message) => {
   const home = await house();

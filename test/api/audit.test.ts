@@ -126,8 +126,8 @@ describe.each(changing.map((row) => ({ row, name: nameOf(row) })))("$name", ({ r
     if (row.access === "source" || row.access === "hook") return;
     const readOnly = `Bearer ${readOnlyTokenOf({ id: "acc_a", token: mine.token })}`;
     await home.store.execute("changeAccount", { account: "acc_a", change: { state: "passive" } });
-    // Whoever runs the server is never passive, and steps of what has begun are taken all the same: none of them is kept anyway.
-    const own = row.access === "operator" || row.operation === "step" ? [] : [request.headers["authorization"] ?? ""];
+    // The operator is never passive. Steps of what has begun are taken all the same, and not kept; credentials can be ended.
+    const own = row.access === "operator" || row.operation === "step" || row.forPassive ? [] : [request.headers["authorization"] ?? ""];
     for (const authorization of [...own, readOnly, "Bearer wrong", basicOf("acc_a", "wrong")])
       expect((await asking(home, { ...request, headers: { ...request.headers, authorization } })).status).toBeGreaterThan(400);
     expect(home.memory.tables.audit.size).toBe(0);

@@ -10,6 +10,7 @@ import { idleAlarm } from "../../src/engine/clock.ts";
 import type { Account, Brand, Delivery, Millis, Outcome } from "../../src/core/message.ts";
 import { noBytes } from "../../src/core/message.ts";
 import type { RefusedHosts } from "../../src/core/refusedHost.ts";
+import type { PlanName } from "../../src/core/terms.ts";
 import type { Prices } from "../../src/core/statistics.ts";
 import { Memory, memoryStore } from "../../src/store/memory.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -55,6 +56,9 @@ export async function house(
     sendsFrom?: string[];
     prices?: Prices;
     refusedHost?: RefusedHosts;
+    region?: string;
+    corsOrigins?: string[];
+    reservedPrices?: Partial<Record<PlanName, number>>;
     hasOperator?: boolean;
     servesAccountsOnly?: boolean;
     counted?: Counted;
@@ -113,6 +117,9 @@ export async function house(
     ...(options.servesAccountsOnly && { servesAccountsOnly: true }),
     ...(options.counted && { counted: options.counted }),
     ...(options.sendsFrom === undefined ? {} : { sendsFrom: options.sendsFrom }),
+    ...(options.corsOrigins === undefined ? {} : { corsOrigins: options.corsOrigins }),
+    ...(options.region === undefined ? {} : { region: options.region }),
+    ...(options.reservedPrices === undefined ? {} : { reservedPrices: options.reservedPrices }),
     ...(options.prices === undefined ? {} : { prices: options.prices }),
     ...(options.refusedHost && { refusedHost: options.refusedHost }),
     log: (_status, line) => void lines.push(line()),

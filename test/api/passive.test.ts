@@ -1,6 +1,8 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { house } from "./house.ts";
+import { readOnlyTokenOf } from "../../src/api/token.ts";
+import { house, token } from "./house.ts";
 import type { House } from "./house.ts";
+import { basicOf } from "./possessions.ts";
 import { endpoint } from "./workflow.ts";
 import { batch, callHeaders, startHeaders, start, step, stepHeaders } from "./workflowPosts.ts";
 
@@ -47,6 +49,31 @@ describe("an account that is disabled", () => {
     const call = [{ destination: "https://third.example/", headers: callHeaders("wfr_none"), body: "x" }];
     expect((await home.ask("POST", "/v2/batch", { body: JSON.stringify(call) })).status).toBe(400);
     expect(home.deliveries).toEqual([]);
+  });
+
+  test("can stop a token that has leaked: it replaces its own two, and revokes the others", async () => {
+    await home.store.execute("changeAccount", { account: "acc_1", change: { state: "active" } });
+    const made = await home.ask("POST", "/v2/tokens", { body: '{"verbs":["read"]}' });
+    await home.store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
+    const readWith = async (one: string) => (await home.ask("GET", "/v2/queues", { token: one })).status;
+    expect([await readWith(made.body.token), await readWith(token)]).toEqual([200, 200]);
+    expect(await home.ask("DELETE", `/v2/tokens/${made.body.tokenId}`)).toMatchObject({ status: 200, body: { revoked: 1 } });
+    const headers = { authorization: basicOf("acc_1", "pass") };
+    const rotated = await home.ask("POST", "/v2/svc/rotate-token/acc_1", { token: null, headers });
+    expect(rotated).toMatchObject({ status: 200, body: { state: "passive", active: false } });
+    expect([await readWith(made.body.token), await readWith(token), await readWith(rotated.body.token)]).toEqual([401, 401, 200]);
+    const entries = (await home.ask("GET", "/v2/audit?count=2", { token: rotated.body.token })).body.entries;
+    expect(entries.map(({ action }: { action: string }) => action)).toEqual(["token.rotate", "token.revoke"]);
+  });
+
+  test("makes no token, and its signing keys stay", async () => {
+    expect(await home.ask("POST", "/v2/tokens", { body: '{"verbs":["read"]}' })).toMatchObject(disabled);
+    expect(await home.ask("POST", "/v2/keys/rotate")).toMatchObject(disabled);
+  });
+
+  test("revokes nothing with a token that may only read", async () => {
+    const readOnly = readOnlyTokenOf({ id: "acc_1", token });
+    expect((await home.ask("DELETE", "/v2/tokens/tok_1pHQqVwd111112XZteR2", { token: readOnly })).status).toBe(403);
   });
 
   test("cancels nothing itself", async () => {

@@ -91,6 +91,13 @@ const cases: Record<Exclude<SettingName, "cron" | "queue-name">, Case> = {
     bad: ["", "/relative", "javascript:alert(1)"],
   },
   "deduplication-id": { good: [["order 1", { deduplication: expect.stringMatching(/^i:[0-9a-f]{64}$/) }]], bad: ["", "x".repeat(513)] },
+  "deduplication-window": {
+    good: [
+      ["1s", { deduplication: expect.stringMatching(/^i:/) }],
+      ["7d", { deduplication: expect.stringMatching(/^i:/) }],
+    ],
+    bad: ["", "0", "604801", "soon"],
+  },
   "content-based-deduplication": {
     good: [
       ["true", { deduplication: expect.stringMatching(/^c:[0-9a-f]{64}$/) }],
@@ -118,6 +125,7 @@ const cases: Record<Exclude<SettingName, "cron" | "queue-name">, Case> = {
 
 /** What a setting needs beside it. */
 const beside: { [N in SettingName]?: (readonly [name: string, text: string])[] } = {
+  "deduplication-window": [["deduplication-id", "1"]],
   "flow-control-key": [["flow-control-value", "parallelism=1"]],
   "flow-control-value": [["flow-control-key", "k"]],
 };

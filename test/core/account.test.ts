@@ -1,6 +1,8 @@
 import { describe, expect, test } from "vitest";
 import type { AccountChange } from "../../src/core/account.ts";
-import { accountChangeOf } from "../../src/core/accountAsked.ts";
+import { accountChangeOf, isTime } from "../../src/core/accountAsked.ts";
+import { limitNames, mostOf } from "../../src/core/plans.ts";
+import type { LimitName } from "../../src/core/terms.ts";
 import { noCounts } from "../../src/core/counts.ts";
 import { carriedId } from "../../src/core/usage.ts";
 import { Broker } from "./broker.ts";
@@ -45,6 +47,7 @@ test.each([
   const asked = (text: string) => accountChangeOf({ [name]: text }, (field) => field);
   expect(() => asked(written)).toThrow(`${name}: ${written} is too short; give ${least} or more`);
   expect(asked(least).limits?.[name]).toBe(Number.parseInt(least, 10) * 1000);
+  expect(accountChangeOf({ reservedPrice: "9.5" }, (field) => field)).toEqual({ reservedPrice: 9.5 });
   expect(accountChangeOf({ delay: "0s", retries: "0" }, (field) => field)).toEqual({ limits: { delay: 0, retries: 0 } });
 });
 
@@ -126,5 +129,40 @@ describe("an account that is deleted", () => {
     broker.now += 7 * day;
     await remove(broker);
     expect(await broker.run("createAccount", again)).toMatchObject({ name: "other" });
+  });
+});
+
+describe("a limit as whoever runs the server gives it", () => {
+  const asked = (name: LimitName, written: string) => accountChangeOf({ [name]: written }, (field) => `--${field}`);
+
+  test.each(["parallelism", "globalParallelism", "requestsPerSecond", "requestsPerDayHard"] as const)(
+    "%s: 0 is refused, because nothing would be sent or answered any more",
+    (name) => {
+      expect(() => asked(name, "0")).toThrow(`--${name}: 0 would stop everything; give 1 or more, or disable the account`);
+      expect(asked(name, "1")).toEqual({ limits: { [name]: 1 } });
+    },
+  );
+
+  test.each(limitNames)("%s is refused beyond what the server can bear, and not cut", (name) => {
+    const most = mostOf(name);
+    const [written, more, told] = isTime(name)
+      ? [`${most / 1000}s`, `${most / 1000 + 1}s`, `${most / 1000}s`]
+      : [`${most}`, `${most + 1}`, `${most}`];
+    expect(asked(name, written)).toEqual({ limits: { [name]: most } });
+    expect(() => asked(name, more)).toThrow(`--${name}: ${more} is more than this server can bear; give at most ${told}`);
+  });
+
+  test("0 stays none for every other count", () => {
+    const counts = limitNames.filter((name) => !isTime(name) && !/arallelism|requestsPerSecond|requestsPerDayHard/.test(name));
+    expect(counts.map((name) => asked(name, "0"))).toEqual(counts.map((name) => ({ limits: { [name]: 0 } })));
+  });
+
+  test("a daily warning beyond the requests that are refused is refused, and one below is not", async () => {
+    const broker = await Broker.open();
+    await change(broker, { plan: "free" });
+    const said = "requestsPerDay: 1001 is more than requestsPerDayHard, which is 1000; raise that as well";
+    await expect(change(broker, { limits: { requestsPerDay: 1_001 } })).rejects.toThrow(said);
+    expect(await change(broker, { limits: { requestsPerDay: 1_001, requestsPerDayHard: 1_001 } })).toMatchObject({ plan: "free" });
+    expect(await change(broker, { limits: { requestsPerDay: 5 } })).toMatchObject({ limits: { requestsPerDay: 5 } });
   });
 });

@@ -121,7 +121,10 @@ describe("what cannot be started ends with code 2 and a word on what to do", () 
     [["start"], { WAYPOST_EGRESS_ALLOW: "10.0.0.0/99" }, 'WAYPOST_EGRESS_ALLOW: "10.0.0.0/99" is not a network'],
     [["start", "--sends-from", "here"], {}, '--sends-from: "here" is not a network'],
     [["start", "--trust-proxy", "loopback,10.0.0.0/40"], {}, '--trust-proxy: "10.0.0.0/40" is not a network'],
-    [["start", "--region", "€"], {}, "--region: must be 1 to 100 printable ASCII characters"],
+    [["start", "--region", "eu-west-1"], {}, "--region: must be eu-central-1 or us-east-1"],
+    [["start", "--cors-origin", "https://app.example/"], {}, '--cors-origin: "https://app.example/" is not an origin'],
+    [["start", "--cors-origin", "*,https://app.example"], {}, "--cors-origin: * is every origin"],
+    [["start", "--reserved-prices", "gold=5"], {}, '--reserved-prices: "gold=5" is not a plan and its price'],
     [["start", "--port", "0", "--data", "/proc/waypost"], {}, "/proc/waypost: cannot be written"],
     [["start"], { WAYPOST_PROT: "1" }, "WAYPOST_PROT: there is no such setting"],
   ])("%j %j", async (args, environment, said) => {

@@ -24,6 +24,7 @@ function randomLetter({ chance, hosts, all, now }: Settings & { all: readonly st
     notBefore: wait > 0.9 ? now + chance.between(-5_000, 60_000) : null,
     ...{ group, endpoint: null, queue: chance.happens(0.25) ? chance.of(queues) : null, scheduleId: null },
     deduplication: chance.happens(0.15) ? `key-${chance.between(1, 12)}` : null,
+    deduplicationWindow: chance.happens(0.3) ? chance.of([1_000, 60_000, 86_400_000]) : null,
     labels: [],
     redaction: null,
     callerIp: null,

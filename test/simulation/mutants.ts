@@ -245,6 +245,10 @@ export const mutants: Record<string, Commands> = {
   "a failure has no dead letter": bent("settle", () => ({ put: { deadLetters: () => undefined } })),
   "a failed message keeps its deduplication id": bent("settle", () => ({ drop: (table) => table !== "deduplications" })),
   "a deduplication id is never remembered": bent("publish", () => ({ put: { deduplications: () => undefined } })),
+  "the window of a deduplication id is not looked at": asked("publish", ({ account, letters }) => ({
+    account,
+    letters: letters.map((letter) => ({ ...letter, deduplicationWindow: null })),
+  })),
   "deduplication does not see who asks": asked("publish", ({ account, letters }) => ({
     account,
     letters: letters.map((letter) => ({ ...letter, deduplication: letter.deduplication && "one" })),

@@ -17,7 +17,7 @@ export function describeBatches(open: OpenStore): void {
         world.publish([letterTo({ delay: 1 })]),
       ]);
       expect(created.id).toBe("acc");
-      expect(second).toEqual([{ ...published[0], deduplicated: true }]);
+      expect(second).toEqual([{ ...published[0], deduplicated: true, url: letterTo().url }]);
       expect(world.delivered()).toMatchObject([{ signingKey: "sig_acc_1" }]);
     });
 
@@ -102,7 +102,9 @@ export function describeBatches(open: OpenStore): void {
         world.send({ deduplication: "d" }),
         world.store.execute("expire", { account: "acc", retention, now: world.clock.now, limit: 100 }),
       ]);
-      expect(await world.publish([letterTo({ deduplication: "d" })])).toEqual([{ messageId: again, deduplicated: true }]);
+      expect(await world.publish([letterTo({ deduplication: "d" })])).toEqual([
+        { messageId: again, deduplicated: true, url: letterTo().url },
+      ]);
     });
   });
 

@@ -98,14 +98,29 @@ export function describePublish(open: OpenStore): void {
       const [first, second, other] = await world.publish([letter, letter, letterTo({ deduplication: "e" })]);
       const messageId = first && "messageId" in first ? first.messageId : "";
       expect(first).toEqual({ messageId, deduplicated: false });
-      expect(second).toEqual({ messageId, deduplicated: true });
+      expect(second).toEqual({ messageId, deduplicated: true, url: letter.url });
       expect(other).toMatchObject({ deduplicated: false });
       world.clock.now = now + spans.deduplication - 1;
-      expect(await world.publish([letter])).toEqual([{ messageId, deduplicated: true }]);
+      expect(await world.publish([letter])).toEqual([{ messageId, deduplicated: true, url: letter.url }]);
       world.clock.now = now + spans.deduplication;
       const [later] = await world.publish([letter]);
       expect(later).toMatchObject({ deduplicated: false });
       expect(later).not.toMatchObject({ messageId });
+    });
+
+    test("keeps a deduplication id for the window of the message that was taken, and knows its URL", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const { now } = world.clock;
+      const [one, two] = [letterTo({ deduplication: "d", deduplicationWindow: 1_000 }), letterTo({ deduplication: "d" })];
+      const [first] = await world.publish([{ ...one, url: "https://first.example/" }]);
+      const messageId = first && "messageId" in first ? first.messageId : "";
+      world.clock.now = now + 999;
+      expect(await world.publish([two])).toEqual([{ messageId, deduplicated: true, url: "https://first.example/" }]);
+      world.clock.now = now + 1_000;
+      expect(await world.publish([two])).toMatchObject([{ deduplicated: false }]);
+      world.clock.now = now + 1_000 + spans.deduplication - 1;
+      expect(await world.publish([one])).toMatchObject([{ deduplicated: true, url: two.url }]);
     });
 
     test("opens a deduplication id again when its message failed or was cancelled, not when it was delivered", async () => {
@@ -130,7 +145,9 @@ export function describePublish(open: OpenStore): void {
       const newer = await world.send({ deduplication: "d" });
       // The lease of the first one has run out; its report comes before anybody noticed.
       expect(await world.settle(old, { status: 500 })).toEqual({ became: "failed" });
-      expect(await world.publish([letterTo({ deduplication: "d" })])).toEqual([{ messageId: newer, deduplicated: true }]);
+      expect(await world.publish([letterTo({ deduplication: "d" })])).toEqual([
+        { messageId: newer, deduplicated: true, url: letterTo().url },
+      ]);
     });
 
     test("refuses a letter beyond a limit, and takes in the others", async () => {

@@ -270,6 +270,7 @@ export class RandomCommands {
         },
         ...{
           deduplication: this.#rarely() ? `d${this.#below(4)}` : null,
+          deduplicationWindow: this.#rarely() ? 1_000 : null,
           retries: this.#of([null, 0, 0, 1, 2_000]),
           labels: this.#some(["l", "m\ud800"]),
         },

@@ -82,7 +82,7 @@ const full: { [T in TableName]: Rows[T] } = {
     ...{ account: "acc", id: "src_1/1", time: 2 ** 45, reason: "r", method: "POST", headers: [["A", "b"]], callerIp: null },
     ...{ number: 0, others: 1, size: 9, body: bytes("hello") },
   },
-  deduplications: { account: "acc", key: "d", messageId: "msg_1", expiresAt: 2 ** 45 },
+  deduplications: { account: "acc", key: "d", messageId: "msg_1", expiresAt: 2 ** 45, made: { at: 2 ** 44, url: "https://a.example/" } },
   deadLetters: {
     ...{ account: "acc", id: "1-1", messageId: "msg_1", status: 500, headers: [["A", "b"]], body: bytes("b"), error: "e", retried: 2 },
     failureCallback: { state: "CALLBACK_FAIL", responseStatus: 1, responseBody: "x", responseHeaders: [] },
@@ -150,4 +150,12 @@ test("dead letters that were kept before there were marks have none", () => {
   const { detail, ...columns } = tables.deadLetters.write({ ...full.deadLetters, marks: ["label:l"] });
   const { marks: _marks, ...old } = JSON.parse(String(detail));
   expect(tables.deadLetters.read({ ...columns, detail: JSON.stringify(old) })).toEqual({ ...full.deadLetters, marks: [] });
+});
+
+test("a deduplication key says how its message was made, and nothing of a message before that an older program has replaced", () => {
+  const row = { account: "acc", key: "d", message_id: "msg_1", expires_at: 2 ** 45 };
+  const made = JSON.stringify({ id: "msg_1", at: 1, url: "https://a.example/" });
+  expect(tables.deduplications.read({ ...row, made }).made).toEqual({ at: 1, url: "https://a.example/" });
+  expect(tables.deduplications.read({ ...row, message_id: "msg_2", made })).not.toHaveProperty("made");
+  expect(tables.deduplications.read({ ...row, made: null })).not.toHaveProperty("made");
 });

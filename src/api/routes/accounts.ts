@@ -58,8 +58,9 @@ const newPassword = (): string => randomBytes(24).toString("base64url");
 const rotate = (brand: AccountBrand): Route =>
   accountRoute({
     ...{ method: "POST", path: `/v2/${brand}/rotate-token/{id}`, tag, summary: "Replace the password and the tokens of an account" },
-    about: "The old ones end at once, on every node. Signing keys stay.",
+    about: "The old ones end at once, on every node. Signing keys stay. A passive account can do this as well.",
     params: byId,
+    forPassive: true,
     answers: { 200: { about: "The account, with its new password and tokens.", schema: accountRecord } },
     refusals: ["not-found", "forbidden"],
     handle: async ({ account, params, parts }) => {

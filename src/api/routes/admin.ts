@@ -3,13 +3,14 @@ import { accountChangeOf, accountNamed, isTime } from "../../core/accountAsked.t
 import type { AccountAsked } from "../../core/accountAsked.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Account } from "../../core/message.ts";
-import { flagOfLimit, limitNames, limitsOf, planNames, planOf } from "../../core/plans.ts";
+import { defaultTimeout, flagOfLimit, limitNames, planNames, planOf } from "../../core/plans.ts";
+import { limitsOnServer } from "../../core/retention.ts";
 import type { LimitName } from "../../core/terms.ts";
 import { cursorParameter } from "../filters.ts";
 import { operatorRoute } from "../operator.ts";
 import { count } from "../parameters.ts";
 import { readObject } from "../readObject.ts";
-import type { Answer, Desk, Route } from "../route.ts";
+import type { Answer, Desk, Parts, Route } from "../route.ts";
 import { readOnlyTokenOf } from "../token.ts";
 
 const tag = "Administration";
@@ -26,9 +27,13 @@ const record = z.object({
   plan: z.enum(planNames),
   standardWebhooks: z.boolean().describe("Whether deliveries are signed by Standard Webhooks besides."),
   createdAt: z.int().describe("In unix milliseconds."),
+  reservedPrice: z.number().nullable().describe("Price of its plan in dollars. Null: the price that the server has for the plan."),
+  defaultTimeout: z.int().describe("The timeout of a message that asks for none, in milliseconds."),
   limits: z
     .object(figures((name) => (isTime(name) ? "In milliseconds." : "")))
-    .describe("Those that hold: its own, or those of its plan. Lengths of time are in milliseconds."),
+    .describe(
+      "Those that hold: its own, or those of its plan, as far as the settings of the server go. Lengths of time are in milliseconds.",
+    ),
   ownLimits: z.array(z.string()).describe("Which of them are its own."),
 });
 
@@ -39,18 +44,19 @@ const created = record.extend({
   signingKeys: z.object({ current: z.string(), next: z.string() }),
 });
 
-function accountJson(account: Account): z.output<typeof record> {
-  const held = limitsOf(account);
+function accountJson(account: Account, parts: Parts): z.output<typeof record> {
+  const held = limitsOnServer(account, parts);
   return {
     ...{ id: account.id, name: account.name, state: account.state ?? "active", plan: planOf(account), createdAt: account.createdAt },
     standardWebhooks: account.signsStandard ?? false,
+    ...{ reservedPrice: account.reservedPrice ?? null, defaultTimeout: defaultTimeout(account) },
     limits: Object.fromEntries(limitNames.map((name) => [name, held[name]] as const)),
     ownLimits: limitNames.filter((name) => account.limits?.[name] !== undefined),
   };
 }
 
 const one = { 200: { about: "The account, without its credentials.", schema: record } };
-const answerOf = (account: Account): Answer => ({ status: 200, body: accountJson(account) });
+const answerOf = (account: Account, parts: Parts): Answer => ({ status: 200, body: accountJson(account, parts) });
 
 const limitsAsked = z
   .strictObject(
@@ -76,6 +82,11 @@ const terms = {
     .string("is not a text")
     .optional()
     .describe(`${planNames.join(", ")}.`),
+  reservedPrice: z
+    .number("is neither a number of dollars, nor null")
+    .nullable()
+    .optional()
+    .describe("Price of its plan in dollars. Null: the price that the server has for the plan."),
   limits: limitsAsked,
 };
 const askedToMake = z.strictObject({
@@ -85,12 +96,13 @@ const askedToMake = z.strictObject({
 const askedToLimit = z.strictObject(terms);
 
 /** As the command line is told of it. */
-const changeOf = ({ plan, limits = {}, standardWebhooks }: z.output<typeof askedToLimit>) => {
+const changeOf = ({ plan, reservedPrice, limits = {}, standardWebhooks }: z.output<typeof askedToLimit>) => {
   const written = Object.entries(limits).flatMap(([name, value]) =>
     value === undefined ? [] : [[name, value === null ? "plan" : String(value)] as const],
   );
-  const asked: AccountAsked = { plan, ...Object.fromEntries(written) };
-  const change = accountChangeOf(asked, (field) => (field === "plan" ? field : `limits.${field}`));
+  const price = reservedPrice === undefined ? undefined : reservedPrice === null ? "plan" : String(reservedPrice);
+  const asked: AccountAsked = { plan, reservedPrice: price, ...Object.fromEntries(written) };
+  const change = accountChangeOf(asked, (field) => (field === "plan" || field === "reservedPrice" ? field : `limits.${field}`));
   return { ...change, ...(standardWebhooks !== undefined && { signsStandard: standardWebhooks }) };
 };
 
@@ -114,11 +126,11 @@ const list = operatorRoute({
     },
   },
   refusals: ["forbidden"],
-  handle: async ({ desk, query }) => {
+  handle: async ({ desk, query, parts }) => {
     const behind = (await desk.accounts()).filter(({ id }) => query.cursor === undefined || id > query.cursor);
     const page = behind.slice(0, query.count);
     const last = behind.length > page.length ? page.at(-1) : undefined;
-    return { status: 200, body: { accounts: page.map(accountJson), ...(last && { cursor: last.id }) } };
+    return { status: 200, body: { accounts: page.map((account) => accountJson(account, parts)), ...(last && { cursor: last.id }) } };
   },
 });
 
@@ -127,12 +139,18 @@ const make = operatorRoute({
   body: bodyOf("The name of the account, and what it may.", askedToMake),
   answers: { 200: { about: "The account, with its credentials.", schema: created } },
   refusals: ["forbidden", "conflict"],
-  handle: async ({ desk, incoming }) => {
+  handle: async ({ desk, incoming, parts }) => {
     const { name, ...asked } = readObject(askedToMake, incoming);
     const account = await desk.create({ name, change: changeOf(asked) });
     const { token, password, signingKeys } = account;
     const { current, next } = signingKeys;
-    const body = { ...accountJson(account), token, readOnlyToken: readOnlyTokenOf(account), password, signingKeys: { current, next } };
+    const body = {
+      ...accountJson(account, parts),
+      token,
+      readOnlyToken: readOnlyTokenOf(account),
+      password,
+      signingKeys: { current, next },
+    };
     return { status: 200, headers: { "Cache-Control": "no-store" }, body };
   },
 });
@@ -142,7 +160,7 @@ const get = operatorRoute({
   params: byName,
   answers: one,
   refusals: ["not-found", "forbidden"],
-  handle: async ({ desk, params }) => answerOf(await find(desk, params.account)),
+  handle: async ({ desk, params, parts }) => answerOf(await find(desk, params.account), parts),
 });
 
 const limit = operatorRoute({
@@ -152,11 +170,12 @@ const limit = operatorRoute({
   body: bodyOf("What is to be changed; what is left out stays.", askedToLimit),
   answers: one,
   refusals: ["not-found", "forbidden"],
-  handle: async ({ desk, params, incoming }) => {
+  handle: async ({ desk, params, incoming, parts }) => {
     const asked = readObject(askedToLimit, incoming);
-    if (Object.keys(asked).length === 0) throw new Refusal("invalid", "body: nothing to change; give plan, limits or standardWebhooks");
+    if (Object.keys(asked).length === 0)
+      throw new Refusal("invalid", "body: nothing to change; give plan, reservedPrice, limits or standardWebhooks");
     const { id } = await find(desk, params.account);
-    return answerOf(await desk.change(id, changeOf(asked)));
+    return answerOf(await desk.change(id, changeOf(asked)), parts);
   },
 });
 
@@ -166,7 +185,7 @@ const switching = ([verb, state, summary]: readonly ["disable" | "enable", "pass
     params: byName,
     answers: one,
     refusals: ["not-found", "forbidden"],
-    handle: async ({ desk, params }) => answerOf(await desk.change((await find(desk, params.account)).id, { state })),
+    handle: async ({ desk, params, parts }) => answerOf(await desk.change((await find(desk, params.account)).id, { state }), parts),
   });
 
 const remove = operatorRoute({

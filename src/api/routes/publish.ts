@@ -18,7 +18,12 @@ import { settingsOfPosts } from "../workflowPost.ts";
 export const published = z.object({
   messageId: z.string().describe("The id of the message."),
   url: z.string().optional().describe("Where it goes. Absent for a message of a workflow run."),
-  deduplicated: z.literal(true).optional().describe("An older message is the same as this one; the id is that of the older one."),
+  deduplicated: z
+    .literal(true)
+    .optional()
+    .describe(
+      "An older message is the same as this one; the id and the URL are those of the older one. A token without the verb read gets the URL only if it is the one that it sent.",
+    ),
 });
 
 /** What a publish to a URL group is answered with. */
@@ -72,12 +77,12 @@ export async function publishOne(incoming: Incoming, parts: Parts, of: PostingOf
 export function publishedJson(result: PublishResult | undefined, { url }: Pick<Letter, "url">): unknown {
   if (!result) throw new Error("publish: a letter has no answer");
   if ("refused" in result) throw new Refusal(result.refused, result.message, { allowance: result.allowance });
-  return "each" in result ? result.each.map((one) => oneJson(one, one.url)) : oneJson(result, url);
+  return "each" in result ? result.each.map((one) => oneJson(one, one.url)) : oneJson(result, result.deduplicated ? result.url : url);
 }
 
-const oneJson = ({ messageId, deduplicated, run }: Published, url: string): z.output<typeof published> => ({
+const oneJson = ({ messageId, deduplicated, run }: Published, url: string | undefined): z.output<typeof published> => ({
   messageId,
-  ...(run ? {} : { url }),
+  ...(run || url === undefined ? {} : { url }),
   ...(deduplicated ? { deduplicated: true as const } : {}),
 });
 

@@ -12,7 +12,7 @@ import { cursorParameter, isId } from "../filters.ts";
 import { choice, count, moment, one, several } from "../parameters.ts";
 import { runEventJson, runJson } from "../presentRun.ts";
 import type { Parts } from "../route.ts";
-import { route } from "../route.ts";
+import { pageWarning, route, withWarnings } from "../route.ts";
 import { eventStates, run, runEvent, runStates, stepStates } from "../runShapes.ts";
 import { checkSegment } from "../segment.ts";
 
@@ -111,9 +111,10 @@ const events = route({
   },
   refusals: [],
   handle: async ({ account, query: { groupBy, ...asked }, parts }) => {
-    const counted = { ...asked, count: countOf(asked.count, groupBy ? mostRuns : mostEvents) };
+    const most = groupBy ? mostRuns : mostEvents;
+    const counted = { ...asked, count: countOf(asked.count, most) };
     const body = groupBy ? await runPage(parts, account, counted) : await eventPage(parts, account, counted);
-    return { status: 200, body };
+    return withWarnings({ status: 200, body }, Number(asked.count) > most ? [pageWarning(Number(asked.count), most)] : []);
   },
 });
 

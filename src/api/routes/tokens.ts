@@ -132,8 +132,9 @@ const revoke = route({
   path: "/v2/tokens/{tokenId}",
   tag,
   summary: "Revoke a token",
-  about: "It ends at once, on every node. Tokens that were made by it stay.",
+  about: "It ends at once, on every node. Tokens that were made by it stay. A passive account can do this as well.",
   params: byId,
+  forPassive: true,
   answers: { 200: { about: "It is no more.", schema: z.object({ revoked: z.literal(1) }) } },
   refusals: ["not-found", "forbidden"],
   handle: async ({ account, params: { tokenId: id }, parts }) => {
