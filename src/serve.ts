@@ -25,7 +25,7 @@ import { Dispatcher } from "./engine/dispatcher.ts";
 import { createEgress } from "./engine/egress.ts";
 import { spendingDuty } from "./engine/spending.ts";
 import { trimmingDuty } from "./engine/trimming.ts";
-import { retentionDuty, Timers } from "./engine/timers.ts";
+import { promptRetentionDuty, retentionDuty, Timers } from "./engine/timers.ts";
 import type { KeySource } from "./store/keyRing.ts";
 import { embeddedStore } from "./store/embedded.ts";
 import type { Store } from "./store/store.ts";
@@ -195,7 +195,10 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
   const retention = { log: settings.logRetention, deadLetters: settings.dlqRetention, audit: settings.auditRetention };
   const prices = { messages: settings.messagePrice, workflowMessages: settings.workflowPrice, gigabyte: settings.bandwidthPrice };
   const timers = new Timers({
-    duties: [retentionDuty({ store, clock, retention }), trimmingDuty({ store, clock }), spendingDuty({ store, clock, prices })],
+    duties: [
+      ...[retentionDuty({ store, clock, retention }), promptRetentionDuty({ store, clock, retention })],
+      ...[trimmingDuty({ store, clock }), spendingDuty({ store, clock, prices })],
+    ],
     clock,
     trouble,
   });

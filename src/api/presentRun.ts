@@ -41,8 +41,8 @@ const runFields = ({ runId, url, state, createdAt }: Run): Fields => ({
   ...{ workflowRunId: runId, workflowUrl: url, workflowState: state, workflowRunCreatedAt: createdAt },
 });
 
-/** Where it can be resumed from. One that was resumed has its entry no more. */
-const dlqIdOf = ({ failure, continuedBy }: Run): string | null => (continuedBy ? null : (failure?.dlqId ?? null));
+/** Where it can be resumed from, as long as the dead letter is there. */
+const dlqIdOf = ({ failure }: Run): string | null => failure?.dlqId ?? null;
 
 /** The runs before and after it, where it was resumed or restarted. */
 export const kinFields = ({ origin, next }: Kin): Fields => ({
@@ -170,7 +170,7 @@ export function runEventJson({ known: { run }, ...event }: RunEvent & { known: K
   return present({
     ...{ time, state, messageId, workflowRunId: run.runId, workflowUrl: run.url, workflowCreatedAt: run.createdAt },
     stepInfo: item && (event.isFirst ? stepJson({ ...item, errors: [] }, sight) : nameJson(item)),
-    ...(row && attemptFields(row, state, { ...sight, isResumed: run.continuedBy !== undefined })),
+    ...(row && attemptFields(row, state, { ...sight, dlqId: dlqIdOf(run) })),
     ...(state === "RUN_STARTED" && run.invoker ? invokerOf(run.invoker) : {}),
     ...(state === "RUN_SUCCESS" ? bodyIn(sight, "workflowRunResponse", run.body.length === 0 ? null : run.body) : {}),
     ...(state === "RUN_FAILED" ? { dlqId: dlqIdOf(run), error: run.failure && reasonIn(run.failure, run.redaction) } : {}),
@@ -185,9 +185,9 @@ const invokerOf = ({ runId, url, createdAt }: NonNullable<Run["invoker"]>): Fiel
   ...{ invokerWorkflowRunId: runId, invokerWorkflowUrl: url, invokerWorkflowCreatedAt: createdAt },
 });
 
-function attemptFields(row: LogRow, state: RunEvent["state"], { isResumed, ...sight }: Sight & { isResumed: boolean }): Fields {
+function attemptFields(row: LogRow, state: RunEvent["state"], { dlqId, ...sight }: Sight & { dlqId: string | null }): Fields {
   if (state === "RETRY") return { nextDeliveryTime: row.nextDueAt };
-  if (state === "FAILED") return { error: errorText(row), dlqId: isResumed ? null : row.dlqId };
+  if (state === "FAILED") return { error: errorText(row), dlqId: row.dlqId === dlqId ? dlqId : null };
   if (state !== "ERROR") return {};
   const { body, headers } = errorJson(row, sight);
   return {

@@ -138,7 +138,7 @@ export const run = z.object({
     .optional()
     .describe("The run that has invoked it."),
   failureFunction: failureFunction.optional().describe("The failure callback of a run that has failed."),
-  dlqId: z.string().optional().describe("Where it is in the dead letter queue, unless it was resumed."),
+  dlqId: z.string().optional().describe("Its dead letter, as long as that is there."),
   ...kin,
   ...labels,
   flowControlKey: z.string().optional(),

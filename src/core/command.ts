@@ -13,6 +13,7 @@ import type {
   Line,
   LogRow,
   Mark,
+  MessageId,
   MessageState,
   Millis,
   NodeId,
@@ -45,6 +46,8 @@ export type Rows = {
   tokens: Token;
   rejections: Rejection;
   log: LogRow;
+  /** Entries of the log that are past their time, of messages that are unfinished or have a dead letter. */
+  keptLog: LogRow;
   marks: Mark;
   sightings: Mark;
   runs: Run;
@@ -70,6 +73,7 @@ export type LineHead = { account: AccountId; line: string; limit: number };
 export type ExpiredNeed = {
   account: AccountId;
   logBefore: Millis;
+  keptLogBefore: Millis;
   deadLettersBefore: Millis;
   deduplicationsBefore: Millis;
   auditBefore: Millis;
@@ -127,6 +131,8 @@ export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
   /** How many there are of what is set up. On a shared database nobody else makes one until the transaction ends. */
   readonly counts?: readonly CountNeed[];
   readonly ofRuns?: readonly OfRunNeed[];
+  /** Messages, by their keys, whose entries in the kept log are needed. */
+  readonly keptOf?: readonly Key[];
   /** As far as the bytes of a batch go. Whoever finds the batch full is asked again in another one: see `stepsOf`. */
   readonly stepsOf?: readonly StepsNeed[];
 };
@@ -140,6 +146,10 @@ export interface Draft {
   /** Whether the running command has changed anything so far. */
   hasChanged(): boolean;
   drop(table: TableName, ...key: Key): void;
+  /** Moves an entry from the log to the kept log, and leaves its marks as they are. */
+  keep(row: LogRow): void;
+  /** Returns the entries of a message in the kept log, without their bodies. The decision must have asked for them (`Needs.keptOf`). */
+  keptOf(account: AccountId, messageId: MessageId): readonly LogRow[];
   /** The due messages that were asked for, as far as they are still due. */
   due(): readonly MessageState[];
   dueLines(): readonly Line[];
@@ -160,6 +170,8 @@ export interface Draft {
   /** What is past its time, as far as it was asked for. Throws `Later` when others of the batch have asked as well. */
   expired(account: AccountId): {
     log: readonly LogRow[];
+    /** Without their bodies. */
+    keptLog: readonly LogRow[];
     deadLetters: readonly Outline<DeadLetter>[];
     deduplications: readonly Deduplication[];
     audit: readonly AuditEntry[];

@@ -1,11 +1,11 @@
 import { mustAfford } from "./budget.ts";
-import type { Decision, Draft, Key } from "./command.ts";
+import type { Decision, Draft, Key, Needs } from "./command.ts";
 import type { NotDone } from "./errors.ts";
 import { failedIn, Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
 import { birthOf } from "./ids.ts";
 import { accept, needsOfSending } from "./lease.ts";
-import { dropEnvelope } from "./mark.ts";
+import { forgetMessage } from "./mark.ts";
 import type { AccountId, DeadLetter, Envelope, Letter, MessageId, Millis, Outline } from "./message.ts";
 import type { Overrides } from "./overrides.ts";
 import { flowControlWith, overridden } from "./overrides.ts";
@@ -30,7 +30,7 @@ export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Ret
     const messageIds = letters.map(({ messageId }) => messageId);
     const envelopes = messageIds.flatMap((id) => draft.get("envelopes", account, id) ?? []);
     return {
-      ...{ envelopes: keysOf(account, messageIds), log: linesOfLog(letters) },
+      ...{ envelopes: keysOf(account, messageIds), ...needsOfRemoval(letters) },
       // Another key may be given that none of them had.
       flows: flowsOfLetters(account, [...envelopes, { queue: null, flowControl: flowControlWith(null, overrides.flowControl) }]),
       ...needsOfSending(
@@ -73,10 +73,10 @@ function letterWith(letter: Letter, { delay, notBefore, labels, redaction, ...ch
   };
 }
 
-/** Removes dead letters. Those that are missing are not counted, and named in `failed`. The log keeps what it knows, for its own time. */
+/** Removes dead letters. Those that are missing are not counted, and named in `failed`. The log of a message stays for its own time. */
 export const deleteDeadLetters: Decision<Selected, { deleted: number; failed?: NotDone[] }> = {
   needs: ({ account, dlqIds }) => ({ outlines: { deadLetters: keysOf(account, dlqIds) } }),
-  further: (selected, draft) => ({ log: linesOfLog(lettersIn(draft, selected)) }),
+  further: (selected, draft) => needsOfRemoval(lettersIn(draft, selected)),
   decide: ({ account, dlqIds, logRetention }, draft, moment) => {
     let deleted = 0;
     const failed: NotDone[] = [];
@@ -94,20 +94,23 @@ export const deleteDeadLetters: Decision<Selected, { deleted: number; failed?: N
 };
 
 /**
- * Takes an entry out. Its envelope goes with it when the line of the log that tells of it, and so the last mention, is
- * gone; of the first entries, when the log before `logBefore` is. The caller has asked for the line (`linesOfLog`).
+ * Removes a dead letter. If the entry that ended its message is in the log no more, the time of the log is over as well, and what was kept
+ * of the message for the dead letter goes with it. The first dead letters do not name that entry: for them, it is gone when the log before
+ * `logBefore` is. The caller has asked for what this needs (`needsOfRemoval`).
  */
 export function removeDeadLetter(draft: Draft, letter: Outline<DeadLetter>, logBefore: Millis): void {
   const { account, id, logId } = letter;
   draft.drop("deadLetters", account, id);
   countDeadLetters(draft, account, -1);
   const isLogGone = logId === undefined ? birthOf(id) < logBefore : !draft.get("log", account, logId);
-  if (isLogGone) dropEnvelope(draft, letter);
+  if (isLogGone) forgetMessage(draft, letter);
 }
 
-/** The lines of the log that tell of these entries. */
-export const linesOfLog = (letters: readonly Outline<DeadLetter>[]): Key[] =>
-  letters.flatMap(({ account, logId }): Key[] => (logId === undefined ? [] : [[account, logId]]));
+/** What the removal of these dead letters needs: the entries of the log that ended their messages, and what is kept of their logs. */
+export const needsOfRemoval = (letters: readonly Outline<DeadLetter>[]): Required<Pick<Needs, "log" | "keptOf">> => ({
+  log: letters.flatMap(({ account, logId }): Key[] => (logId === undefined ? [] : [[account, logId]])),
+  keptOf: letters.map(({ account, messageId }) => [account, messageId] as const),
+});
 
 const lettersIn = (draft: Draft, { account, dlqIds }: Pick<Selected, "account" | "dlqIds">): Outline<DeadLetter>[] =>
   dlqIds.flatMap((id) => draft.outline("deadLetters", account, id) ?? []);

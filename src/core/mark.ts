@@ -1,5 +1,5 @@
 import type { Draft, Rows, TableName } from "./command.ts";
-import type { AccountId, Envelope, MessageId } from "./message.ts";
+import type { AccountId, Envelope, LogRow, MessageId } from "./message.ts";
 import type { Run } from "./run.ts";
 
 // What lists are searched by. A mark says that a row of a list has something that people look for: a label, a queue, a
@@ -53,12 +53,15 @@ export const markedStates: ReadonlySet<string> = new Set(["RETRY", "ERROR", "FAI
 export const marksOfRow: { readonly [T in TableName]?: (row: Rows[T]) => readonly string[] } = {
   messages: ({ id, marks }) => marks.map((mark) => markId("unfinished", mark, id)),
   envelopes: (envelope) => marksOf(envelope).map((mark) => markId("born", mark, envelope.id)),
-  log: ({ id, marks, states }) =>
-    [...marks, ...states.filter((state) => markedStates.has(state)).map(markOf.state)].map((mark) => markId("log", mark, id)),
+  log: (row) => marksOfEntry(row),
+  keptLog: (row) => marksOfEntry(row),
   deadLetters: ({ id, marks, messageId, status }) =>
     [...marks, markOf.message(messageId), ...(status === null ? [] : [markOf.status(status)])].map((mark) => markId("dlq", mark, id)),
   runs: (run) => marksOfRun(run).map((mark) => markId("runs", mark, run.id)),
 };
+
+const marksOfEntry = ({ id, marks, states }: LogRow): string[] =>
+  [...marks, ...states.filter((state) => markedStates.has(state)).map(markOf.state)].map((mark) => markId("log", mark, id));
 
 const marksOfRun = ({ runId, url, labels, settings: { flowControl }, callerIp, state }: Run): string[] => [
   ...[markOf.run(runId), markOf.url(url), markOf.state(state)],
@@ -70,8 +73,19 @@ const marksOfRun = ({ runId, url, labels, settings: { flowControl }, callerIp, s
 /** Tables whose rows change what they are searched by. */
 export const remarked: ReadonlySet<TableName> = new Set(["runs"]);
 
+/**
+ * Removes all that is kept of a finished message: its envelope, and its entries in the kept log. Returns the number of these entries.
+ * The caller has asked for them (`Needs.keptOf`).
+ */
+export function forgetMessage(draft: Draft, of: { account: AccountId; messageId: MessageId; marks: readonly string[] }): number {
+  const kept = draft.keptOf(of.account, of.messageId);
+  for (const { account, id } of kept) draft.drop("keptLog", account, id);
+  dropEnvelope(draft, of);
+  return kept.length;
+}
+
 /** Removes the envelope of a message, of which nothing else is left but `marks`. */
-export function dropEnvelope(draft: Draft, of: { account: AccountId; messageId: MessageId; marks: readonly string[] }): void {
+function dropEnvelope(draft: Draft, of: { account: AccountId; messageId: MessageId; marks: readonly string[] }): void {
   draft.drop("envelopes", of.account, of.messageId);
   for (const mark of of.marks) draft.drop("marks", of.account, markId("born", mark, of.messageId));
 }

@@ -1,7 +1,7 @@
 import { mustAfford } from "./budget.ts";
 import { brandNames } from "./brand.ts";
 import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
-import { linesOfLog, removeDeadLetter } from "./dlq.ts";
+import { needsOfRemoval, removeDeadLetter } from "./dlq.ts";
 import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
 import type { Going } from "./history.ts";
@@ -68,7 +68,7 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
     const steps = draft.stepsOf(account, key, slotFrom[from]);
     const initial = initialOf(steps);
     return {
-      log: letter ? linesOfLog([letter]) : [],
+      ...(letter ? needsOfRemoval([letter]) : {}),
       ...{ runs: [[account, key]], stepsOf: [{ account, run: key, ...(from === "beginning" ? { slot: initialSlot } : {}) }] },
       outlines: { envelopes: initial ? [[account, initial.messageId] as const] : [] },
       ...{ activeRuns: overrides.runId === undefined ? [] : [[account, overrides.runId]] },

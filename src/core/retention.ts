@@ -1,7 +1,7 @@
-import type { Decision, Draft, Needs } from "./command.ts";
-import { linesOfLog, removeDeadLetter } from "./dlq.ts";
+import type { Decision, Draft, Key, Needs } from "./command.ts";
+import { needsOfRemoval, removeDeadLetter } from "./dlq.ts";
 import { birthOf } from "./ids.ts";
-import { dropEnvelope } from "./mark.ts";
+import { forgetMessage } from "./mark.ts";
 import type { AccountId, LogRow, Millis, RunKey } from "./message.ts";
 import { limitOf, limitsOf } from "./plans.ts";
 import type { Run, Step } from "./run.ts";
@@ -42,15 +42,14 @@ export function limitsOnServer(
  * Removes what is past its time in an account: log rows, dead letters, deduplication keys, buckets of usage, entries of the
  * audit log, sightings; a bounded number, oldest first.
  *
- * An envelope goes with the log row that ended its message, unless a dead letter still shows it. That happens when
- * dead letters are kept longer than the log; then it goes with the dead letter.
+ * The log of a message goes as a whole, with its envelope: see `removeEntries`.
  */
 export const expire: Decision<{ account: AccountId; retention: Retention; now: Millis; limit: number }, Expired> = {
   needs: ({ account, retention, now, limit }) => ({
     usage: [[account, carriedId]],
     expired: [
       {
-        ...{ account, limit },
+        ...{ account, limit, keptLogBefore: 0 },
         ...{ logBefore: now - retention.log, deadLettersBefore: now - retention.deadLetters, deduplicationsBefore: now },
         ...{ auditBefore: now - auditOf(retention), sightingsBefore: now - retention.log },
         ...runsBefore(now, retention),
@@ -58,19 +57,19 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
       },
     ],
   }),
-  further: ({ account }, draft) => needsOfRemoval(draft.expired(account)),
+  further: ({ account }, draft) => needsOfEnds(draft.expired(account)),
   decide: ({ account, retention, now, limit }, draft, moment) => {
     const found = draft.expired(account);
     const past = pastOnes(found, retention, Math.min(now, moment.now));
     const { log, deadLetters, deduplications, audit, runs, steps, usage, sightings } = past;
     for (const letter of deadLetters) removeDeadLetter(draft, letter, moment.now - retention.log);
-    for (const row of log) removeLine(draft, row);
+    const gone = removeEntries(draft, log);
     for (const { account, key } of deduplications) draft.drop("deduplications", account, key);
     for (const { account, id } of audit) draft.drop("audit", account, id);
     for (const { account, id } of sightings) draft.drop("sightings", account, id);
     removeBuckets(draft, account, usage);
-    const gone = removeRuns(draft, { runs, steps, open: openOf(found, limit) }) + usage.length + audit.length;
-    const removed = log.length + deadLetters.length + deduplications.length + sightings.length + gone;
+    const ended = removeRuns(draft, { runs, steps, open: openOf(found, limit) }) + usage.length + audit.length;
+    const removed = gone + deadLetters.length + deduplications.length + sightings.length + ended;
     return { removed, more: Object.values(past).some((rows) => rows.length >= limit) };
   },
 };
@@ -78,64 +77,104 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
 /** How long the audit log is kept. */
 export const auditOf = ({ audit = auditRetention }: Retention): Millis => audit;
 
-const needsOfRemoval = ({ log, deadLetters }: Pick<ReturnType<Draft["expired"]>, "log" | "deadLetters">): Needs => ({
-  outlines: { deadLetters: log.flatMap(({ account, dlqId }) => (dlqId === null ? [] : [[account, dlqId] as const])) },
-  log: linesOfLog(deadLetters),
-});
-
-function removeLine(draft: Draft, row: LogRow): void {
-  draft.drop("log", row.account, row.id);
-  if (hasEnded(row) && !isDeadLetter(draft, row)) dropEnvelope(draft, row);
+/** What has to be seen before these rows go: for entries that ended a message, its dead letter and its entries in the kept log. */
+function needsOfEnds({ log, keptLog, deadLetters }: Pick<ReturnType<Draft["expired"]>, "log" | "keptLog" | "deadLetters">): Needs {
+  const ends = log.filter(hasEnded);
+  const removal = needsOfRemoval(deadLetters);
+  return {
+    outlines: { deadLetters: ends.flatMap(({ account, dlqId }) => (dlqId === null ? [] : [[account, dlqId] as const])) },
+    log: removal.log,
+    keptOf: [...ends, ...keptLog].map(({ account, messageId }): Key => [account, messageId]).concat(removal.keptOf),
+  };
 }
 
-/** The newest entry of each list that is too many, of so many as it may have, and with it all that are older. Null: none is. */
-type TooMany = { log: OneTooMany | null; deadLetters: OneTooMany | null };
+/**
+ * Removes the oldest entries of the log, each with the whole log of its message. If the message has not ended with one of them, or has a dead
+ * letter, the entry moves to the kept log, and goes with the entry that ends the message, or with the dead letter. Returns how many went.
+ */
+function removeEntries(draft: Draft, rows: readonly LogRow[]): number {
+  const over = new Map(rows.filter((row) => hasEnded(row) && !isDeadLetter(draft, row)).map((row) => [row.messageId, row]));
+  let gone = 0;
+  for (const row of rows) {
+    if (!over.has(row.messageId)) {
+      draft.keep(row);
+      continue;
+    }
+    draft.drop("log", row.account, row.id);
+    gone++;
+  }
+  for (const row of over.values()) gone += forgetMessage(draft, row);
+  return gone;
+}
+
+/** Removes from the kept log all entries of the messages of these rows. Returns how many went. */
+function removeKept(draft: Draft, rows: readonly LogRow[]): number {
+  let gone = 0;
+  for (const { account, messageId } of rows) {
+    const kept = draft.keptOf(account, messageId);
+    for (const { id } of kept) draft.drop("keptLog", account, id);
+    gone += kept.length;
+  }
+  return gone;
+}
+
+/**
+ * The newest entry of each list that is too many, with the number of entries that the account may have, and with it all that are older. Null:
+ * none is. `keptLog` is given only if the kept log alone has too many.
+ */
+type TooMany = { log: OneTooMany | null; deadLetters: OneTooMany | null; keptLog?: OneTooMany | null };
 type OneTooMany = { id: string; most: number };
 
 /**
- * Lets the oldest lines of the log, and the oldest dead letters, of an account go, of which it has more than it may: those
- * up to the given ones, a bounded number. Its account counts them. Where it may have more meanwhile, nothing goes.
+ * Removes the oldest entries of the log, and the oldest dead letters, if the account has more than it may: those up to the given ones, a bounded
+ * number. Entries of messages that are unfinished or have a dead letter move to the kept log; they are removed only if the kept log alone
+ * has too many. The account counts what is removed. If the account may have more meanwhile, nothing is removed.
  */
 export const trim: Decision<{ account: AccountId; tooMany: TooMany; limit: number }, Expired> = {
-  needs: ({ account, tooMany: { log, deadLetters }, limit }) => ({
+  needs: ({ account, tooMany: { log, deadLetters, keptLog = null }, limit }) => ({
     accounts: [[account]],
     expired: [
       {
-        ...{ account, limit, logBefore: afterBirth(log), deadLettersBefore: afterBirth(deadLetters) },
+        ...{ account, limit, logBefore: afterBirth(log), deadLettersBefore: afterBirth(deadLetters), keptLogBefore: afterBirth(keptLog) },
         ...{ deduplicationsBefore: 0, runsBefore: 0, failedRunsBefore: 0, auditBefore: 0, sightingsBefore: 0, usage: [] },
       },
     ],
   }),
-  further: (input, draft) => needsOfRemoval(tooManyOf(draft, input)),
+  further: (input, draft) => needsOfEnds(tooManyOf(draft, input)),
   decide: (input, draft) => {
     const account = draft.get("accounts", input.account);
-    const { log, deadLetters } = account ? tooManyOf(draft, { ...input, tooMany: stillTooMany(account, input.tooMany) }) : nothing;
+    const found = account ? tooManyOf(draft, { ...input, tooMany: stillTooMany(account, input.tooMany) }) : nothing;
+    const { log, keptLog, deadLetters } = found;
     for (const letter of deadLetters) removeDeadLetter(draft, letter, 0);
-    for (const row of log) removeLine(draft, row);
-    const removed = log.length + deadLetters.length;
+    const entries = removeKept(draft, keptLog) + removeEntries(draft, log);
+    const removed = entries + deadLetters.length;
     if (account && removed > 0) {
       const { dropped = { log: 0, deadLetters: 0 } } = account;
-      const counted = { log: dropped.log + log.length, deadLetters: dropped.deadLetters + deadLetters.length };
-      draft.put("accounts", { ...account, dropped: counted });
+      draft.put("accounts", {
+        ...account,
+        dropped: { log: dropped.log + entries, deadLetters: dropped.deadLetters + deadLetters.length },
+      });
     }
-    return { removed, more: [log, deadLetters].some((rows) => rows.length >= input.limit) };
+    return { removed, more: Object.values(found).some((rows) => rows.length >= input.limit) };
   },
 };
 
 /** Several may be born in the same millisecond: which of them go is told by their ids. */
 const afterBirth = (last: OneTooMany | null): Millis => (last === null ? 0 : birthOf(last.id) + 1);
 
-const nothing = { log: [], deadLetters: [] };
+const nothing = { log: [], keptLog: [], deadLetters: [] };
 
-const stillTooMany = (account: Terms, { log, deadLetters }: TooMany): TooMany => ({
-  log: log && limitOf(account, "logEntries") <= log.most ? log : null,
-  deadLetters: deadLetters && limitOf(account, "deadLetters") <= deadLetters.most ? deadLetters : null,
-});
+function stillTooMany(account: Terms, { log, deadLetters, keptLog = null }: TooMany): TooMany {
+  const still = (one: OneTooMany | null, limit: "logEntries" | "deadLetters"): OneTooMany | null =>
+    one && limitOf(account, limit) <= one.most ? one : null;
+  return { log: still(log, "logEntries"), keptLog: still(keptLog, "logEntries"), deadLetters: still(deadLetters, "deadLetters") };
+}
 
 function tooManyOf(draft: Draft, { account, tooMany }: { account: AccountId; tooMany: TooMany }) {
-  const { log, deadLetters } = draft.expired(account);
+  const { log, keptLog, deadLetters } = draft.expired(account);
   return {
     log: log.filter(({ id }) => id <= (tooMany.log?.id ?? "")),
+    keptLog: keptLog.filter(({ id }) => id <= (tooMany.keptLog?.id ?? "")),
     deadLetters: deadLetters.filter(({ id }) => id <= (tooMany.deadLetters?.id ?? "")),
   };
 }
@@ -173,6 +212,8 @@ function pastOnes(rows: ReturnType<Draft["expired"]>, retention: Retention, now:
   const keys = new Set(runs.map(({ id }) => id));
   return {
     log: rows.log.filter(({ id }) => birthOf(id) < now - log),
+    // It goes with its messages.
+    keptLog: [],
     deadLetters: rows.deadLetters.filter(({ id }) => birthOf(id) < now - deadLetters),
     deduplications: rows.deduplications.filter(({ expiresAt }) => expiresAt < now),
     audit: rows.audit.filter(({ time }) => time < now - auditOf(retention)),

@@ -54,7 +54,8 @@ export type Invoker = InvokerPost & { run: RunKey };
 /** How a run failed. */
 export type RunFailure = {
   messageId: MessageId;
-  dlqId: string;
+  /** Null, where it is read, if the dead letter is gone. */
+  dlqId: string | null;
   error: string;
   /** What the endpoint has said of it; see `saidIn`. */
   said?: string;

@@ -23,6 +23,9 @@ const afterTrouble = 60 * 1000;
 const expireLimit = 500;
 /** What is short-lived goes so long after something came in at the latest. */
 const shortLived = 60 * 60 * 1000;
+/** What an account keeps for less than this goes at most a minute late. */
+const shortRetention = 60 * 60 * 1000;
+const promptPause = 30 * 1000;
 
 /** Does all duties, each when its time has come. A duty that fails is tried again; it never ends the others. */
 export class Timers {
@@ -102,6 +105,38 @@ export function retentionDuty({ store, clock, retention }: { store: Store; clock
   };
 }
 
+/**
+ * Removes history of those accounts that keep some of it for less than an hour, so that it goes at most a minute after its time. It looks at
+ * no other account, and sleeps if there is none.
+ */
+export function promptRetentionDuty({ store, clock, retention }: { store: Store; clock: Clock; retention: Retention }): Duty {
+  const news = new News({ store, clock });
+  const found = async (): Promise<{ account: Account; least: Millis }[]> => {
+    const accounts = (await store.read.accounts()).map((account) => ({ account, least: leastOf(retentionFor(account, retention)) }));
+    return accounts.filter(({ least }) => least < shortRetention);
+  };
+  return {
+    name: "retention below an hour",
+    pause: promptPause,
+    nextAt: async () => {
+      const some = await found();
+      const times = await Promise.all(some.map(({ account }) => store.read.nextExpiryAt(account.id, retentionFor(account, retention))));
+      const newest = news.since === null ? [] : some.map(({ least }) => (news.since ?? 0) + least + 1);
+      return Math.min(Infinity, ...times.map((at) => at ?? Infinity), ...newest);
+    },
+    onNews: (listener) => {
+      const ends = [news.listen(listener), store.onAccounts(listener)];
+      return () => ends.forEach((end) => end());
+    },
+    run: () =>
+      news.dealWith(async () => {
+        for (const { account } of await found()) await expireOne(account, { store, clock, retention });
+      }),
+  };
+}
+
+const leastOf = ({ log, deadLetters, audit }: Required<Retention>): Millis => Math.min(log, deadLetters, audit);
+
 /** When something of an account is past its time; the last to go is the row of a deleted one. */
 async function nextTimeOf(
   account: Account,
@@ -116,14 +151,22 @@ async function nextTimeOf(
 /** One of those that are not deleted, beside which the rows of others may go. */
 const besides = (accounts: readonly Account[]): AccountId | null => accounts.find((account) => !isDeleted(account))?.id ?? null;
 
+/** Removes what is past its time in an account, some hundred rows per transaction. */
+async function expireOne(
+  account: Account,
+  { store, clock, retention }: { store: Store; clock: Clock; retention: Retention },
+): Promise<void> {
+  const own = { account: account.id, retention: retentionFor(account, retention) };
+  let more = true;
+  while (more) ({ more } = await store.execute("expire", { ...own, now: clock.now(), limit: expireLimit }));
+}
+
 async function expireAll({ store, clock, retention }: { store: Store; clock: Clock; retention: Retention }): Promise<void> {
   const accounts = await store.read.accounts();
   const longest = accounts.reduce((most, account) => Math.max(most, retentionFor(account, retention).log), retention.log);
   await store.forgetBefore(clock.now() - longest);
   for (const account of accounts) {
-    const own = { account: account.id, retention: retentionFor(account, retention) };
-    let more = true;
-    while (more) ({ more } = await store.execute("expire", { ...own, now: clock.now(), limit: expireLimit }));
+    await expireOne(account, { store, clock, retention });
     const [at, beside] = [goneAt(account), besides(accounts)];
     if (at !== null && beside !== null && at <= clock.now() && !(await store.read.isAnythingLeft(account.id)))
       await store.execute("removeAccount", { account: account.id, beside });

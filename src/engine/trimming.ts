@@ -58,16 +58,27 @@ export function trimmingDuty({ store, clock }: { store: Store; clock: Clock }): 
 
 const isLimited = (account: Account): boolean => lists.some(({ limit }) => limitOf(account, limit) < plans.selfHosted[limit]);
 
+/** Entries that move to the kept log count as before, so others have to go instead of them: a few looks follow at once. */
+const mostLooks = 5;
+
 async function trimOne(store: Store, clock: Clock, account: Account, nextLook: Map<string, Millis>): Promise<void> {
+  for (let looks = 0; looks < mostLooks; looks++) {
+    const tooMany = await tooManyOf(store, clock, account, nextLook);
+    if (tooMany.log === null && tooMany.deadLetters === null && !tooMany.keptLog) return;
+    for (let more = true; more;) ({ more } = await store.execute("trim", { account: account.id, tooMany, limit: portion }));
+  }
+}
+
+async function tooManyOf(store: Store, clock: Clock, account: Account, nextLook: Map<string, Millis>): Promise<InputOf<"trim">["tooMany"]> {
   const tooMany: InputOf<"trim">["tooMany"] = { log: null, deadLetters: null };
   for (const { table, limit } of lists) {
     const name = `${table} ${account.id}`;
     const most = limitOf(account, limit);
     if (most >= plans.selfHosted[limit] || clock.now() < (nextLook.get(name) ?? -Infinity)) continue;
-    const { id, count } = await store.read.tooMany(table, account.id, most);
+    const { id, count, keptId } = await store.read.tooMany(table, account.id, most);
     if (id !== null) tooMany[table] = { id, most };
+    if (keptId !== undefined) tooMany.keptLog = { id: keptId, most };
     nextLook.set(name, clock.now() + Math.min(longest, ((most - count) / pace) * second));
   }
-  if (tooMany.log === null && tooMany.deadLetters === null) return;
-  for (let more = true; more;) ({ more } = await store.execute("trim", { account: account.id, tooMany, limit: portion }));
+  return tooMany;
 }

@@ -13,9 +13,10 @@ import { stepKey } from "../core/run.ts";
 import { Expirations } from "./expirations.ts";
 import { Heads } from "./heads.ts";
 import { HistoryBytes } from "./historyBytes.ts";
+import { KeptEntries } from "./keptEntries.ts";
 import { keyOf } from "./key.ts";
 import { KeyMap } from "./keyMap.ts";
-import type { Due, Expired, Loader } from "./loader.ts";
+import type { Due, Loader } from "./loader.ts";
 import type { RecentSightings, Sighted } from "./recentSightings.ts";
 import { Places } from "./places.ts";
 import { RunIndex } from "./runIndex.ts";
@@ -56,7 +57,7 @@ export class WorkingSet implements Draft {
   #left: MessageState[] = [];
   #leasedByOthers: readonly MessageState[] = [];
   readonly #expired = new Expirations();
-
+  readonly #kept = new KeptEntries();
   readonly #isAlone: boolean;
 
   constructor(hands: Hands, of: { isAlone: boolean; recentSightings: RecentSightings }) {
@@ -83,6 +84,8 @@ export class WorkingSet implements Draft {
     if (counts.length > 0) loads.push(loader.counts(counts).then((found) => this.#places.learn(counts, found)));
     const ofRuns = this.#runs.askRows(needs.ofRuns);
     if (ofRuns.length > 0) loads.push(this.#loadOfRuns(loader, ofRuns));
+    const kept = this.#kept.unasked(needs.keptOf ?? none);
+    if (kept.length > 0) loads.push(loader.kept(kept).then((rows) => this.#learnAll("keptLog", rows)));
     const histories = this.#runs.askHistories(needs.stepsOf);
     if (histories.length > 0) loads.push(this.#loadSteps(loader, histories));
     for (const need of this.#expired.unasked(needs.expired ?? [])) loads.push(this.#loadExpired(loader, need));
@@ -125,6 +128,14 @@ export class WorkingSet implements Draft {
     for (const id of this.#marks(table, key)) this.#set("marks", [key[0], id], undefined);
     if (this.#set(table, key, undefined) !== undefined) this.#places.change(table, key, -1, this.#undo);
   }
+
+  keep: Draft["keep"] = (row) => {
+    this.#set("log", [row.account, row.id], undefined);
+    this.#set("keptLog", [row.account, row.id], row);
+  };
+
+  keptOf: Draft["keptOf"] = (account, messageId) =>
+    this.#kept.of(account, messageId).flatMap((id) => this.get("keptLog", account, id) ?? []);
 
   countOf: Draft["countOf"] = (account, name) => this.#places.of(account, name);
 
@@ -217,19 +228,7 @@ export class WorkingSet implements Draft {
 
   leasedByOthers = (): readonly MessageState[] => this.#current(this.#leasedByOthers);
 
-  expired(account: AccountId): Expired {
-    const { log, deadLetters, deduplications, audit, runs, steps, usage, sightings } = this.#expired.of(account);
-    const still = <T extends "log" | "steps" | "usage" | "sightings">(table: T, rows: readonly Rows[T][]): Rows[T][] =>
-      rows.filter((row) => this.get(table, account, row.id));
-    return {
-      ...{ audit, log: still("log", log), steps: still("steps", steps) },
-      ...{ usage: still("usage", usage), sightings: still("sightings", sightings) },
-      deadLetters: deadLetters.flatMap((row) => this.outline("deadLetters", account, row.id) ?? []),
-      // One that was used again meanwhile is not past its time any more.
-      deduplications: deduplications.filter((row) => this.#isUntouched("deduplications", row)),
-      runs: runs.filter((row) => this.#isUntouched("runs", row)),
-    };
-  }
+  expired: Draft["expired"] = (account) => this.#expired.of(account, this, (table, row) => this.#isUntouched(table, row));
 
   hasHand(account: AccountId, host: string): boolean {
     return this.#taken.isOneFree(laneOf(account, host));
@@ -298,10 +297,15 @@ export class WorkingSet implements Draft {
     return this.#rows.of(table);
   }
 
+  #note(table: TableName, row: Rows[TableName]): void {
+    if ("run" in row) this.#runs.note(table, row);
+    if (table === "keptLog") this.#kept.note(row as Rows["keptLog"]);
+  }
+
   /** Answers what was there. */
   #set<T extends TableName>(table: T, key: Key, row: Rows[T] | undefined): Rows[T] | undefined {
     const entry = this.#rows.get(table, key);
-    if (row !== undefined && "run" in row) this.#runs.note(table, row);
+    if (row !== undefined) this.#note(table, row);
     if (!entry) {
       this.#rows.set(table, { key, loaded: false, before: undefined, now: row });
       this.#undo.push(() => this.#rows.delete(table, key));
@@ -321,7 +325,7 @@ export class WorkingSet implements Draft {
 
   #learn<T extends TableName>(table: T, row: Rows[T]): void {
     const key = keyOf[table](row);
-    if ("run" in row) this.#runs.note(table, row);
+    this.#note(table, row);
     if (!this.#rows.get(table, key)) this.#rows.set(table, { key, loaded: true, before: row, now: row });
   }
 
@@ -362,7 +366,7 @@ export class WorkingSet implements Draft {
   async #loadExpired(loader: Loader, need: ExpiredNeed): Promise<void> {
     const expired = await loader.expired(need);
     this.#expired.learn(need.account, expired);
-    for (const table of ["log", "deduplications", "audit", "runs", "steps", "usage", "sightings"] as const)
+    for (const table of ["log", "keptLog", "deduplications", "audit", "runs", "steps", "usage", "sightings"] as const)
       this.#learnAll(table, expired[table]);
     for (const row of expired.deadLetters) this.#outlines.deadLetters.set([row.account, row.id], row);
   }

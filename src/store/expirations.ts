@@ -1,8 +1,11 @@
-import type { ExpiredNeed } from "../core/command.ts";
+import type { Draft, ExpiredNeed, Rows } from "../core/command.ts";
 import { Later } from "../core/errors.ts";
 import type { AccountId } from "../core/message.ts";
 import type { Expired } from "./loader.ts";
 import { nothingExpired } from "./loader.ts";
+
+/** Whether the batch has left a row as it was loaded. */
+type IsUntouched = <T extends "deduplications" | "runs">(table: T, row: Rows[T]) => boolean;
 
 /** What is past its time, as it was found for a batch. */
 export class Expirations {
@@ -19,10 +22,20 @@ export class Expirations {
     this.#found.set(account, expired);
   }
 
-  /** Throws `Later` where several have asked. */
-  of(account: AccountId): Expired {
+  /** What is still there of it, as the batch has left it. Throws `Later` where several have asked. */
+  of(account: AccountId, draft: Pick<Draft, "get" | "outline">, isUntouched: IsUntouched): Expired {
     const found = this.#found.get(account) ?? nothingExpired;
     if (found === "several") throw new Later();
-    return found;
+    const { log, keptLog, deadLetters, deduplications, audit, runs, steps, usage, sightings } = found;
+    const still = <T extends "log" | "keptLog" | "steps" | "usage" | "sightings">(table: T, rows: readonly Rows[T][]): Rows[T][] =>
+      rows.filter((row) => draft.get(table, account, row.id));
+    return {
+      ...{ audit, log: still("log", log), keptLog: still("keptLog", keptLog), steps: still("steps", steps) },
+      ...{ usage: still("usage", usage), sightings: still("sightings", sightings) },
+      deadLetters: deadLetters.flatMap((row) => draft.outline("deadLetters", account, row.id) ?? []),
+      // One that was used again meanwhile is not past its time any more.
+      deduplications: deduplications.filter((row) => isUntouched("deduplications", row)),
+      runs: runs.filter((row) => isUntouched("runs", row)),
+    };
   }
 }

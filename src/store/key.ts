@@ -16,6 +16,7 @@ export const keyOf: { [T in TableName]: (row: Rows[T]) => Key } = {
   tokens: (row) => [row.account, row.id],
   rejections: (row) => [row.account, row.id],
   log: (row) => [row.account, row.id],
+  keptLog: (row) => [row.account, row.id],
   marks: (row) => [row.account, row.id],
   sightings: (row) => [row.account, row.id],
   runs: (row) => [row.account, row.id],

@@ -13,7 +13,7 @@ import type {
   StepsNeed,
   TableName,
 } from "../core/command.ts";
-import type { Flow, Line, MessageState, Millis, Schedule } from "../core/message.ts";
+import type { Flow, Line, LogRow, MessageState, Millis, Schedule } from "../core/message.ts";
 import type { SentStep, Step, Waiter } from "../core/run.ts";
 import type { Bodies } from "./shelf.ts";
 
@@ -23,7 +23,10 @@ export interface Loader {
   due(now: Millis, most: DueNeed): Promise<Due>;
   heads(heads: readonly LineHead[]): Promise<readonly MessageState[]>;
   leasedByOthers(node: string, limit: number): Promise<readonly MessageState[]>;
+  /** On a shared database, other nodes that ask for the same account wait until this transaction ends. */
   expired(need: ExpiredNeed): Promise<Expired>;
+  /** Entries of these messages in the kept log, without their bodies. */
+  kept(messages: readonly Key[]): Promise<readonly LogRow[]>;
   /** In the same order. On a shared database whoever else asks for the same waits until this transaction ends. */
   counts(needs: readonly CountNeed[]): Promise<readonly number[]>;
   /** What belongs to runs, without bodies. */
@@ -51,6 +54,7 @@ export type Due = {
 export type Expired = ReturnType<Draft["expired"]>;
 export const nothingExpired: Expired = {
   log: [],
+  keptLog: [],
   deadLetters: [],
   deduplications: [],
   audit: [],

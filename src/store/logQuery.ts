@@ -9,6 +9,7 @@ import type { ListQuery, Range, Shelf } from "./shelf.ts";
 import { fittingPage, keysOf, lastTime, past, scanLimit } from "./shelf.ts";
 import type { Way } from "./sighted.ts";
 import { wayThrough } from "./sighted.ts";
+import { wholeLog } from "./wholeLog.ts";
 
 /** One line of the log as people see it. `row` is absent where the envelope itself tells: CREATED, and a first ACTIVE. */
 export type LogEvent = { time: Millis; state: LogState; envelope: Envelope; row: LogRow | null };
@@ -61,7 +62,7 @@ async function filled(shelf: Shelf, account: AccountId, events: readonly LogEven
   );
   const rows = new Map(
     (
-      await shelf.rows(
+      await wholeLog(shelf).rows(
         "log",
         keysOf(
           account,
@@ -143,7 +144,7 @@ async function* lifeOf(shelf: Shelf, envelope: Envelope, range: Range): AsyncGen
   if (!range.descending) yield* born(envelope);
   let next = range;
   for (;;) {
-    const rows = await shelf.logOf(envelope.id, next);
+    const rows = await wholeLog(shelf).logOf(envelope.id, next);
     for (const row of rows) yield* turned(told(row, envelope), range);
     const last = rows.at(-1);
     if (!last || rows.length < range.limit) break;
@@ -184,7 +185,7 @@ async function* births(shelf: Shelf, of: Through): AsyncGenerator<Placed> {
 }
 
 async function* tellings(shelf: Shelf, of: Through): AsyncGenerator<Placed> {
-  const chunks = chunksOf(shelf, "log", of);
+  const chunks = chunksOf(wholeLog(shelf), "log", of);
   const source = withEnvelopes(shelf, { account: of.range.account, chunks, messageIdOf: ({ messageId }) => messageId });
   for await (const { row, envelope } of source) if (envelope) yield* turned(told(row, envelope), of.range);
 }

@@ -83,7 +83,7 @@ function addUsage({ tables: { usage } }: Memory, rows: readonly Usage[]): void {
 
 /** Answers needs from what is kept. */
 export function memoryLoader(memory: Memory): Loader {
-  const { messages, lines, flows, schedules, deadLetters, deduplications, log, waiters, notifications, steps, audit, sightings } =
+  const { messages, lines, flows, schedules, deadLetters, deduplications, log, keptLog, waiters, notifications, steps, audit, sightings } =
     memory.tables;
   return {
     rows: async (table, keys, how) => pick(memory, table, keys).map(bodied(how)),
@@ -112,11 +112,18 @@ export function memoryLoader(memory: Memory): Loader {
       const leased = those(messages, (row) => row.leasedBy !== null && row.leasedBy !== node && row.dueAt !== endedWithServer);
       return earliest(leased, (a, b) => byText(a.id, b.id)).slice(0, limit);
     },
+    kept: async (messages) => {
+      const wanted = new Set(messages.map(keyText));
+      return those(keptLog, ({ account, messageId }) => wanted.has(keyText([account, messageId]))).map(bodied({ bodies: false }));
+    },
     counts: async (needs) => needs.map((need) => stretch(memory, placesOf(need.name).table, rangeOf(need)).length),
     expired: async ({ account, limit, ...before }) => ({
       ...pastRuns(memory, { account, limit, ...before }),
       usage: before.usage.flatMap((ids) => stretch(memory, "usage", { account, ...ids, limit })),
       log: below(log, account, firstIdAt("log", before.logBefore)).slice(0, limit),
+      keptLog: below(keptLog, account, firstIdAt("log", before.keptLogBefore))
+        .slice(0, limit)
+        .map(bodied({ bodies: false })),
       deadLetters: below(deadLetters, account, firstIdAt("dlq", before.deadLettersBefore))
         .slice(0, limit)
         .map(bodied({ bodies: false })),
@@ -200,14 +207,14 @@ function shelfOf(memory: Memory): Shelf {
     sizesIn: async (table, range) => stretch(memory, table, range).map(({ body }) => body.byteLength),
     sizes: async (table, keys) => new Map(pick(memory, table, keys).map(({ id, body }) => [id, body.byteLength])),
     range: async (table, range) => stretch(memory, table, range).map(bodied(range)),
-    logOf: async (messageId, range) =>
-      stretch(memory, "log", { ...range, limit: Infinity })
+    logOf: async (messageId, range, table = "log") =>
+      stretch(memory, table, { ...range, limit: Infinity })
         .filter((row) => row.messageId === messageId)
         .slice(0, range.limit)
         .map(bodied(range)),
-    logsOf: async (account, messageIds, limit) => {
+    logsOf: async (account, messageIds, limit, table = "log") => {
       const wanted = new Set(messageIds);
-      const rows = stretch(memory, "log", { account, descending: true, limit: Infinity }).filter((row) => wanted.has(row.messageId));
+      const rows = stretch(memory, table, { account, descending: true, limit: Infinity }).filter((row) => wanted.has(row.messageId));
       const byMessage = Map.groupBy(rows, ({ messageId }) => messageId);
       return [...byMessage.values()].flatMap((few) => few.slice(0, limit).map(bodied({ bodies: false })));
     },

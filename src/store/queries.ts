@@ -25,6 +25,7 @@ import { runLogPage } from "./runLogQuery.ts";
 import type { RunQueries } from "./runQueries.ts";
 import { runQueriesOf } from "./runQueries.ts";
 import { standingOf } from "./standing.ts";
+import { wholeLog } from "./wholeLog.ts";
 import type { Run, Step } from "../core/run.ts";
 import { stepKey } from "../core/run.ts";
 import type { Bodies, ListQuery, QueueNeed, Range, SealedName, Sealing, SealingRange, Shelf } from "./shelf.ts";
@@ -36,6 +37,9 @@ export type FailedRun = { run: Run | null; step: Step | null };
 export type DeadLetterPage = { entries: DeadLetterEntry[]; cursor: string | null };
 /** `finishedAt`: null while it is not finished. */
 export type MessageView = { envelope: Envelope; state: MessageState | null; finishedAt: Millis | null };
+
+/** The ids of rows of which there are too many: see `Queries.tooMany`. */
+export type TooMany = { id: string | null; count: number; keptId?: string };
 
 /** Tables of what people set up, and of what came of it: few rows, so that they are listed as they are. */
 export type SetUpName = "groups" | "flows" | "schedules" | "sources" | "tokens" | "rejections";
@@ -67,9 +71,10 @@ export interface Queries extends RunQueries {
   allSetUp<T extends SetUpName>(table: T, range: Range): Promise<readonly Rows[T][]>;
   /**
    * The newest row of an account besides `most` newer ones, null when there is none; and then how many there are. It goes
-   * through as many entries of an index.
+   * through as many entries of an index. Entries of the kept log count as newer ones. `keptId`: the same row of the kept log, if
+   * that alone has more than `most`.
    */
-  tooMany(table: "log" | "deadLetters", account: AccountId, most: number): Promise<{ id: string | null; count: number }>;
+  tooMany(table: "log" | "deadLetters", account: AccountId, most: number): Promise<TooMany>;
   tokenByHash(hash: string): Promise<Token | null>;
   sourceBySecret(secretHash: string): Promise<Source | null>;
   /** How the secrets of rows are kept, in the order of their keys; of a store in memory, none. */
@@ -122,10 +127,7 @@ export function queriesOf(shelf: Shelf): Queries {
       if (table !== "schedules" || range.bodies === false) return shelf.range(table, range);
       return shelf.range(table, { ...range, limit: fittingPage(await shelf.sizesIn(table, range)) });
     },
-    tooMany: async (table, account, most) => {
-      const id = await shelf.idBehind(table, account, most);
-      return { id, count: id === null ? await shelf.count(table, { account, limit: most }) : most };
-    },
+    tooMany: (table, account, most) => tooMany(shelf, table, account, most),
     tokenByHash: (hash) => shelf.tokenByHash(hash),
     sourceBySecret: (hash) => shelf.sourceBySecret(hash),
     sealing: (table, range) => shelf.sealing(table, range),
@@ -139,9 +141,18 @@ export function queriesOf(shelf: Shelf): Queries {
   };
 }
 
+async function tooMany(shelf: Shelf, table: "log" | "deadLetters", account: AccountId, most: number): Promise<TooMany> {
+  const keptId = table === "log" ? await shelf.idBehind("keptLog", account, most) : null;
+  const kept = table === "log" && most > 0 ? await shelf.count("keptLog", { account, limit: most }) : 0;
+  const id = await shelf.idBehind(table, account, most - kept);
+  const isFull = id !== null || kept === most;
+  const count = isFull ? most : kept + (await shelf.count(table, { account, limit: most - kept }));
+  return { id, count, ...(keptId === null ? {} : { keptId }) };
+}
+
 /** The last line of the log of a message. */
 const lastOf = async (shelf: Shelf, account: AccountId, id: MessageId): Promise<LogRow | undefined> =>
-  (await shelf.logOf(id, { account, descending: true, limit: 1, bodies: false }))[0];
+  (await wholeLog(shelf).logOf(id, { account, descending: true, limit: 1, bodies: false }))[0];
 
 async function unfinished(shelf: Shelf, { account, filter, cursor, count }: Omit<ListQuery, "order">) {
   if (filter.messageIds) return { messageIds: await named(shelf, account, filter.messageIds, filter), cursor: null };

@@ -6,9 +6,10 @@ import type { Run, Step } from "../core/run.ts";
 import { initialSlot, slotIn, stepKey } from "../core/run.ts";
 import { passesRun } from "../core/runFilter.ts";
 import type { RunQuery } from "./runQueries.ts";
-import { runsFound } from "./runQueries.ts";
+import { runsFound, withDeadLetters } from "./runQueries.ts";
 import type { Shelf } from "./shelf.ts";
 import { keysOf } from "./shelf.ts";
+import { wholeLog } from "./wholeLog.ts";
 
 /** `messageId`: only the run that this message belongs to. `room`: bytes, for whoever puts several pages together. */
 export type RunLogQuery = RunQuery & { messageId?: MessageId; room?: number };
@@ -22,7 +23,8 @@ export type RunLogPage = { runs: KnownRun[]; cursor: string | null; bytes: numbe
 export async function runLogPage(shelf: Shelf, query: RunLogQuery): Promise<RunLogPage> {
   const { account, room = memory.page } = query;
   const page = await pageOf(shelf, query);
-  const outlines = await outlinesOf(shelf, account, page.runs, room);
+  const found = await withDeadLetters(shelf, account, page.runs);
+  const outlines = await outlinesOf(shelf, account, found, room);
   const sizes = await sizesOf(shelf, account, outlines);
   const count = Math.max(1, countFitting(outlines, sizes, room));
   const fitting: Fitting[] = [];
@@ -87,7 +89,7 @@ async function outlineOf(shelf: Shelf, account: AccountId, run: Run, room: numbe
   const invoked = [...waiters, ...steps.flatMap(({ waited }) => waited ?? [])].flatMap(({ child }) => child?.run ?? []);
   const related = [run.origin, run.continuedBy?.key].flatMap((key) => key ?? []);
   const [log, envelopes, children, kin] = await Promise.all([
-    shelf.logsOf(account, told, told.length > 2_000 ? 5 : told.length > 200 ? 20 : 100),
+    wholeLog(shelf).logsOf(account, told, told.length > 2_000 ? 5 : told.length > 200 ? 20 : 100),
     shelf.rows(
       "envelopes",
       keysOf(
@@ -216,7 +218,7 @@ async function filled(shelf: Shelf, account: AccountId, fitting: readonly Fittin
       ),
     ),
     shelf.rows("envelopes", keysOf(account, requests)),
-    shelf.rows("log", keysOf(account, shown)),
+    wholeLog(shelf).rows("log", keysOf(account, shown)),
   ]);
   const loaded = { runs: byId(runs), steps: byId(steps), envelopes: byId(envelopes), log: byId(log) };
   // What has gone meanwhile is shown without its body.

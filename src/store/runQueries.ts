@@ -34,7 +34,8 @@ export interface RunQueries {
 const chunk = 1_000;
 
 export function runQueriesOf(shelf: Shelf): RunQueries {
-  const run = async (account: AccountId, key: RunKey): Promise<Run | null> => (await shelf.rows("runs", [[account, key]]))[0] ?? null;
+  const run = async (account: AccountId, key: RunKey): Promise<Run | null> =>
+    (await withDeadLetters(shelf, account, await shelf.rows("runs", [[account, key]])))[0] ?? null;
   return {
     run,
     activeRun: async (account, runId) => {
@@ -60,7 +61,19 @@ export function runQueriesOf(shelf: Shelf): RunQueries {
 }
 
 async function runs(shelf: Shelf, query: RunQuery): Promise<RunPage> {
-  return filled(shelf, query.account, await runsFound(shelf, query));
+  const page = await filled(shelf, query.account, await runsFound(shelf, query));
+  return { ...page, runs: await withDeadLetters(shelf, query.account, page.runs) };
+}
+
+/** Returns these runs without the `dlqId` of dead letters that are gone, for whatever reason. */
+export async function withDeadLetters(shelf: Shelf, account: AccountId, found: readonly Run[]): Promise<Run[]> {
+  const named = found.flatMap(({ failure }) => failure?.dlqId ?? []);
+  if (named.length === 0) return [...found];
+  const letters = await shelf.sizes("deadLetters", keysOf(account, named));
+  return found.map((run) => {
+    const { failure } = run;
+    return failure?.dlqId && !letters.has(failure.dlqId) ? { ...run, failure: { ...failure, dlqId: null } } : run;
+  });
 }
 
 /** A page of runs without what they returned. */

@@ -19,8 +19,8 @@ export interface Shelf {
   /** Those of a stretch, in its order. */
   sizesIn(table: "schedules", range: Range): Promise<readonly number[]>;
   range<T extends TableName>(table: T, range: Range): Promise<readonly Rows[T][]>;
-  /** A stretch of the log of one message. */
-  logOf(messageId: MessageId, range: Range): Promise<readonly LogRow[]>;
+  /** A stretch of the log of one message, or of the kept log. */
+  logOf(messageId: MessageId, range: Range, table?: LogName): Promise<readonly LogRow[]>;
   /** Unfinished messages to a host, oldest first. */
   messagesTo(host: string, range: Range): Promise<readonly MessageState[]>;
   /** How many stand before a held message in its line, counted up to `most`. */
@@ -33,7 +33,7 @@ export interface Shelf {
   /** Rows of a stretch, counted up to its limit. */
   count(table: TableName, range: Range): Promise<number>;
   /** The id of the newest row of an account besides so many that are newer still. */
-  idBehind(table: "log" | "deadLetters", account: AccountId, newer: number): Promise<string | null>;
+  idBehind(table: LogName | "deadLetters", account: AccountId, newer: number): Promise<string | null>;
   tokenByHash(hash: string): Promise<Token | null>;
   sourceBySecret(secretHash: string): Promise<Source | null>;
   /** How the secrets of rows are kept, in the order of their keys. */
@@ -46,12 +46,15 @@ export interface Shelf {
   /** When the first of the runs that are kept ended. */
   earliestRunEnd(account: AccountId, how: { failed: boolean }): Promise<Millis | null>;
   /** The last lines, at most `limit`, of the log of each of these messages, without their bodies, in no order. */
-  logsOf(account: AccountId, messageIds: readonly MessageId[], limit: number): Promise<readonly LogRow[]>;
+  logsOf(account: AccountId, messageIds: readonly MessageId[], limit: number, table?: LogName): Promise<readonly LogRow[]>;
   /** Unfinished messages of a run. */
   messagesOfRun(account: AccountId, run: RunKey): Promise<readonly MessageState[]>;
   /** What waits for an event, in any run, in the order of ids. */
   waitersOfEvent(event: string, range: Range): Promise<readonly Waiter[]>;
 }
+
+/** Tables of entries of the log. */
+export type LogName = "log" | "keptLog";
 
 /** Tables that have secrets in them. */
 export type SealedName = "accounts" | "sources";

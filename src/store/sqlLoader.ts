@@ -12,7 +12,7 @@ import type { Loader } from "./loader.ts";
 import { keyOfPlace } from "./places.ts";
 import { fittingPage } from "./shelf.ts";
 import { reader, rows, stretch, within } from "./sqlRows.ts";
-import { byKey, columnsOf, eachByItself, inOrderOfKeys, isValue } from "./statements.ts";
+import { byKey, columnsOf, eachByItself, inOrderOfKeys, isValue, keyValues } from "./statements.ts";
 import type { Columns } from "./tables.ts";
 import { tables } from "./tables.ts";
 
@@ -58,6 +58,7 @@ function makeLoader(connection: Connection): Loader {
     heads: headsIn(connection),
     leasedByOthers: (node, limit) => list(messages, leasedByOthers, [node, limit]),
     ...expiredOf(connection),
+    kept: keptIn(connection),
     counts: countsIn(connection),
   };
 }
@@ -120,7 +121,22 @@ function headsIn(connection: Connection): Loader["heads"] {
 const byLine = ([account, line]: [string, string, number], [other, next]: [string, string, number]): number =>
   account === other ? (line < next ? -1 : 1) : account < other ? -1 : 1;
 
-/** What is past its time. */
+/** Entries of messages in the kept log. */
+function keptIn(connection: Connection): Loader["kept"] {
+  const { keptLog } = tables;
+  const { dialect } = connection;
+  const keyTypes = ["text", "text"] as const;
+  const { also, column } = dialect.given(keyTypes);
+  const ofOne = `select ${columnsOf(keptLog, { bodies: false })} from kept_log ${dialect.by("kept_log_message")}
+    where kept_log.account = ${column(0)} and kept_log.message_id = ${column(1)} and kept_log.id <> '' order by kept_log.id`;
+  const statement = eachByItself({ also }, "kept_log", ofOne);
+  return async (messages) => (await connection.each(statement, keyTypes, messages.map(keyValues))).map((row) => keptLog.read(row));
+}
+
+/**
+ * What is past its time. Nodes that ask for the same account take turns, so that none moves an entry to the kept log of which another one has
+ * just removed the end.
+ */
 function expiredOf(connection: Connection): Pick<Loader, "expired"> {
   const { log, deadLetters, deduplications, runs } = tables;
   const { dialect } = connection;
@@ -135,8 +151,11 @@ function expiredOf(connection: Connection): Pick<Loader, "expired"> {
   const usageWithin = `${within} limit ?${dialect.lock(tables.usage.name)}`;
   return {
     expired: async ({ account, limit, ...before }) => {
-      const [oldLog, oldLetters, endedDeduplications, oldAudit, oldSightings, succeeded, failed, usage] = await Promise.all([
+      // Not waited for: a connection keeps the order.
+      const turn = dialect.turn ? connection.each(dialect.turn(dialect.given(["text"])), ["text"], [[`log of ${account}`]]) : null;
+      const [oldLog, oldKept, oldLetters, endedDeduplications, oldAudit, oldSightings, succeeded, failed, usage] = await Promise.all([
         oldestLog(account, firstIdAt("log", before.logBefore), limit),
+        list(tables.keptLog, oldest, [account, firstIdAt("log", before.keptLogBefore), limit], { bodies: false }),
         list(deadLetters, oldest + dialect.lock(deadLetters.name), [account, firstIdAt("dlq", before.deadLettersBefore), limit], {
           bodies: false,
         }),
@@ -146,6 +165,7 @@ function expiredOf(connection: Connection): Pick<Loader, "expired"> {
         list(runs, endedRuns, [account, 0, before.runsBefore, limit]),
         list(runs, endedRuns, [account, 1, before.failedRunsBefore, limit]),
         Promise.all(before.usage.map((ids) => list(tables.usage, usageWithin, [account, ids.after, ids.before, limit]))),
+        turn,
       ]);
       const gone = [...succeeded, ...failed];
       const steps: Step[] = [];
@@ -153,8 +173,8 @@ function expiredOf(connection: Connection): Pick<Loader, "expired"> {
         if (steps.length < limit)
           steps.push(...(await list(tables.steps, `${within} limit ?`, [account, ...idsOf(id), limit - steps.length], { bodies: false })));
       }
-      const found = { log: oldLog, deadLetters: oldLetters, deduplications: endedDeduplications, audit: oldAudit, sightings: oldSightings };
-      return { ...found, runs: gone, steps, usage: usage.flat() };
+      const found = { log: oldLog, keptLog: oldKept, deadLetters: oldLetters, deduplications: endedDeduplications };
+      return { ...found, audit: oldAudit, sightings: oldSightings, runs: gone, steps, usage: usage.flat() };
     },
   };
 }

@@ -1,7 +1,7 @@
 import type { AccountId, LogRow, MessageId, Millis } from "../core/message.ts";
 import type { Connection, Dialect } from "./database.ts";
 import { sealOf } from "./sealedTables.ts";
-import type { Range, SealedName, Sealing, SealingRange, Shelf } from "./shelf.ts";
+import type { LogName, Range, SealedName, Sealing, SealingRange, Shelf } from "./shelf.ts";
 import { countIn, reader, rows, stretch } from "./sqlRows.ts";
 import { columnsOf, eachByItself, keyValues, statementsOf } from "./statements.ts";
 import { tables } from "./tables.ts";
@@ -35,6 +35,10 @@ const listsOf = (connection: Connection): Pick<Shelf, "idBehind" | "count"> => (
   count: (name, range) => countIn(connection, name, range),
 });
 
+/** The index by which entries are found by their message, and the condition that it has on PostgreSQL. */
+const byMessage = { log: "log_message", keptLog: "kept_log_message" } as const;
+const isIndexed = { log: "", keptLog: "and id <> ''" } as const;
+
 /** The plain reads of a database. */
 export function sqlShelf(connection: Connection): Shelf {
   const read = reader(connection);
@@ -52,12 +56,13 @@ export function sqlShelf(connection: Connection): Shelf {
       const { where, values } = stretch(range, { of: name, dialect });
       return read(tables[name], `${where} order by ${id} ${range.descending ? "desc" : "asc"} limit ?`, [...values, range.limit], range);
     },
-    logOf: (messageId, range) => {
-      const { where, values } = stretch(range, { of: "log", dialect });
-      const rest = `${dialect.by("log_message")} ${where} and message_id = ? order by id ${range.descending ? "desc" : "asc"} limit ?`;
-      return read(tables.log, rest, [...values, messageId, range.limit], range);
+    logOf: (messageId, range, table = "log") => {
+      const { where, values } = stretch(range, { of: table, dialect });
+      const order = `order by id ${range.descending ? "desc" : "asc"} limit ?`;
+      const rest = `${dialect.by(byMessage[table])} ${where} and message_id = ? ${isIndexed[table]} ${order}`;
+      return read(tables[table], rest, [...values, messageId, range.limit], range);
     },
-    logsOf: (account, messageIds, limit) => logsOf(connection, account, messageIds, limit),
+    logsOf: (account, messageIds, limit, table) => logsOf(connection, account, messageIds, { limit, table }),
     messagesTo: (host, range) => {
       const { where, values } = stretch(range, { of: "messages", dialect });
       return read(tables.messages, `${dialect.by("messages_host")} ${where} and host = ? and id <> '' order by id limit ?`, [
@@ -127,20 +132,26 @@ async function sizesIn(connection: Connection, name: "schedules", range: Range):
 }
 
 /** A few lines for each of many messages: for each of them the index is read from its end. */
-async function logsOf(connection: Connection, account: AccountId, messageIds: readonly MessageId[], limit: number): Promise<LogRow[]> {
+async function logsOf(
+  connection: Connection,
+  account: AccountId,
+  messageIds: readonly MessageId[],
+  { limit, table = "log" }: { limit: number; table: LogName | undefined },
+): Promise<LogRow[]> {
   const { dialect } = connection;
+  const { name } = tables[table];
   const keyTypes = ["text", "text"] as const;
   const { also, column } = dialect.given(keyTypes);
-  const isKept = dialect.forgottenUpTo ? `and log.id > ${dialect.forgottenUpTo(column(0))}` : "";
-  const ofOne = `select ${columnsOf(tables.log, { bodies: false })} from log ${dialect.by("log_message")}
-    where log.account = ${column(0)} and log.message_id = ${column(1)} ${isKept} order by log.id desc limit ${limit}`;
-  const statement = eachByItself({ also }, "log", ofOne);
+  const isKept = table === "log" && dialect.forgottenUpTo ? `and log.id > ${dialect.forgottenUpTo(column(0))}` : isIndexed[table];
+  const ofOne = `select ${columnsOf(tables[table], { bodies: false })} from ${name} ${dialect.by(byMessage[table])}
+    where ${name}.account = ${column(0)} and ${name}.message_id = ${column(1)} ${isKept} order by ${name}.id desc limit ${limit}`;
+  const statement = eachByItself({ also }, name, ofOne);
   const found = await connection.each(
     statement,
     keyTypes,
     messageIds.map((id) => [account, id]),
   );
-  return found.map((row) => tables.log.read(row));
+  return found.map((row) => tables[table].read(row));
 }
 
 /** The plain reads of what belongs to workflow runs. */

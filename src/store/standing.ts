@@ -5,13 +5,14 @@ import { isAllowance, keyFlow, queueFlow } from "../core/flow.ts";
 import type { Standing } from "../core/waiting.ts";
 import { mostCounted, mostPlaces } from "../core/waiting.ts";
 import type { Shelf } from "./shelf.ts";
+import { wholeLog } from "./wholeLog.ts";
 
 /** How an unfinished message stands, by a bounded number of reads. Null when it has been finished. */
 export async function standingOf(shelf: Shelf, account: AccountId, id: MessageId): Promise<Standing | null> {
   const [[state], [envelope], [last]] = await Promise.all([
     shelf.rows("messages", [[account, id]]),
     shelf.rows("envelopes", [[account, id]], { bodies: false }),
-    shelf.logOf(id, { account, descending: true, limit: 1 }),
+    wholeLog(shelf).logOf(id, { account, descending: true, limit: 1 }),
   ]);
   if (!state || !envelope || !isUnfinished(state)) return null;
   const flows = await shelf.rows("flows", [

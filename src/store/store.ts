@@ -88,7 +88,7 @@ export class StorageRefused extends Error {}
 export const tableNames: readonly TableName[] = [
   ...(["accounts", "groups", "schedules", "sources", "tokens", "activeRuns", "runs", "waiters", "notifications", "steps"] as const),
   ...(["envelopes", "flows", "slots", "lines"] as const),
-  ...(["deduplications", "messages", "deadLetters", "rejections", "log", "marks", "sightings", "usage", "dayCounts"] as const),
+  ...(["deduplications", "messages", "deadLetters", "rejections", "log", "keptLog", "marks", "sightings", "usage", "dayCounts"] as const),
   ...(["secondCounts", "audit"] as const),
 ];
 

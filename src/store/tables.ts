@@ -1,6 +1,18 @@
 import type { AuditEntry } from "../core/auditEntry.ts";
 import type { Rows, TableName } from "../core/command.ts";
-import type { Bytes, DeadLetter, Envelope, Flow, Group, LogState, Mark, MessageState, Rejection, Schedule } from "../core/message.ts";
+import type {
+  Bytes,
+  DeadLetter,
+  Envelope,
+  Flow,
+  Group,
+  LogRow,
+  LogState,
+  Mark,
+  MessageState,
+  Rejection,
+  Schedule,
+} from "../core/message.ts";
 import { noBytes } from "../core/message.ts";
 import type { Notification, Run, Step, Waiter } from "../core/run.ts";
 import type { CountName, Counts } from "../core/counts.ts";
@@ -61,6 +73,32 @@ const bare: Omit<Table<Mark>, "name"> = {
   key: ["account", "id"],
   write: ({ account, id }) => ({ account, id }),
   read: (row) => ({ account: text(row.account), id: text(row.id) }),
+};
+
+/** A table of entries of the log. */
+const entries: Omit<Table<LogRow>, "name"> = {
+  columns: {
+    ...{ account: "text", id: "text", message_id: "text", time: "bigint" },
+    ...{ states: "text", status: "integer", detail: "text", body: "bytea" },
+  },
+  key: ["account", "id"],
+  write: (row) => ({
+    account: row.account,
+    id: row.id,
+    message_id: row.messageId,
+    time: row.time,
+    states: row.states.join(" "),
+    status: row.status,
+    // A plain success has nothing to add, and is by far the most frequent row.
+    detail: hasDetail(row) ? logJson(row) : null,
+    body: bodyOf(row.body),
+  }),
+  read: (row) => ({
+    ...{ account: text(row.account), id: text(row.id), messageId: text(row.message_id), time: number(row.time) },
+    ...{ states: text(row.states).split(" ") as LogState[], status: orNull(row.status, number), body: bytes(row.body) },
+    ...{ error: null, nextDueAt: null, headers: [], dlqId: null, marks: [] },
+    ...(row.detail === null ? {} : detailOf<Partial<LogDetail>>(row)),
+  }),
 };
 
 /** The columns of every table, by the names of `migrations`. What is never searched for is kept as JSON in `detail`. */
@@ -234,31 +272,8 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
       ...{ account: text(row.account), id: text(row.id), time: number(row.time), body: bytes(row.body) },
     }),
   },
-  log: {
-    name: "log",
-    columns: {
-      ...{ account: "text", id: "text", message_id: "text", time: "bigint" },
-      ...{ states: "text", status: "integer", detail: "text", body: "bytea" },
-    },
-    key: ["account", "id"],
-    write: (row) => ({
-      account: row.account,
-      id: row.id,
-      message_id: row.messageId,
-      time: row.time,
-      states: row.states.join(" "),
-      status: row.status,
-      // A plain success has nothing to add, and is by far the most frequent row.
-      detail: hasDetail(row) ? logJson(row) : null,
-      body: bodyOf(row.body),
-    }),
-    read: (row) => ({
-      ...{ account: text(row.account), id: text(row.id), messageId: text(row.message_id), time: number(row.time) },
-      ...{ states: text(row.states).split(" ") as LogState[], status: orNull(row.status, number), body: bytes(row.body) },
-      ...{ error: null, nextDueAt: null, headers: [], dlqId: null, marks: [] },
-      ...(row.detail === null ? {} : detailOf<Partial<LogDetail>>(row)),
-    }),
-  },
+  log: { name: "log", ...entries },
+  keptLog: { name: "kept_log", ...entries },
   runs: {
     name: "runs",
     columns: { account: "text", id: "text", failed: "integer", ended_at: "bigint", detail: "text", body: "bytea" },

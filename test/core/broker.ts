@@ -56,6 +56,13 @@ export class Broker {
     throw new Error(JSON.stringify(reply));
   }
 
+  /** Runs several commands as one batch. Throws when one of them is refused or fails. */
+  async runAll(calls: readonly { [N in CommandName]: { name: N; input: InputOf<N> } }[CommandName][]): Promise<void> {
+    const { replies } = await this.#partsAs(this.node).runBatch(calls, this.hands);
+    const refused = replies.find((reply) => !("answer" in reply));
+    if (refused) throw new Error(JSON.stringify(refused));
+  }
+
   /** Publishes one letter and answers its id. */
   async publish(letter: Partial<Letter> = {}): Promise<string> {
     const [result] = await this.run("publish", { account: "acme", letters: [letterOf(letter)] });

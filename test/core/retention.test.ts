@@ -14,16 +14,21 @@ beforeEach(async () => {
 const expire = ({ log = 2 * hour, deadLetters = 2 * hour, now = broker.now, limit = 100 } = {}) =>
   broker.run("expire", { account: "acme", retention: { log, deadLetters }, now, limit });
 const sizes = () => {
-  const { envelopes, log, deadLetters, deduplications, messages } = broker.memory.tables;
+  const { envelopes, log, keptLog, deadLetters, deduplications, messages } = broker.memory.tables;
   return {
     envelopes: envelopes.size,
     log: log.size,
+    keptLog: keptLog.size,
     deadLetters: deadLetters.size,
     deduplications: deduplications.size,
     messages: messages.size,
   };
 };
-const nothing = { envelopes: 0, log: 0, deadLetters: 0, deduplications: 0, messages: 0 };
+const remove = (name: "deleteDeadLetters" | "retryDeadLetters", dlqIds: string[], logRetention: number) =>
+  name === "deleteDeadLetters"
+    ? broker.run(name, { account: "acme", dlqIds, logRetention })
+    : broker.run(name, { account: "acme", dlqIds, logRetention, overrides: {} });
+const nothing = { envelopes: 0, log: 0, keptLog: 0, deadLetters: 0, deduplications: 0, messages: 0 };
 const deliver = async () => broker.settle(await broker.publish(), { status: 200 });
 const fail = async () => broker.settle(await broker.publish({ retries: 0 }));
 
@@ -36,26 +41,89 @@ test("a log row goes when it is older than its retention, and the envelope with 
   expect(sizes()).toEqual(nothing);
 });
 
-test("a message that is not finished keeps its envelope, however old its log", async () => {
+test("a message that is not finished keeps its whole log, however old it is, until the entry that ended it is old as well", async () => {
   const id = await broker.publish({ retryDelay: "86400000" });
   await broker.settle(id);
   broker.now += 3 * hour;
-  expect(await expire()).toEqual({ removed: 1, more: false });
-  expect(sizes()).toEqual({ ...nothing, envelopes: 1, messages: 1 });
+  expect(await expire()).toEqual({ removed: 0, more: false });
+  expect(sizes()).toEqual({ ...nothing, envelopes: 1, messages: 1, keptLog: 1 });
+  broker.now = noon + 24 * hour;
+  await broker.run("claim", { limit: 10 });
+  await broker.settle(id, { status: 200 });
+  broker.now += 2 * hour;
+  await expire();
+  expect(sizes()).toEqual({ ...nothing, envelopes: 1, keptLog: 1, log: 2 });
+  broker.now += 1;
+  await expire({ limit: 1 });
+  expect(sizes(), "the log goes at once, not entry by entry").toEqual({ ...nothing, envelopes: 1, keptLog: 2, log: 1 });
+  await expire({ limit: 1 });
+  expect(sizes()).toEqual(nothing);
 });
 
-describe("an envelope of a dead letter", () => {
+describe("the log of a dead letter", () => {
   test("stays with the dead letter when that is kept longer than the log, and goes with it", async () => {
     await fail();
     broker.now = noon + hour + 1;
-    await expire({ log: hour });
-    expect(sizes()).toEqual({ ...nothing, envelopes: 1, deadLetters: 1 });
+    expect(await expire({ log: hour })).toEqual({ removed: 0, more: false });
+    expect(sizes()).toEqual({ ...nothing, envelopes: 1, deadLetters: 1, keptLog: 1 });
     broker.now = noon + 2 * hour + 1;
     await expire({ log: hour });
     expect(sizes()).toEqual(nothing);
   });
 
-  test("stays with the log when that is kept longer than the dead letter, and goes with it", async () => {
+  test.each(["deleteDeadLetters", "retryDeadLetters"] as const)("goes at %s when its own time is over", async (name) => {
+    await fail();
+    const dlqIds = broker.deadLetters.map(({ id }) => id);
+    broker.now = noon + hour + 1;
+    await expire({ log: hour });
+    await remove(name, dlqIds, hour);
+    const again = name === "retryDeadLetters" ? 1 : 0;
+    expect(sizes()).toEqual({ ...nothing, envelopes: again, messages: again });
+  });
+
+  test.each(["deleteDeadLetters", "retryDeadLetters"] as const)("stays for its own time after %s, and then goes", async (name) => {
+    const id = await broker.publish({ retries: 1, retryDelay: String(hour) });
+    await broker.settle(id);
+    broker.now = noon + hour;
+    await broker.run("claim", { limit: 10 });
+    await broker.settle(id);
+    const dlqIds = broker.deadLetters.map(({ id }) => id);
+    broker.now = noon + 2 * hour;
+    await expire({ log: 90 * minute });
+    expect(sizes()).toEqual({ ...nothing, envelopes: 1, deadLetters: 1, keptLog: 1, log: 2 });
+    await remove(name, dlqIds, 90 * minute);
+    const again = name === "retryDeadLetters" ? 1 : 0;
+    const rest = { ...nothing, envelopes: again, messages: again };
+    expect(sizes()).toEqual({ ...rest, envelopes: 1 + again, keptLog: 1, log: 2 });
+    broker.now = noon + 3 * hour;
+    expect(await expire({ log: 90 * minute })).toEqual({ removed: 3, more: false });
+    expect(sizes()).toEqual(rest);
+  });
+
+  test("goes when it was removed in the batch in which its log became too old", async () => {
+    await fail();
+    const dlqIds = broker.deadLetters.map(({ id }) => id);
+    broker.now = noon + hour + 1;
+    const retention = { log: hour, deadLetters: 2 * hour };
+    await broker.runAll([
+      { name: "expire", input: { account: "acme", retention, now: broker.now, limit: 10 } },
+      { name: "deleteDeadLetters", input: { account: "acme", dlqIds, logRetention: hour } },
+    ]);
+    expect(sizes()).toEqual(nothing);
+  });
+
+  test("keeps its marks, and takes them along", async () => {
+    await broker.settle(await broker.publish({ retries: 0, labels: ["eu"] }));
+    const marks = [...broker.memory.tables.marks.keys()];
+    broker.now = noon + hour + 1;
+    await expire({ log: hour });
+    expect([...broker.memory.tables.marks.keys()]).toEqual(marks);
+    broker.now = noon + 2 * hour + 1;
+    await expire({ log: hour });
+    expect(broker.memory.tables.marks.size).toBe(0);
+  });
+
+  test("stays for its own time when that is longer than that of the dead letter", async () => {
     await fail();
     broker.now = noon + hour + 1;
     await expire({ deadLetters: hour });

@@ -7,7 +7,7 @@ type Turn = { [T in TableName]?: (row: Rows[T], draft: Draft, moment: Moment) =>
 
 /** What a mutant does to the drafts of a decision. */
 export type Bend = { put?: Turn; drop?: (table: TableName, draft: Draft, key: readonly (string | undefined)[]) => boolean } & Partial<
-  Pick<Draft, "callOff" | "count" | "hasChanged" | "hasHand" | "takeHand" | "get" | "outline" | "ofRun">
+  Pick<Draft, "callOff" | "count" | "hasChanged" | "hasHand" | "takeHand" | "get" | "outline" | "ofRun" | "keep">
 >;
 
 /** The commands with one decision that sees, or leaves behind, something else. */

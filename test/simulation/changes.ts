@@ -8,7 +8,7 @@ export type Changes = { [T in TableName]: Change<T>[] };
 
 export const noChanges = (): Changes => ({
   ...{ accounts: [], envelopes: [], messages: [], deduplications: [] },
-  ...{ deadLetters: [], lines: [], log: [], flows: [], slots: [] },
+  ...{ deadLetters: [], lines: [], log: [], keptLog: [], flows: [], slots: [] },
   ...{ groups: [], schedules: [], sources: [], tokens: [], rejections: [], marks: [], sightings: [] },
   ...{ runs: [], activeRuns: [], steps: [], waiters: [], notifications: [], usage: [], dayCounts: [], secondCounts: [], audit: [] },
 });

@@ -266,18 +266,26 @@ export const mutants: Record<string, Commands> = {
   "a lease is not given back": bent("giveBack", () => ({ put: never })),
   "hands are not counted": bent("claim", () => ({ hasHand: () => true, takeHand: () => true })),
   "expired log takes unfinished messages along": bent("expire", (_, draft) => ({
-    drop: (table, _, key) => {
-      if (table === "log") draft.drop("messages", String(key[0]), draft.get("log", String(key[0]), String(key[1]))?.messageId ?? "");
-      return true;
+    keep: (row) => {
+      draft.keep(row);
+      draft.drop("messages", row.account, row.messageId);
     },
   })),
   "expired log takes along what a dead letter shows": bent("expire", (_, draft) => ({
-    drop: (table, _, key) => {
-      const row = table === "log" ? draft.get("log", String(key[0]), String(key[1])) : undefined;
-      if (row && ended(row.states)) draft.drop("envelopes", row.account, row.messageId);
-      return true;
+    keep: (row) => {
+      draft.keep(row);
+      if (ended(row.states)) draft.drop("envelopes", row.account, row.messageId);
     },
   })),
+  "a log loses its end": bent("expire", (_, draft) => ({
+    keep: (row) => (ended(row.states) ? draft.drop("log", row.account, row.id) : draft.keep(row)),
+  })),
+  "a log loses its beginning": bent("expire", (_, draft) => ({
+    keep: (row) => (ended(row.states) ? draft.keep(row) : draft.drop("log", row.account, row.id)),
+  })),
+  "what is kept of a log is rewritten": bent("expire", (_, draft) => ({ keep: (row) => draft.keep({ ...row, status: 418 }) })),
+  "what is kept of a log outlives its message": bent("expire", () => ({ drop: (table) => table !== "keptLog" })),
+  "a dead letter that is deleted leaves its log behind": bent("deleteDeadLetters", () => ({ drop: (table) => table !== "keptLog" })),
   "envelopes are never removed": bent("expire", () => ({ drop: (table) => table !== "envelopes" })),
   "deduplication ids are never removed": bent("expire", () => ({ drop: (table) => table !== "deduplications" })),
   "retention asks for the time of the node": asked("expire", (input) => ({

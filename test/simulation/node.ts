@@ -5,7 +5,7 @@ import { hostOf } from "../../src/core/parsedUrl.ts";
 import type { Retention } from "../../src/core/retention.ts";
 import type { Settled } from "../../src/core/settle.ts";
 import { Dispatcher } from "../../src/engine/dispatcher.ts";
-import { Timers, retentionDuty } from "../../src/engine/timers.ts";
+import { Timers, promptRetentionDuty, retentionDuty } from "../../src/engine/timers.ts";
 import { spendingDuty } from "../../src/engine/spending.ts";
 import { trimmingDuty } from "../../src/engine/trimming.ts";
 import { groupCommit } from "../../src/store/group.ts";
@@ -112,6 +112,7 @@ export class SimulatedNode {
     this.#timers = new Timers({
       duties: [
         retentionDuty({ store, clock, retention: broker.retention }),
+        promptRetentionDuty({ store, clock, retention: broker.retention }),
         trimmingDuty({ store, clock }),
         spendingDuty({ store, clock, prices }),
       ],

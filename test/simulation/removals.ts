@@ -1,3 +1,5 @@
+import { isDeepStrictEqual } from "node:util";
+import type { LogRow } from "../../src/core/message.ts";
 import type { Retention } from "../../src/core/retention.ts";
 import type { Case, Demand } from "./batch.ts";
 import type { Life } from "./life.ts";
@@ -24,11 +26,45 @@ function checkTrimmed(
   const limits = [of.tables.accounts.get(account), before].map((row) => row?.limits?.[table === "log" ? "logEntries" : "deadLetters"]);
   const most = Math.min(...limits.map((limit) => limit ?? Infinity));
   const left = [...of.tables[table].values()].filter((row) => row.account === account);
-  of.demand(left.length >= most, `no more leave than are too many: ${left.length} of ${table} are left of ${most} after ${id}`);
+  // What is kept of a log counts, and goes with the entry that ended its message.
+  const kept = table === "log" ? [...of.tables.keptLog.values()].filter((row) => row.account === account).length : 0;
+  const along = table === "log" ? of.changes.keptLog.filter(({ before, after }) => before?.account === account && !after).length : 0;
+  const count = left.length + kept + along;
+  of.demand(count >= most, `no more leave than are too many: ${count} of ${table} are left of ${most} after ${id}`);
   of.demand(
     left.every((row) => row.id > id),
     `the oldest leave: ${id} of ${table}`,
   );
+}
+
+/** The log of a message goes as a whole, when it has ended and has no dead letter; what outlives its time is kept as it is. */
+function checkWhole(
+  { changes, isTrimmed }: Pick<Case, "changes"> & { isTrimmed: boolean },
+  { lives, demand, tables, happens }: Pick<Court, "lives" | "demand" | "tables" | "happens">,
+): void {
+  const gone: LogRow[] = [];
+  for (const { before, after } of changes.log) {
+    if (!before || after) continue;
+    const kept = tables.keptLog.get(`${before.account}\n${before.id}`);
+    if (!kept) gone.push(before);
+    else if (isDeepStrictEqual(kept, before)) happens("log kept");
+    else demand(false, `what is kept of a log is not rewritten: ${before.id}`);
+  }
+  for (const { before, after } of changes.keptLog) {
+    demand(before === undefined || after === undefined, `what is kept of a log is not rewritten: ${before?.id}`);
+    // It is all that is left to remove when the others that are too many are gone.
+    if (before && !after && !isTrimmed) gone.push(before);
+  }
+  const ids = new Set(gone.map(({ messageId }) => messageId));
+  if (ids.size === 0) return;
+  const left = [...tables.log.values(), ...tables.keptLog.values()].find(({ messageId }) => ids.has(messageId));
+  demand(left === undefined, `the log of a message goes as a whole: ${left?.messageId} has ${left?.states.join(" ")}`);
+  const dead = [...tables.deadLetters.values()].find(({ messageId }) => ids.has(messageId));
+  demand(dead === undefined, `the log of a dead letter is kept: ${dead?.id}`);
+  for (const { account, messageId } of gone) {
+    demand(lives.get(messageId)?.ended !== null, `the log of what has not ended is kept: ${messageId}`);
+    demand(!tables.envelopes.has(`${account}\n${messageId}`), `a message goes with its log: ${messageId}`);
+  }
 }
 
 /** Nothing is removed before its time, or while something else needs it. */
@@ -41,8 +77,9 @@ export function checkRemovals({ calls, changes }: Case, { lives, demand, tables,
     if (asked.has("expire") && before.time < now - retention.log) continue;
     demand(asked.has("trim"), `the log is kept for its time: ${before.id}`);
     checkTrimmed("log", before, { demand, tables, changes });
-    happens("log trimmed");
+    if (!tables.keptLog.has(`${before.account}\n${before.id}`)) happens("log trimmed");
   }
+  checkWhole({ changes, isTrimmed: asked.has("trim") }, { lives, demand, tables, happens });
   for (const { before, after } of changes.deadLetters) {
     if (!before || after) continue;
     const expired = asked.has("expire") && (lives.get(before.messageId)?.endedAt ?? 0) < now - retention.deadLetters;

@@ -1,9 +1,9 @@
-import { beforeEach, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { deleteAccount } from "../../src/accountDeletion.ts";
 import { idMaker } from "../../src/core/ids.ts";
 import type { Retention } from "../../src/core/retention.ts";
 import type { Duty } from "../../src/engine/timers.ts";
-import { Timers, retentionDuty } from "../../src/engine/timers.ts";
+import { Timers, promptRetentionDuty, retentionDuty } from "../../src/engine/timers.ts";
 import { Memory, memoryStore } from "../../src/store/memory.ts";
 import { storeFor } from "../../src/store/naming.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -37,7 +37,8 @@ beforeEach(async () => {
   const counted: Store = { ...store, read: { ...store.read, nextExpiryAt: (...of) => (looks++, store.read.nextExpiryAt(...of)) } };
   const clock = new NodeClock(world, "node");
   const trouble = (what: string): void => expect.fail(what);
-  timers = new Timers({ duties: [retentionDuty({ store: counted, clock, retention })], clock, trouble });
+  const parts = { store: counted, clock, retention };
+  timers = new Timers({ duties: [retentionDuty(parts), promptRetentionDuty(parts)], clock, trouble });
   timers.start();
   await run(minute);
 });
@@ -72,6 +73,45 @@ test("however many messages come in, it looks a few times an hour", async () => 
     expect(memory.tables.deduplications.size).toBeLessThanOrEqual(130);
   }
   expect(looks).toBeLessThanOrEqual(130);
+});
+
+describe("what an account keeps for less than an hour", () => {
+  const cancelled = async (account: string): Promise<void> => {
+    const [result] = await store.execute("publish", { account, letters: [letterOf({ delay: day })] });
+    if (result && "messageId" in result) await store.execute("cancel", { account, messageIds: [result.messageId] });
+  };
+  const ages = (account: string): number[] =>
+    [...memory.tables.log.values()].filter((row) => row.account === account).map(({ time }) => world.now - time);
+
+  beforeEach(async () => {
+    const secrets = { name: "", password: "", token: "other", tokenHash: "other", signingKeys: { current: "", next: "" } };
+    await store.execute("createAccount", { id: "other", ...secrets });
+  });
+
+  test.each([1, 10, 59])("goes at most a minute after its time: %d minutes", async (minutes) => {
+    await store.execute("changeAccount", { account: "acme", change: { limits: { logRetention: minutes * minute } } });
+    await run(5 * hour);
+    for (let count = 0; count < 200; count++) {
+      await cancelled("acme");
+      if (count % 20 === 0) await cancelled("other");
+      await run(count % 50 === 0 ? 20 * minute : 37_000);
+      expect(Math.max(0, ...ages("acme"))).toBeLessThanOrEqual((minutes + 1) * minute);
+    }
+    expect(ages("other")).toHaveLength(10);
+    await run((minutes + 1) * minute);
+    expect(ages("acme"), "also when nothing else comes in").toEqual([]);
+  });
+
+  test("wakes nobody for accounts that keep it for longer, and is looked for as soon as an account has less time", async () => {
+    await cancelled("acme");
+    await run(2 * hour);
+    const before = looks;
+    await run(5 * hour);
+    expect(looks).toBe(before);
+    await store.execute("changeAccount", { account: "acme", change: { limits: { logRetention: 10 * minute } } });
+    await run(minute);
+    expect(ages("acme")).toEqual([]);
+  });
 });
 
 test("in an empty store it sleeps, and it ends when it is stopped", async () => {

@@ -16,7 +16,7 @@ export type Written = { table: TableName; key: string[] };
 export class RowWatch {
   readonly tables: { [T in TableName]: Map<string, Rows[T]> } = {
     ...{ accounts: new Map(), envelopes: new Map(), messages: new Map(), deduplications: new Map() },
-    ...{ deadLetters: new Map(), lines: new Map(), log: new Map(), flows: new Map(), slots: new Map() },
+    ...{ deadLetters: new Map(), lines: new Map(), log: new Map(), keptLog: new Map(), flows: new Map(), slots: new Map() },
     ...{ groups: new Map(), schedules: new Map(), sources: new Map(), tokens: new Map(), rejections: new Map(), marks: new Map() },
     sightings: new Map(),
     ...{ runs: new Map(), activeRuns: new Map(), steps: new Map(), waiters: new Map(), notifications: new Map() },

@@ -50,7 +50,7 @@ const setUps = [
 const wanted = [
   ...["queue", "key"].flatMap((kind) => [`${kind} with several at once`, `${kind} paused with a line`, `${kind} full with a line`]),
   ...["account", "endpoint"].flatMap((kind) => [`${kind} with several at once`, `${kind} full with a line`]),
-  ...["log trimmed", "dead letter trimmed"],
+  ...["log trimmed", "dead letter trimmed", "log kept"],
   "cancelled while it is sent, with a place under a key",
   ...["key with a full window and a line", "callback keeps the slot", "schedule to a URL", "schedule to a group"],
   ...["RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED", "group", "posted twice", "refused post", "event kept", "event taken"],

@@ -192,6 +192,12 @@ class Simulation {
     await this.#runFor(spans.idleKey + 3 * hour);
     const { claims } = this.#judge;
     const { log, deadLetters, audit } = this.#broker.retention;
+    // By now the log of some dead letters is kept for them alone.
+    const letters = [...this.#broker.storage.tables.deadLetters.values()].filter((_, at) => at % 2 === 0);
+    await this.#order((account) => {
+      const dlqIds = letters.filter((letter) => letter.account === account).map(({ id }) => id);
+      return [{ name: "deleteDeadLetters", input: { account, dlqIds, logRetention: log } }];
+    });
     await this.#runFor(2 * Math.max(log, deadLetters, audit ?? 0) + 2 * hour);
     await this.#runFor(40 * 24 * hour);
     this.#judge.checkEmpty();

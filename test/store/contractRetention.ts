@@ -1,7 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { spans } from "../../src/core/limits.ts";
 import { bucketSizes } from "../../src/core/usage.ts";
-import { latest, World } from "./world.ts";
+import type { Filter } from "../../src/core/filter.ts";
+import type { LogEvent, LogPage } from "../../src/store/logQuery.ts";
+import { bytes, latest, World } from "./world.ts";
 import type { OpenStore } from "./world.ts";
 
 const day = 24 * 60 * 60 * 1_000;
@@ -28,15 +30,16 @@ export function describeRetention(open: OpenStore): void {
       expect((await world.store.read.log(latest())).events).toEqual([]);
     });
 
-    test("keeps a message that is not finished, however old its log", async () => {
+    test("keeps the whole log of a message that is not finished, however old it is", async () => {
       const world = await World.open(open);
       await world.account();
       const delivery = await world.sent();
       await world.settle(delivery, { status: 500 });
       world.clock.now += 10;
-      expect(await expire(world, { log: 1 })).toEqual({ removed: 1, more: false });
+      expect(await expire(world, { log: 1 })).toEqual({ removed: 0, more: false });
       expect(await envelopeOf(world, delivery.message.id)).toBe(delivery.message.id);
-      expect(await world.states(delivery.message.id)).toEqual(["CREATED", "ACTIVE"]);
+      expect(await world.states(delivery.message.id)).toEqual(["CREATED", "ACTIVE", "ERROR", "RETRY"]);
+      expect(await expire(world, { log: 1 })).toEqual({ removed: 0, more: false });
     });
 
     test("a cancelled message goes with its log", async () => {
@@ -56,24 +59,58 @@ export function describeRetention(open: OpenStore): void {
       const { id } = delivery.message;
       await world.store.execute("cancel", { account: "acc", messageIds: [id] });
       world.clock.now += 10;
-      expect(await expire(world, { log: 1 })).toEqual({ removed: 1, more: false });
+      expect(await expire(world, { log: 1 })).toEqual({ removed: 0, more: false });
       expect(await envelopeOf(world, id)).toBe(id);
       await world.settle(delivery);
       world.clock.now += 10;
-      expect(await expire(world, { log: 1 })).toEqual({ removed: 1, more: false });
+      expect(await expire(world, { log: 1 })).toEqual({ removed: 2, more: false });
       expect(await envelopeOf(world, id)).toBeNull();
     });
 
-    test("dead letters kept longer than the log keep their message", async () => {
+    test("a log that is kept longer than its time is found in every list, by every filter, with its bodies, and in its place", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const before = await world.sent({ labels: ["eu"] });
+      await world.settle(before);
+      const { messageId } = await world.die({ labels: ["eu"], callerIp: "192.0.2.7", body: bytes("hello") });
+      const last = await world.sent({ labels: ["us"] });
+      world.clock.now += 10;
+      await world.settle(last);
+      world.clock.now += 1;
+      const filters: Filter[] = [{}, { messageIds: [messageId] }, { labels: ["eu"] }, { callerIps: ["192.0.2.7"] }, { states: ["FAILED"] }];
+      const seen = async (order: "earliestFirst" | "latestFirst", count: number) =>
+        Promise.all(
+          filters.map(async (filter) => {
+            const events: LogEvent[] = [];
+            for (let cursor: string | null = null; ;) {
+              const page: LogPage = await world.store.read.log({ account: "acc", filter, order, cursor, count });
+              events.push(...page.events);
+              if (page.cursor === null) break;
+              ({ cursor } = page);
+            }
+            return events.filter(({ envelope }) => envelope.id !== before.message.id);
+          }),
+        );
+      const whole = [await seen("earliestFirst", 100), await seen("latestFirst", 2)];
+      expect(whole[0]?.map((events) => events.length)).toEqual([7, 4, 4, 4, 1]);
+      expect(await expire(world, { log: 10 })).toEqual({ removed: 1, more: false });
+      expect([await seen("earliestFirst", 100), await seen("latestFirst", 2)]).toEqual(whole);
+      expect((await world.store.read.message("acc", messageId))?.finishedAt).toBe(whole[0]?.[1]?.at(-1)?.time);
+    });
+
+    test("dead letters kept longer than the log keep their message and its whole log", async () => {
       const world = await World.open(open);
       await world.account();
       const { messageId, dlqId } = await world.die();
       world.clock.now += 10;
-      expect(await expire(world, { log: 1, deadLetters: 100 })).toEqual({ removed: 1, more: false });
+      expect(await expire(world, { log: 1, deadLetters: 100 })).toEqual({ removed: 0, more: false });
       expect((await world.store.read.deadLetter("acc", dlqId))?.envelope.id).toBe(messageId);
+      expect(await world.states(messageId)).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
       world.clock.now += 100;
       expect(await expire(world, { log: 1, deadLetters: 100 })).toEqual({ removed: 1, more: false });
       expect(await envelopeOf(world, messageId)).toBeNull();
+      expect((await world.store.read.log(latest())).events).toEqual([]);
+      expect(await world.store.read.tooMany("log", "acc", 10)).toEqual({ id: null, count: 0 });
     });
 
     test("a log kept longer than dead letters keeps their message", async () => {
@@ -144,7 +181,8 @@ export function describeRetention(open: OpenStore): void {
       const nextAt = () => world.store.read.nextExpiryAt("acc", retention);
       expect(await nextAt()).toBeNull();
       const { span } = bucketSizes["3h"];
-      const start = (world.clock.now = Math.ceil(world.clock.now / span) * span);
+      // Three hours before midnight, so that sightings, which go by days, go before the first bucket.
+      const start = (world.clock.now = Math.ceil(world.clock.now / day) * day + day - span);
       await world.die({ deduplication: "opened again" });
       await world.settle(await world.sent({ deduplication: "kept" }));
       const removed: { at: number; removed: number }[] = [];
@@ -156,7 +194,8 @@ export function describeRetention(open: OpenStore): void {
       }
       expect(removed).toEqual([
         { at: spans.deduplication + 1, removed: 1 },
-        { at: retention.log + 1, removed: 2 },
+        // The log of the other one is kept with its dead letter.
+        { at: retention.log + 1, removed: 1 },
         { at: retention.deadLetters + 1, removed: 1 },
         // Its URL, host, path and caller were sighted, which goes by days.
         { at: Math.ceil(start / day) * day - start + retention.log + 1, removed: 4 },

@@ -23,7 +23,9 @@ async function trimmed(world: World, { log = 1e6, deadLetters = 1e6, limit = 100
     const { id } = await tooMany(table, account, most);
     return id === null ? null : { id, most };
   };
-  const ids = { log: await of("log", log), deadLetters: await of("deadLetters", deadLetters) };
+  const { keptId } = await tooMany("log", account, log);
+  const keptLog = keptId === undefined ? null : { id: keptId, most: log };
+  const ids = { log: await of("log", log), keptLog, deadLetters: await of("deadLetters", deadLetters) };
   const counts: number[] = [];
   for (let more = true; more;) {
     const { removed, more: left } = await world.store.execute("trim", { account, tooMany: ids, limit });
@@ -90,6 +92,30 @@ export function describeTrim(open: OpenStore): void {
       const there = await Promise.all([...ids, waiting].map((id) => world.store.read.message("acc", id)));
       expect(there.map((view) => view !== null)).toEqual([false, false, false, true, true, true]);
       expect((await world.store.read.account("acc"))?.dropped).toEqual({ log: 3, deadLetters: 0 });
+    });
+
+    test("lets finished messages go first, each with its whole log, and then the oldest of the others", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const waiting = await world.sent();
+      await world.settle(waiting, { status: 500 });
+      const dead = await world.die();
+      const [first = "", second = "", third = ""] = await ended(world, 3);
+      const lost = async (): Promise<string[]> => {
+        const all = [waiting.message.id, dead.messageId, first, second, third];
+        const left = await Promise.all(all.map(async (id) => ((await world.states(id)).length > 2 ? [] : [id])));
+        return left.flat();
+      };
+      // Moved, not removed: the three that are left over are too many still.
+      expect(await trimmed(world, { log: 3 })).toEqual([0]);
+      expect(await lost()).toEqual([]);
+      expect(await trimmed(world, { log: 3 })).toEqual([2]);
+      expect(await lost()).toEqual([first, second]);
+      expect(await trimmed(world, { log: 3 })).toEqual([0]);
+      expect(await trimmed(world, { log: 1 })).toEqual([2]);
+      expect(await lost()).toEqual([waiting.message.id, first, second, third]);
+      expect((await world.store.read.account("acc"))?.dropped).toEqual({ log: 4, deadLetters: 0 });
+      expect(await world.store.read.tooMany("log", "acc", 1)).toEqual({ id: null, count: 1 });
     });
 
     test.each(["deleted", "sent again", "expired"])("a message of which only the dead letter is left goes when that is %s", async (how) => {

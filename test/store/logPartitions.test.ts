@@ -37,6 +37,8 @@ const partsOf = async (url: string): Promise<unknown[]> =>
 
 const rowsOf = async (url: string): Promise<unknown> => (await ask(url, "select count(*)::int as n from log"))[0]?.["n"];
 
+const keptIn = async (url: string): Promise<unknown> => (await ask(url, "select count(*)::int as n from kept_log"))[0]?.["n"];
+
 const expire = (world: World, log: number) =>
   world.store.execute("expire", { account: "acc", retention: { log, deadLetters: log }, now: world.clock.now, limit: 100 });
 
@@ -83,7 +85,7 @@ test("an account that keeps its log for less time has its rows deleted, as those
   expect(await rowsOf(url)).toBe(2);
 });
 
-test("a dead letter that outlives its line of the log takes its message with it, although the row of that line is still there", async () => {
+test("a dead letter that outlives the time of the log takes its message and its log with it, although the row is still in its day", async () => {
   const url = await freshDatabase();
   const world = await oneNode(url, new TestClock());
   const { dlqId } = await world.die();
@@ -91,12 +93,95 @@ test("a dead letter that outlives its line of the log takes its message with it,
   await world.store.forgetBefore(world.clock.now - day);
   const retention = { log: day, deadLetters: 30 * day };
   await world.store.execute("expire", { account: "acc", retention, now: world.clock.now, limit: 100 });
-  expect(await rowsOf(url)).toBe(1);
-  expect((await world.store.read.deadLetter("acc", dlqId))?.envelope.body.byteLength).toBeGreaterThan(0);
+  expect([await rowsOf(url), await keptIn(url)]).toEqual([1, 1]);
+  const entry = await world.store.read.deadLetter("acc", dlqId);
+  expect(entry?.envelope.body.byteLength).toBeGreaterThan(0);
+  expect(await world.states(entry?.envelope.id ?? "")).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
   expect(await world.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [dlqId], logRetention: day })).toMatchObject({
     deleted: 1,
   });
   expect(await ask(url, "select count(*)::int as n from envelopes")).toEqual([{ n: 0 }]);
+  expect([await rowsOf(url), await keptIn(url)]).toEqual([1, 0]);
+});
+
+/** A message that was delivered, one that has failed for good after a retry, and one that waits for its next retry, all on the same day. */
+async function threeKinds(world: World): Promise<{ done: string; dead: string; waiting: string; dlqId: string }> {
+  const [done, dead, waiting] = [
+    await world.sent(),
+    await world.sent({ retries: 1, retryDelay: "1000" }),
+    await world.sent({ retries: 3 }),
+  ];
+  await world.settle(done);
+  await world.settle(dead, { status: 500 });
+  await world.settle(waiting, { status: 500, headers: [["Retry-After", String((5 * day) / 1_000)]] });
+  world.clock.now += 1_000;
+  for (const delivery of await world.claim()) await world.settle(delivery, { status: 500 });
+  const [letter] = (await world.store.read.deadLetters(latest())).entries;
+  if (!letter) throw new Error("one has failed for good");
+  return { done: done.message.id, dead: dead.message.id, waiting: waiting.message.id, dlqId: letter.letter.id };
+}
+
+const dead = ["CREATED", "ACTIVE", "ERROR", "RETRY", "ACTIVE", "ERROR", "FAILED"];
+const waiting = ["CREATED", "ACTIVE", "ERROR", "RETRY"];
+
+const keeping = (world: World, limit: number) =>
+  world.store.execute("expire", { account: "acc", retention: { log: day, deadLetters: 30 * day }, now: world.clock.now, limit });
+
+test("what must stay of a day has moved before the day is dropped, at whatever point a node dies, and another one goes on", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  let world = await oneNode(url, clock);
+  const part = `log_day_${Math.floor(clock.now / day)}`;
+  const ids = await threeKinds(world);
+  clock.now += 2 * day;
+  // Its day has five entries.
+  for (let turn = 0; turn < 5; turn++) {
+    await world.store.forgetBefore(clock.now - day);
+    expect(await partsOf(url), "its day holds what has not moved").toContain(part);
+    expect([await world.states(ids.dead), await world.states(ids.waiting)]).toEqual([dead, waiting]);
+    await keeping(world, 1);
+    // The node is gone after one entry, and with it all that it knew.
+    world = new World(closedAfterwards(await openNode(url, clock, { node: `nod_${turn}` })), clock, `nod_${turn}`);
+  }
+  await world.store.forgetBefore(clock.now - day);
+  expect(await partsOf(url)).not.toContain(part);
+  expect([await world.states(ids.dead), await world.states(ids.waiting), await world.states(ids.done)]).toEqual([dead, waiting, []]);
+  expect([await rowsOf(url), await keptIn(url)]).toEqual([0, 4]);
+  // The dead letter goes, and with it its log; the other one has its log until it has ended, and for a day longer.
+  await world.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [ids.dlqId], logRetention: day });
+  expect([await world.states(ids.dead), await world.states(ids.waiting), await keptIn(url)]).toEqual([[], waiting, 1]);
+  clock.now += 4 * day;
+  for (const delivery of await world.claim()) await world.settle(delivery);
+  clock.now += day;
+  await keeping(world, 100);
+  expect(await world.states(ids.waiting)).toEqual([...waiting, "ACTIVE", "DELIVERED"]);
+  clock.now += 1;
+  await keeping(world, 100);
+  expect([await world.states(ids.waiting), await keptIn(url)]).toEqual([[], 0]);
+  expect(await ask(url, "select count(*)::int as n from envelopes")).toEqual([{ n: 0 }]);
+});
+
+test("nodes that remove the same log at once, while dead letters are deleted, lose nothing and leave nothing behind", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const world = await oneNode(url, clock);
+  const others = ["nod_b", "nod_c"].map(async (node) => new World(closedAfterwards(await openNode(url, clock, { node })), clock, node));
+  const worlds = [world, ...(await Promise.all(others))];
+  const all: Awaited<ReturnType<typeof threeKinds>>[] = [];
+  for (let turn = 0; turn < 12; turn++) all.push(await threeKinds(world));
+  const [gone, kept] = [all.slice(0, 6), all.slice(6)];
+  clock.now += 2 * day;
+  await Promise.all([
+    ...worlds.map(async (one) => {
+      while ((await keeping(one, 5)).more);
+    }),
+    ...gone.map(({ dlqId }, at) =>
+      worlds[at % 3]?.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [dlqId], logRetention: day }),
+    ),
+  ]);
+  for (const ids of kept) expect([await world.states(ids.dead), await world.states(ids.waiting)]).toEqual([dead, waiting]);
+  for (const ids of gone) expect([await world.states(ids.dead), await world.states(ids.waiting)]).toEqual([[], waiting]);
+  expect(await keptIn(url)).toBe(6 * 4 + 6);
 });
 
 test("of an account that is gone nothing is noted any more, when no day is left that could hold lines of it", async () => {

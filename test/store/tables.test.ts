@@ -93,6 +93,10 @@ const full: { [T in TableName]: Rows[T] } = {
     ...{ account: "acc", id: "1-1", messageId: "msg_1", time: 2 ** 45, states: ["ERROR", "RETRY"], error: "e", nextDueAt: 7, status: 500 },
     ...{ headers: [["A", "b"]], body: bytes("b"), dlqId: "1-2", marks: ["label:l"] },
   },
+  keptLog: {
+    ...{ account: "acc", id: "1-2", messageId: "msg_1", time: 2 ** 45, states: ["FAILED"], error: "e", nextDueAt: null, status: 500 },
+    ...{ headers: [["A", "b"]], body: bytes("b"), dlqId: "1-2", marks: ["label:l"] },
+  },
   marks: { account: "acc", id: "log label:l 1-1" },
   sightings: { account: "acc", id: "020833 any 1800000000000" },
   runs: {

@@ -45,7 +45,7 @@ const failure = z.object({
   stepId: z.int().optional().describe("The step that failed, where the message was for it."),
   stepName: z.string().optional().describe("The step that failed: as the endpoint says, or else the one that it was called to run."),
   afterStep: z.string().optional().describe("Where neither tells: the last step before it, if there was one."),
-  dlqId: z.string().optional().describe("Its entry in the dead letter queue, by which the run can be resumed. Gone when it was."),
+  dlqId: z.string().optional().describe("Its dead letter, by which the run can be resumed, as long as that is there."),
   error: z.string().describe("Why it failed."),
   responseStatus: z.int().optional(),
   failureCallbackState: z.string().optional(),
@@ -194,7 +194,7 @@ function failureJson(failure: NonNullable<Run["failure"]>, { run, steps }: RunSt
   return present({
     ...{
       messageId,
-      dlqId: run.continuedBy ? null : dlqId,
+      dlqId,
       error: reasonIn(failure, run.redaction),
       responseStatus: status,
       failureCallbackState: callback?.state,

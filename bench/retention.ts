@@ -1,0 +1,146 @@
+// What does it cost to remove a log of 300,000 entries that is past its time?
+//
+//   node scripts/run.js bench/retention.ts sqlite
+//   node scripts/run.js bench/retention.ts postgres
+//
+// Of 100 messages, 94 are delivered at once, 5 after a retry, and one fails for good after a retry and stays a dead letter. Fills the tables
+// directly, and removes with the command that the server uses, 500 rows at a time, until there is no more. CPU time is that of this process
+// and, on PostgreSQL, that of the server.
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Client } from "pg";
+import type { Rows, TableName } from "../src/core/command.ts";
+import { idMaker } from "../src/core/ids.ts";
+import { marksOfRow } from "../src/core/mark.ts";
+import type { Account, Envelope, LogState } from "../src/core/message.ts";
+import { noBytes } from "../src/core/message.ts";
+import type { Connection } from "../src/store/database.ts";
+import { connectionOf } from "../src/store/postgresSession.ts";
+import { postgresStore } from "../src/store/postgres.ts";
+import { openSqlite, sqliteStore } from "../src/store/sqlite.ts";
+import type { Store } from "../src/store/store.ts";
+import type { Value } from "../src/store/tables.ts";
+import { tables } from "../src/store/tables.ts";
+import { startPostgres } from "../test/postgres.ts";
+import { cpuTime } from "./process-figures.ts";
+
+const entries = 300_000;
+const account = "acc";
+const newId = idMaker(Math.random);
+const start = Math.floor(Date.now() / 86_400_000) * 86_400_000;
+/** When all of it is past its time. */
+const end = start + 40_000_000;
+
+/** Writes rows, with their marks, some thousand at a time. */
+function writerTo(connection: Connection) {
+  const rows = new Map<TableName, Value[][]>();
+  const put = <T extends TableName>(name: T, row: Rows[T]): void => {
+    const known = rows.get(name) ?? [];
+    known.push(Object.values(tables[name].write(row)));
+    rows.set(name, known);
+    for (const id of marksOfRow[name]?.(row) ?? []) put("marks", { account, id });
+  };
+  const flush = async (): Promise<void> => {
+    await connection.query("begin", []);
+    for (const [name, values] of rows) {
+      const columns = Object.keys(tables[name].columns);
+      const types = Object.values(tables[name].columns);
+      const text = `insert into ${tables[name].name} (${columns.join(", ")}) ${connection.dialect.given(types).values}`;
+      await connection.each(text, types, values);
+    }
+    await connection.query("commit", []);
+    rows.clear();
+  };
+  return { put, flush };
+}
+
+async function fill(connection: Connection): Promise<void> {
+  const { put, flush } = writerTo(connection);
+  let told = 0;
+  const tell = (messageId: string, states: LogState[], time: number, dlqId: string | null = null): void => {
+    const of = { account, id: newId("log", time), messageId, time, states, status: 200, error: null, nextDueAt: null };
+    put("log", { ...of, headers: [], body: noBytes, dlqId, marks: [] });
+    told++;
+  };
+  for (let n = 0; told < entries; n++) {
+    const time = start + n * 100;
+    const envelope: Envelope = {
+      ...{ account, id: newId("msg", time), brand: "svc", method: "POST", headers: [], url: "https://shop.example/hook" },
+      ...{ body: new Uint8Array(200).fill(97), retries: 3, retryDelay: null, timeout: 1_000, callback: null, failureCallback: null },
+      ...{ deduplication: null, redaction: null, tells: null, endpoint: null, createdAt: time, notBefore: time, startedAtOnce: true },
+      ...{ labels: [], queue: null, scheduleId: null, group: null, callerIp: null, flowControl: null },
+    };
+    put("envelopes", envelope);
+    const kind = n % 100;
+    if (kind < 6) tell(envelope.id, ["ERROR", "RETRY"], time + 1);
+    if (kind < 6) tell(envelope.id, ["ACTIVE"], time + 60_000);
+    if (kind > 0) tell(envelope.id, ["DELIVERED"], time + (kind < 6 ? 60_001 : 1));
+    else {
+      const id = newId("dlq", time + 60_001);
+      tell(envelope.id, ["ERROR", "FAILED"], time + 60_001, id);
+      put("deadLetters", {
+        ...{ account, id, messageId: envelope.id, status: 500, headers: [], body: noBytes, error: null, retried: 1 },
+        ...{ failureCallback: null, marks: [] },
+      });
+    }
+    if (n % 1_000 === 999) await flush();
+  }
+  await flush();
+}
+
+const owner: Omit<Account, "createdAt"> = {
+  ...{ id: account, name: account, password: "", token: account, tokenHash: account },
+  signingKeys: { current: "", next: "" },
+};
+
+/** `server`: CPU time that a database server has taken so far, in seconds. */
+async function measure(store: Store, what: string, server = async (): Promise<number> => 0): Promise<void> {
+  await store.forgetBefore(end - 1);
+  const [cpu, ofServer, at] = [process.cpuUsage(), await server(), performance.now()];
+  let [removed, turns] = [0, 0];
+  for (let more = true; more; turns++) {
+    const turn = await store.execute("expire", { account, retention: { log: 1, deadLetters: 1e10 }, now: end, limit: 500 });
+    ({ more } = turn);
+    removed += turn.removed;
+  }
+  const { user, system } = process.cpuUsage(cpu);
+  const taken = { real: (performance.now() - at) / 1_000, here: (user + system) / 1e6, there: (await server()) - ofServer };
+  const times = `${taken.real.toFixed(1)} s, CPU ${taken.here.toFixed(1)} s here and ${taken.there.toFixed(1)} s in the server`;
+  console.log(`${what}: ${removed} removed in ${turns} turns, ${times}`);
+}
+
+async function onSqlite(): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), "waypost-retention-"));
+  const file = join(folder, "waypost.db");
+  const source = { node: "nod_a", now: () => end, random: Math.random, newId };
+  const store = await sqliteStore(file, source);
+  await store.execute("createAccount", owner);
+  const database = openSqlite(file);
+  await fill(database.connection);
+  database.close();
+  await measure(store, "SQLite");
+  await store.close();
+  rmSync(folder, { recursive: true, force: true });
+}
+
+async function onPostgres(): Promise<void> {
+  const server = await startPostgres();
+  const { url } = server;
+  const clock = { now: () => end, sleep: () => Promise.resolve() };
+  const store = await postgresStore({ url, node: "nod_a", clock, random: Math.random, now: () => end });
+  await store.execute("createAccount", owner);
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  await fill(connectionOf((query) => client.query(query)));
+  await client.query("analyze");
+  const backends = await client.query<{ pid: number }>("select pid from pg_stat_activity where application_name like 'waypost %'");
+  await measure(store, "PostgreSQL", async () => backends.rows.reduce((sum, { pid }) => sum + cpuTime(pid) / 1e6, 0));
+  await client.end();
+  await store.close();
+  await server.stop();
+}
+
+await (process.argv[2] === "postgres" ? onPostgres() : onSqlite());
+process.exit(0);
