@@ -54,7 +54,10 @@ export function servePython(author: Author, route: Route, options: Options): Pla
     const url = request.url.split("?")[0] ?? "";
     await author.receiver.verify({ signature: request.headers.get("upstash-signature") ?? "", body });
     try {
-      return Response.json({ workflowRunId: await handled({ author, route, options, url }, request.headers, body) });
+      const workflowRunId = await handled({ author, route, options, url }, request.headers, body);
+      // Versions that name the feature tell the server that they are an endpoint for workflows.
+      const tells = options.features.includes("WF_DetectTrigger") ? { "Upstash-Workflow-Sdk-Version": "1" } : {};
+      return Response.json({ workflowRunId }, { headers: tells });
     } catch (error) {
       return Response.json({ error: "Error", message: (error as Error).message }, { status: 500 });
     }
@@ -197,10 +200,9 @@ function failed({ options }: Served, body: string): string {
   type Told = { status: number; body: string; header: Record<string, string[]>; url: string; workflowRunId: string };
   const failure = JSON.parse(body) as Told & { sourceBody: string; sourceHeader: Record<string, string[]> };
   const { message } = JSON.parse(decoded(failure.body)) as { message: string };
-  const [first] = JSON.parse(decoded(failure.sourceBody)) as { body: string }[];
   options.failureFunction?.({
     ...{ status: failure.status, message, workflowRunId: failure.workflowRunId, headers: failure.sourceHeader },
-    payload: payloadOf(decoded(first?.body ?? "")),
+    payload: payloadOf(decoded(failure.sourceBody)),
   });
   return failure.workflowRunId;
 }
