@@ -165,7 +165,7 @@ function together(one: Given, other: Given): Given {
 }
 
 /** Settings whose values are lists with commas: as with any such header (RFC 9110, 5.3), several are one. */
-const lists: ReadonlySet<string> = new Set<SettingName>(["label", "redact-fields"]);
+const lists: ReadonlySet<string> = new Set<SettingName | WorkflowSettingName>(["label", "redact-fields", "feature-set"]);
 
 /** Of a setting, with room for the longest name of a header behind its prefixes. */
 const longestName = 2 * limits.nameLength;

@@ -17,6 +17,8 @@ export const waiterShape = z.object({
   deadline: z.int().optional().describe("Until when it waits, in unix seconds."),
   timeoutUrl: z.string().optional().describe("The endpoint that goes on without the event."),
   timeoutHeaders: headers("Headers for that").optional(),
+  workflowRunId: z.string().optional().describe("The run that waits."),
+  eventId: z.string().optional().describe("The event that it waits for."),
 });
 
 export const waiterJson = (waiter: Waiter): z.output<typeof waiterShape> => ({
@@ -25,6 +27,7 @@ export const waiterJson = (waiter: Waiter): z.output<typeof waiterShape> => ({
   ...(waiter.dueAt === null ? {} : { deadline: Math.floor(waiter.dueAt / 1000) }),
   timeoutUrl: waiter.timeoutUrl,
   timeoutHeaders: headerMap(shownOf(waiter.timeoutGiven, waiter)),
+  ...{ workflowRunId: waiter.runId, eventId: waiter.event },
 });
 
 const outlineOf = ({ url, dueAt }: Waiter): z.output<typeof waiterShape> => ({
@@ -38,6 +41,7 @@ const shownOf = (given: HeaderList, { redaction }: Waiter): HeaderList => (redac
 export const notifiedShape = z.object({
   waiter: waiterShape.optional().describe("What waited. Absent when nothing did yet, and the event is kept for the run."),
   messageId: z.string().optional().describe("The message that brings the event to the endpoint."),
+  url: z.string().optional().describe("The endpoint that goes on with the event, like `waiter.url`."),
   workflowRunId: z.string(),
   workflowCreatedAt: z.int().optional().describe("When the run was created, in unix milliseconds."),
   deduplicated: z.literal(false).optional(),
@@ -47,15 +51,10 @@ export const notifiedShape = z.object({
 export const notifiedJson = (
   { waiter, messageId, runId, createdAt }: Notified,
   { mayRead }: { mayRead: boolean },
-): z.output<typeof notifiedShape> => ({
-  ...{
-    waiter: mayRead ? waiterJson(waiter) : outlineOf(waiter),
-    messageId,
-    workflowRunId: runId,
-    workflowCreatedAt: createdAt,
-    deduplicated: false,
-  },
-});
+): z.output<typeof notifiedShape> => {
+  const shown = mayRead ? waiterJson(waiter) : outlineOf(waiter);
+  return { waiter: shown, messageId, url: shown.url, workflowRunId: runId, workflowCreatedAt: createdAt, deduplicated: false };
+};
 
 /** The headers of a post that are kept to be shown: settings, and the type of the content. None that tells the token. */
 export function givenHeaders(rawHeaders: readonly string[], proof: Pick<Proof, "token"> | null): HeaderList {

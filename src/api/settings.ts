@@ -278,9 +278,10 @@ const countIn = (text: string): number | null => (/^[1-9]\d{0,11}$/.test(text) ?
 
 const expectedLimits = "is not of the form parallelism=3, rate=5, period=1m; any of them may be left out";
 
-/** Reads `true` or `false`. Throws `Refusal`. */
+/** Reads `true` or `false` in any case, because Python writes `True`. Throws `Refusal`. */
 export function readBoolean(text: string): boolean {
-  return text === "true" || (text === "false" ? false : refuseText(text, "is neither true nor false"));
+  const lower = text.toLowerCase();
+  return lower === "true" || (lower === "false" ? false : refuseText(text, "is neither true nor false"));
 }
 
 /** Reads a URL that can be called. Throws `Refusal`. */

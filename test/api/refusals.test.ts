@@ -367,7 +367,7 @@ describe("health", () => {
     expect(await ask("GET", "/v2/health", { token: null })).toMatchObject({ status: 200, body: { status: "ok", pending: 0 } });
   });
 
-  test.each(["/v2/health?ready=true", "/v2/health/ready"])(
+  test.each(["/v2/health?ready=true", "/v2/health/ready", "/v2/readiness"])(
     "%s is 503 while the server stops, and while its store is silent",
     async (url) => {
       const well = await house();

@@ -66,7 +66,7 @@ const cases: Record<Exclude<SettingName, "cron" | "queue-name">, Case> = {
       ["true", {}],
       ["false", {}],
     ],
-    bad: ["", "1", "TRUE", "yes"],
+    bad: ["", "1", "yes"],
   },
   "flow-control-key": {
     good: [["shop 7", { flowControl: { key: "shop 7", parallelism: 1, rate: null, period: null } }]],
@@ -102,6 +102,8 @@ const cases: Record<Exclude<SettingName, "cron" | "queue-name">, Case> = {
     good: [
       ["true", { deduplication: expect.stringMatching(/^c:[0-9a-f]{64}$/) }],
       ["false", { deduplication: null }],
+      ["True", { deduplication: expect.stringMatching(/^c:[0-9a-f]{64}$/) }],
+      ["False", { deduplication: null }],
     ],
     bad: ["", "maybe"],
   },

@@ -91,6 +91,7 @@ describe("waiting", () => {
         deadline: at / 1000 + 7 * 86_400,
         timeoutUrl: endpoint,
         timeoutHeaders: expect.objectContaining({ "Upstash-Workflow-Runid": ["wfr_1", "wfr_1"] }),
+        ...{ workflowRunId: "wfr_1", eventId: "paid" },
       },
     ]);
     expect(JSON.stringify(shown.body)).not.toMatch(/bearer|authorization/i);
@@ -99,6 +100,7 @@ describe("waiting", () => {
       {
         waiter: shown.body[0],
         messageId: expect.stringMatching(/^msg_/),
+        url: endpoint,
         workflowRunId: "wfr_1",
         workflowCreatedAt: at,
         deduplicated: false,

@@ -41,6 +41,21 @@ const ready = openRoute({
   handle: async ({ parts }) => readiness(parts),
 });
 
+/** The path and the response that the Python client expects. */
+const readyForClients = openRoute({
+  method: "GET",
+  path: "/v2/readiness",
+  tag: "Health",
+  summary: "Can the server take requests? The response that clients read",
+  about: "Ready and not ready under the same conditions as `GET /v2/health/ready`.",
+  answers: { 200: { about: "The server can take requests.", schema: z.object({ ready: z.literal(true) }) } },
+  refusals: ["stopping"],
+  handle: async ({ parts }) => {
+    await readiness(parts);
+    return { status: 200, body: { ready: true } };
+  },
+});
+
 const report = ({ health }: Parts): Answer => ({ status: 200, body: { ...health(), status: "ok" } });
 
 async function readiness(parts: Parts): Promise<Answer> {
@@ -60,4 +75,4 @@ async function answers({ store }: Parts): Promise<boolean> {
   return Promise.race([asked, gaveUp]);
 }
 
-export const healthReports = [live, ready];
+export const healthReports = [live, ready, readyForClients];
