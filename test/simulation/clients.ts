@@ -32,8 +32,8 @@ function randomLetter({ chance, hosts, all, now }: Settings & { all: readonly st
   };
 }
 
-/** Half of them are one path, with another query each. */
-const pathOf = (number: number): string => (number < 5 ? `/5?${number}` : `/${number}`);
+/** Most of them are one path, with another query each. */
+const pathOf = (number: number): string => (number < 7 ? `/7?${number}` : `/${number}`);
 
 function randomSettings(chance: Chance, hosts: readonly string[], depth: number): SendSettings {
   const callback = (probability: number): CallbackSettings | null =>
