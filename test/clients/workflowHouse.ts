@@ -37,6 +37,8 @@ export type Author = Newcomer & {
   serveMany<Name extends string>(make: (name: WorkflowsByName) => Record<Name, AnyRoute>, options?: Options): Record<Name, Place>;
   /** Serves anything else. */
   answer(handler: Handler): Place;
+  /** Serves anything at a path of the caller's choice. */
+  at(path: string, handler: Handler): Place;
 };
 
 type Invokable = ReturnType<typeof createWorkflow>;
@@ -77,6 +79,7 @@ function authorOf(newcomer: Newcomer, app: App): Author {
       return Object.fromEntries(places) as Record<keyof ReturnType<typeof make>, Place>;
     },
     answer: (handler) => app.at(`/${randomUUID()}`, handler),
+    at: app.at,
   };
 }
 

@@ -13,7 +13,7 @@ export type Dialect = (host: string, token: string, request: Request) => Lines;
 
 type Reply = { status: number; text: string };
 
-/** Sends a request on a connection of its own, exactly as written: no header is added and the path is not rewritten. */
+/** Sends a request on a new connection, exactly as written: no header is added and the path is not rewritten. */
 export function exchange(origin: string, { method, path, headers, body }: Request): Promise<Reply> {
   const { hostname, port } = new URL(origin);
   return new Promise((resolve, reject) => {
@@ -29,7 +29,7 @@ export function exchange(origin: string, { method, path, headers, body }: Reques
   });
 }
 
-/** One call of a client: what it writes and what it reads. `{name}` stands for a value from the memory. */
+/** One call of a client: what it writes and what it reads. `{name}` is replaced with a value from the memory. */
 export type Row = {
   /** The call as a user of the client knows it. */
   call: string;

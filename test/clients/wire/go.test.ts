@@ -7,8 +7,8 @@ import type { Row } from "./exchange.ts";
 import { expectReplay } from "./exchange.ts";
 import { reads } from "./goReads.ts";
 
-// What the Go clients (github.com/upstash/qstash-go and github.com/upstash/workflow-go) send, and what they do with a response: they fail
-// at status 400 (the workflow client at 300), and at a member whose type is not the one that they declare.
+// The calls of the Go client (github.com/upstash/qstash-go), as it sends them. The client fails at a status from 400 on, and at a member of
+// a response whose type is not the declared one.
 
 const json = { "Content-Type": "application/json" };
 const keepMessage = ({ messageId }: { messageId: string }) => ({ message: messageId });

@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-// What Go's encoding/json accepts for the types of the Go clients: a member may be missing or null, unknown members are skipped, and a
+// The responses that Go's encoding/json accepts for the types of the Go clients: a member may be missing or null, unknown members are skipped, and a
 // member of another type fails the whole call.
 
 const text = z.string().nullish();
@@ -57,7 +57,7 @@ const run = z.object({
     .nullish(),
 });
 
-/** What the parsers of the Go clients need, by the type of the response. */
+/** The responses that the parsers of the Go clients accept, by their type. */
 export const reads = {
   ...{ sent, queue, group, schedule, deadLetter, run, message: z.object(message), error: z.object({ error: z.string() }) },
   sentToGroup: z.array(sent),

@@ -23,7 +23,7 @@ import {
   whole,
 } from "./pythonReads.ts";
 
-// What the Python client (package qstash, versions 2.0.5 and 3.4.0) sends and what its parsers need.
+// The calls of the Python client (package qstash, versions 2.0.5 and 3.4.0), as it sends them.
 
 const json = { "Content-Type": "application/json" };
 const kept = { message: ({ messageId }: { messageId: string }) => ({ message: messageId }) };

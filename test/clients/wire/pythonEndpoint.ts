@@ -25,7 +25,7 @@ type Step = {
 type CallOptions = { url: string; method?: string; body?: Json; headers?: Record<string, string>; retries?: number };
 export type CallResult = { status: number; body: Json; header: Record<string, string[]> };
 
-/** What a workflow in Python is written with. */
+/** The context with which a workflow in Python is written. */
 export type PythonContext = {
   requestPayload: Json;
   headers: Readonly<Record<string, string>>;
@@ -36,7 +36,7 @@ export type PythonContext = {
   call(name: string, options: CallOptions): Promise<CallResult>;
 };
 
-/** What a failure function in Python is called with. */
+/** The arguments of a failure function in Python. */
 export type PythonFailure = { status: number; message: string; payload: Json; workflowRunId: string; headers: Record<string, string[]> };
 
 type Options = { features: string; retries?: number; failureFunction?: (failure: PythonFailure) => void };

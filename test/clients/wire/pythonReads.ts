@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-// What the parsers of the Python client need. A parser fails if a member that it indexes is missing; members that it only asks for may be
+// The responses that the parsers of the Python client accept. A parser fails if a member that it indexes is missing; members that it only asks for may be
 // missing.
 
 export const text = z.string();

@@ -92,7 +92,7 @@ describe.each(["LazyFetch,InitialBody", "LazyFetch,InitialBody,WF_DetectTrigger"
     expect(await deadLetterOf(author, run)).toMatchObject({ workflowUrl: work.url, responseStatus: 500 });
   });
 
-  test("goes on after a call that fails for good, and knows its status", async () => {
+  test("continues after a call that fails for good, and knows its status", async () => {
     const author = house.author();
     const other = author.answer(() => new Response("no", { status: 404 }));
     const results: unknown[] = [];
