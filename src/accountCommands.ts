@@ -11,7 +11,7 @@ import type { Desk } from "./desk.ts";
 
 type Parts<Flags> = {
   /** Opens the desk that the flags name, and closes it. */
-  atDesk<T>(flags: Flags, run: (desk: Desk, url: string) => Promise<T>): Promise<T>;
+  atDesk<T>(flags: Flags, run: (desk: Desk) => Promise<T>): Promise<T>;
   /** Adds the flags that say where the store is. */
   withStore(command: Command): Command;
   print(line: string): void;
@@ -25,9 +25,9 @@ export function accountCommands<Flags extends object>(program: Command, { atDesk
   const command = (usage: string, about: string): Command => withStore(accounts.command(usage).description(about));
 
   withLimits(command("create <name>", "make an account, and print its credentials")).action((name: string, flags: Flags & Options) =>
-    atDesk(flags, async (desk, url) => {
+    atDesk(flags, async (desk) => {
       const made = await desk.create({ name, change: changeOf(flags) });
-      print(`# ${made.name}\n${environmentLines(made, url)}`);
+      print(`# ${made.name}\n${environmentLines(made, await desk.url())}`);
     }),
   );
   command("list", "list all accounts").action((flags: Flags) =>

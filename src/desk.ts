@@ -24,6 +24,8 @@ import type { Store } from "./store/store.ts";
 
 /** What can be done by whoever is at the machine of the server: with accounts, with their tokens, and with keys. */
 export type Desk = AccountDesk & {
+  /** Where clients reach the server. */
+  url(): Promise<string>;
   /** Those besides the two that every account has. */
   tokens(account: AccountId): Promise<readonly Token[]>;
   createToken(token: NewToken): Promise<Token>;
@@ -52,14 +54,17 @@ type DeskParts = {
   keys: KeySource;
   /** Random text, as of a signing key. */
   newSecret(): string;
+  /** Where clients reach the server, or would if one ran. */
+  url(): string;
 };
 
 /** The desk of a store that this process has opened. */
-export function deskOf(store: Store, { logRetention, by, keys, newSecret }: DeskParts): Desk {
+export function deskOf(store: Store, { logRetention, by, keys, newSecret, url }: DeskParts): Desk {
   const named = storeFor(store, by);
   const accounts = async () => (await store.read.accounts()).filter(({ deletedAt }) => deletedAt === undefined);
   return {
     accounts,
+    url: async () => url(),
     create: async ({ name, change }) => {
       // The id of a deleted one can be nobody's name either, while it is there.
       checkAccountName(await store.read.accounts(), name);
@@ -81,7 +86,7 @@ const longestPath = 100;
 const isPossible = (path: string): boolean => process.platform !== "win32" && Buffer.byteLength(path) <= longestPath;
 
 type Question =
-  | { ask: "accounts" | "keyUse" | "sealAgain" }
+  | { ask: "accounts" | "url" | "keyUse" | "sealAgain" }
   | { ask: "tokens"; account: AccountId }
   | { ask: "createToken"; token: NewToken }
   | { ask: "revokeToken"; account: AccountId; id: string }
@@ -146,6 +151,7 @@ export function deskAt(folder: string): Desk {
   };
   return {
     accounts: () => ask({ ask: "accounts" }),
+    url: () => ask({ ask: "url" }),
     create: (asked) => ask({ ask: "create", asked }),
     change: (account, change) => ask({ ask: "change", account, change }),
     delete: (account) => ask({ ask: "delete", account }),

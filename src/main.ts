@@ -11,6 +11,7 @@ import type { NewAccount } from "./credentials.ts";
 import { developmentAccounts, environmentLines, firstAccount } from "./credentials.ts";
 import { DataFolderRefused, FolderTaken, hasStore, storePath, temporaryDataFolder } from "./data-folder.ts";
 import { accountCommands } from "./accountCommands.ts";
+import { accountNamed } from "./core/accountAsked.ts";
 import { causeOf } from "./api/refusals.ts";
 import { Refusal } from "./core/errors.ts";
 import { keyCommands } from "./keyCommands.ts";
@@ -23,7 +24,7 @@ import { systemClock, systemRandom } from "./engine/clock.ts";
 import { listen } from "./listen.ts";
 import { logOutput } from "./logOutput.ts";
 import { moveCommand, MoveRefused } from "./moveCommand.ts";
-import { openStore, serve } from "./serve.ts";
+import { clientUrl, openStore, serve } from "./serve.ts";
 import { sqlShelf } from "./store/sqlShelf.ts";
 import { openSqlite } from "./store/sqlite.ts";
 import { StorageRefused, Unavailable } from "./store/store.ts";
@@ -88,15 +89,33 @@ const readStoreSettings = (flags: Flags): Settings =>
   readSettings(Object.fromEntries(ofStore.map((name) => [name, flags[name]] as const)), process.env);
 
 withSettings(
-  program.command("credentials").description("print the credentials of every account again, as environment lines"),
-  ofStore,
-).action(async (flags: Flags) => {
+  program
+    .command("credentials")
+    .argument("[account]", "id or name; may be left out where there is one account")
+    .description("print the credentials of an account again, as environment lines"),
+  [...ofStore, "publicUrl"],
+).action(async (named: string | undefined, flags: Flags) => {
   const settings = readSettings(flags, process.env);
   const accounts = (await accountsOf(settings)).filter(({ deletedAt }) => deletedAt === undefined);
-  print(
-    accounts.map((account) => `# ${account.name}\n${environmentLines(account, `http://${settings.host}:${settings.port}`)}`).join("\n\n"),
-  );
+  const [first] = accounts;
+  if (!first) throw new CannotStart('there is no account; "waypost account create <name>" makes one');
+  if (named === undefined && accounts.length > 1) {
+    const names = [...accounts.slice(0, 20).map(({ name }) => name), ...(accounts.length > 20 ? ["…"] : [])].join(", ");
+    throw new CannotStart(`there are several accounts: name one of ${names}, as in waypost credentials ${first.name}`);
+  }
+  const account = named === undefined ? first : accountNamed(accounts, named);
+  const url = await urlOfServer(settings);
+  const doubt = url === null && settings.publicUrl === "" ? "# no server was asked; the URL is that of --host and --port\n" : "";
+  print(`# ${account.name}\n${doubt}${environmentLines(account, url ?? clientUrl(settings))}`);
 });
+
+/** Where clients reach the server that has the data folder. Null: none has it, or it cannot be asked. */
+const urlOfServer = ({ data, databaseUrl }: Settings): Promise<string | null> =>
+  databaseUrl === ""
+    ? deskAt(data)
+        .url()
+        .catch(() => null)
+    : Promise.resolve(null);
 
 program
   .command("listen")
@@ -127,10 +146,7 @@ program
 
 accountCommands<Flags>(program, {
   withStore: (command) => withSettings(command, ofStore),
-  atDesk: (flags, run) => {
-    const settings = readStoreSettings(flags);
-    return withDesk(settings, (desk) => run(desk, `http://${settings.host}:${settings.port}`));
-  },
+  atDesk: (flags, run) => withDesk(readStoreSettings(flags), run),
   print,
 });
 
@@ -197,7 +213,7 @@ async function run(settings: Settings, { firstAccounts, heading, log }: Run): Pr
   });
   const served = await serving;
   const [first] = served.created;
-  if (first) print(`# ${heading}\n${environmentLines(first, served.url)}\n`);
+  if (first) print(`# ${heading}\n${environmentLines(first, settings.publicUrl || served.url)}\n`);
   if (served.accountUrl !== null) print(`accounts at ${served.accountUrl}`);
   print(`running at ${served.url}`);
 }
@@ -263,8 +279,9 @@ async function withDesk<T>(settings: Settings, run: (desk: Desk) => Promise<T>):
     throw error;
   });
   if (!opened) return run(deskAt(data));
+  const parts = { logRetention: settings.logRetention, url: () => clientUrl(settings) };
   try {
-    return await run(deskOf(opened.store, { logRetention: settings.logRetention, keys: opened.keys, by: commandLine, newSecret }));
+    return await run(deskOf(opened.store, { ...parts, keys: opened.keys, by: commandLine, newSecret }));
   } finally {
     await opened.close();
   }

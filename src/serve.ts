@@ -205,7 +205,9 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
   let stopping = false;
   const trustProxy = settings.trustProxy.length > 0 ? settings.trustProxy : false;
   const deskFor = (by: Actor) =>
-    deskOf(store, { logRetention: settings.logRetention, by, keys, newSecret: () => newId("sig", clock.now()) });
+    deskOf(store, { logRetention: settings.logRetention, by, keys, newSecret: () => newId("sig", clock.now()), url });
+  /** With the port that was taken, if any was asked for. */
+  const url = (): string => settings.publicUrl || urlOf(settings.host, api.server.address());
   const parts: ApiParts = {
     store,
     now: () => clock.now(),
@@ -265,6 +267,10 @@ async function closeWithin(api: FastifyInstance, grace: Millis): Promise<void> {
   api.server.closeAllConnections();
   await closing;
 }
+
+/** Where clients reach a server: the public URL if it has one, else the address it listens at. */
+export const clientUrl = ({ host, port, publicUrl }: Pick<Settings, "host" | "port" | "publicUrl">): string =>
+  publicUrl === "" ? urlOf(host, { port }) : publicUrl;
 
 function urlOf(host: string, address: { port: number } | string | null): string {
   const port = address && typeof address === "object" ? address.port : 0;

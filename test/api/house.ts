@@ -111,6 +111,7 @@ export async function house(
                 by,
                 keys: null,
                 newSecret: () => newId("sig", clock.now),
+                url: () => "http://127.0.0.1:8080",
               }),
           },
         }),

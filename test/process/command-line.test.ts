@@ -1,7 +1,7 @@
 import { createServer } from "node:http";
 import { once } from "node:events";
 import { DatabaseSync } from "node:sqlite";
-import { chmodSync, readdirSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { chmodSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { request } from "undici";
@@ -38,6 +38,48 @@ describe("waypost start", () => {
     }
     const second = await startWaypost(["start", "--port", "0", "--data", data]);
     expect(second.out()).not.toContain(token);
+  });
+
+  test("credentials have the port and the public URL that the server has, and those of the settings where none runs", async () => {
+    const data = temporaryFolder();
+    const print = (...args: string[]) => runWaypost([...args, "--data", data]).ended.then(({ out }) => out);
+    const first = await startWaypost(["start", "--port", "0", "--data", data]);
+    expect(variable(await print("credentials", "owner"), "WAYPOST_URL")).toBe(first.url);
+    expect(variable(await print("account", "create", "shop"), "QSTASH_URL")).toBe(first.url);
+    first.kill("SIGTERM");
+    await first.ended;
+    const away = await print("credentials", "owner", "--host", "0.0.0.0", "--port", "9000");
+    expect(variable(away, "WAYPOST_URL")).toBe("http://127.0.0.1:9000");
+    expect(away).toContain("# no server was asked");
+    const second = await startWaypost(["start", "--port", "0", "--data", data, "--public-url", "https://queue.example/"]);
+    const asked = await print("credentials", "shop");
+    expect(variable(asked, "WAYPOST_URL")).toBe("https://queue.example");
+    expect(asked).not.toContain("# no server");
+    second.kill("SIGTERM");
+  });
+
+  test("the credentials of several accounts are never printed under the same names: one is named", async () => {
+    const data = temporaryFolder();
+    await startWaypost(["dev", "--port", "0", "--data", data]);
+    const all = await runWaypost(["credentials", "--data", data]).ended;
+    const accounts = "defaultUser, testUser1, testUser2, testUser3";
+    expect(all).toMatchObject({
+      code: 2,
+      out: "",
+      err: `waypost: there are several accounts: name one of ${accounts}, as in waypost credentials defaultUser\n`,
+    });
+    const one = await runWaypost(["credentials", "testUser2", "--data", data]).ended;
+    expect(one.out.match(/^WAYPOST_USER=.*$/gm)).toEqual(['WAYPOST_USER="testUser2"']);
+    expect(await runWaypost(["credentials", "nobody", "--data", data]).ended).toMatchObject({
+      code: 2,
+      out: "",
+      err: expect.stringContaining("nobody: there is no such account"),
+    });
+  });
+
+  test("git ignores what holds credentials", () => {
+    const ignored = readFileSync(join(import.meta.dirname, "../../.gitignore"), "utf8").split("\n");
+    expect(ignored).toEqual(expect.arrayContaining([".env", "/data/", "/dev-data/"]));
   });
 
   test("deliveries to this machine are refused unless allowed, and the refusal names the setting", async () => {

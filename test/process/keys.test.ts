@@ -79,7 +79,7 @@ test("keys of PostgreSQL are a setting; without it secrets are in clear, and tha
     err: expect.stringContaining("changed by hand: 1."),
   });
   expect(await run("credentials", ...where)).toMatchObject({ code: 2, err: expect.stringContaining("set WAYPOST_KEYS") });
-  expect((await run("credentials", ...where, "--keys", keys)).out).toContain(developmentToken);
+  expect((await run("credentials", "defaultUser", ...where, "--keys", keys)).out).toContain(developmentToken);
   expect(await run("start", "--port", "0", ...where)).toMatchObject({ code: 2, err: expect.stringContaining("are not set") });
   expect(await run("start", "--port", "0", ...where, "--keys", "1:secret")).toMatchObject({
     code: 2,
