@@ -34,7 +34,11 @@ function randomLetter({ chance, hosts, all, now }: Settings & { all: readonly st
 function randomSettings(chance: Chance, hosts: readonly string[], depth: number): SendSettings {
   const callback = (probability: number): CallbackSettings | null =>
     depth > 0 && chance.happens(probability)
-      ? { url: `https://${chance.of(hosts)}/told`, ...randomSettings(chance, hosts, depth - 1) }
+      ? {
+          url: `https://${chance.of(hosts)}/told`,
+          ...randomSettings(chance, hosts, depth - 1),
+          ...(chance.happens(0.2) ? { delay: chance.between(1, 60_000) } : {}),
+        }
       : null;
   return {
     method: "POST",

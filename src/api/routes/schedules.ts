@@ -8,6 +8,7 @@ import type { Store } from "../../store/store.ts";
 import { readPosting } from "../posting.ts";
 import type { ScheduleState } from "../scheduleJson.ts";
 import { scheduleJson, scheduleShape } from "../scheduleJson.ts";
+import type { Incoming } from "../route.ts";
 import { route } from "../route.ts";
 import { scopeIn } from "../scope.ts";
 
@@ -40,7 +41,7 @@ const create = route({
   handle: async ({ account: owner, incoming, parts }) => {
     const { store } = parts;
     const { id: account } = owner;
-    const destination = incoming.target.path.slice("/v2/schedules/".length);
+    const destination = destinationIn(incoming);
     const { letter, settings, ignored } = await readPosting(incoming, {
       destination,
       account,
@@ -110,6 +111,9 @@ const remove = route({
     return { status: 200, body: { deleted: deleted ? 1 : 0 } };
   },
 });
+
+/** Returns the path behind `/v2/schedules/` or `/v2/publish/`, as it came. */
+const destinationIn = ({ target: { path } }: Incoming): string => path.slice(path.indexOf("/", "/v2/".length) + 1);
 
 type Change = { what: "pause" | "resume"; command: "pauseSchedule" | "resumeSchedule"; about: string };
 
