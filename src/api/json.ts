@@ -78,6 +78,33 @@ function checkSize(body: Bytes, mostNames: number): void {
   }
 }
 
+/**
+ * Returns the JSON text of a member of the items of a list, by the place of the item, as it was written: numbers keep all of their digits. Only
+ * objects and lists are returned. If an item has the member twice, the last one counts, as it does for a parser. `body` must be valid JSON.
+ */
+export function memberTexts(body: Bytes, name: string): ReadonlyMap<number, string> {
+  const texts = new Map<number, string>();
+  let [depth, item, inText, textAt, textEnd, isMember, from] = [0, 0, false, 0, 0, false, -1];
+  for (let at = 0; at < body.length; at++) {
+    const byte = body[at];
+    if (inText) {
+      if (byte === backslash) at++;
+      else if (byte === quote) [inText, textEnd] = [false, at + 1];
+    } else if (byte === quote) [inText, textAt] = [true, at];
+    else if (byte === colon && depth === 2) isMember = JSON.parse(decoder.decode(body.subarray(textAt, textEnd))) === name;
+    else if (byte === comma && depth === 2) isMember = false;
+    else if (byte === comma && depth === 1) item++;
+    else if (byte === squareOpen || byte === curlyOpen) {
+      if (depth++ === 2 && isMember) from = at;
+    } else if (byte === squareClose || byte === curlyClose) {
+      if (--depth === 2 && from >= 0) texts.set(item, decoder.decode(body.subarray(from, at + 1)));
+      if (depth === 2) from = -1;
+      if (depth === 1) isMember = false;
+    }
+  }
+  return texts;
+}
+
 /** One token of JSON, or a separator. Sticky: it must begin where the last one ended. */
 const token =
   /[ \t\n\r]*(?:("(?:[ !#-[\]-\uffff]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)|([[\]{},:]))/y;

@@ -14,8 +14,9 @@ import { settingRows } from "./settings.ts";
 /** All that a publish brought, taken apart. `content`: what describes the body. `senders`: what `header-forward` is to send along. */
 export type Post = {
   brand: Brand;
-  /** A URL, or the name of a URL group. */
+  /** A URL, or the name of a URL group. `query`: what the endpoints of the group get with their URLs. */
   destination: string;
+  query?: string | null;
   queue?: string | null;
   body: Bytes;
   content: HeaderList;
@@ -25,7 +26,7 @@ export type Post = {
 };
 
 /** Makes a letter of what was posted. Throws `Refusal` when its headers are too large. */
-export function letterOf({ brand, destination, queue, body, content, senders, callerIp, settings }: Post): Letter {
+export function letterOf({ brand, destination, query = null, queue, body, content, senders, callerIp, settings }: Post): Letter {
   const { values } = settings;
   const alongside = values["header-forward"] ? joinHeaders(content, named(senders(), content)) : content;
   const sending = sendSettings(settings, joinHeaders(alongside, withOneType(content, settings.headers)));
@@ -49,12 +50,15 @@ export function letterOf({ brand, destination, queue, body, content, senders, ca
     body,
     delay: values.delay ?? null,
     notBefore: values["not-before"] ?? null,
-    deduplication: deduplicationOf(settings, { destination, body, headers: sending.headers }),
+    deduplication: deduplicationOf(settings, {
+      ...{ destination: query === null ? destination : `${destination}?${query}`, body, headers: sending.headers },
+    }),
     deduplicationWindow: values["deduplication-window"] ?? null,
     labels: values.label ?? [],
     redaction: values["redact-fields"] ?? null,
     callerIp,
     tells: null,
+    ...(query === null ? {} : { query }),
   };
 }
 
@@ -115,8 +119,14 @@ function flowControlOf({ values, written }: Settings): FlowControl | null {
 
 function callbackOf(url: string | undefined, settings: Settings | null): CallbackSettings | null {
   if (url === undefined) return null;
-  return settings ? { url, ...sendSettings(settings, settings.headers) } : plainCallback(url);
+  return settings ? { url, ...sendSettings(settings, settings.headers), ...ofCallback(settings) } : plainCallback(url);
 }
+
+/** Returns the settings of a callback that a letter keeps outside its send settings. */
+const ofCallback = ({ values: { delay, label } }: Settings): Pick<CallbackSettings, "delay" | "labels"> => ({
+  ...(delay === undefined ? {} : { delay }),
+  ...(label === undefined ? {} : { labels: label }),
+});
 
 /** The HTTP server bounds the headers of a request; those in a body, as in a batch, are bounded here. */
 function checkHeaderBytes(sending: SendSettings): void {
@@ -188,5 +198,7 @@ function sendOverrides({ values, headers, callback, failureCallback }: Settings)
 
 function callbackOverrides(name: "callback" | "failureCallback", url: string | undefined, settings: Settings | null): Overrides {
   if (url === undefined && !settings) return {};
-  return { [name]: { ...(url === undefined ? {} : { url }), ...(settings ? sendOverrides(settings) : {}) } };
+  return {
+    [name]: { ...(url === undefined ? {} : { url }), ...(settings ? { ...sendOverrides(settings), ...ofCallback(settings) } : {}) },
+  };
 }

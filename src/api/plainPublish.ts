@@ -1,10 +1,12 @@
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
 import { limits } from "../core/limits.ts";
+import { brandNames } from "../core/brand.ts";
 import type { Millis } from "../core/message.ts";
 import { inNameOf, isAudited } from "./actor.ts";
 import { addressIn } from "./address.ts";
 import { ignoredHeader, problemHeaders } from "./answerHeaders.ts";
 import type { Proof } from "./auth.ts";
+import { brandedHeader } from "./brand.ts";
 import { hasOrigin } from "./cors.ts";
 import type { Intake } from "./intake.ts";
 import { bytesAtOnce, mostAtOnce } from "./intake.ts";
@@ -20,7 +22,7 @@ import { batch } from "./routes/batch.ts";
 import { publish } from "./routes/publish.ts";
 import { endRun } from "./routes/runs.ts";
 import type { Target } from "./target.ts";
-import { splitQuery, splitTarget } from "./target.ts";
+import { asksFor, splitQuery, splitTarget } from "./target.ts";
 
 /** What a plain publish meets on its way, as any other request does. */
 export type Way = {
@@ -42,17 +44,32 @@ type Found = { row: Route; params: Record<string, string> };
  * What messages are published by: one alone, or a list, as by the steps of workflow runs; and what ends a run, which comes over the same
  * connections. For all of them the same is to be looked at beforehand.
  */
-function rowOf(method: string, target: string): Found | null {
+function rowOf({ method, target, rawHeaders }: Pick<Asked, "method" | "target" | "rawHeaders">): Found | null {
   if (method === "DELETE") {
     const [, workflowRunId] = finishing.exec(target) ?? [];
     return workflowRunId === undefined ? null : { row: endRun, params: { workflowRunId } };
   }
   if (method !== "POST") return null;
-  if (target.startsWith("/v2/publish/")) return { row: publish, params: {} };
-  return target === batch.path ? { row: batch, params: {} } : null;
+  if (publishing.test(target)) return makesSchedule(method, target, rawHeaders) ? null : { row: publish, params: {} };
+  return target.length === batch.path.length && target.toLowerCase() === batch.path ? { row: batch, params: {} } : null;
 }
 
-const finishing = /^\/v2\/workflows\/runs\/([\w.-]+)\?cancel=false$/;
+const publishing = /^\/v2\/publish\//i;
+const finishing = /^\/v2\/workflows\/runs\/([\w.-]+)\?cancel=false$/i;
+
+/** Reports whether a publish has a cron expression, in a header or in its query: then it makes a schedule. Looked at for every publish. */
+export function makesSchedule(method: string, target: string, rawHeaders: readonly string[]): boolean {
+  if (method !== "POST") return false;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const { length } = rawHeaders[at] ?? "";
+    if (crons.has(length) && brandedHeader(rawHeaders[at] ?? "")?.name === "cron") return true;
+  }
+  // Any character of the name may be percent-encoded.
+  return /\?.*(?:cron|%)/is.test(target) && asksFor(splitTarget(target).query, "cron");
+}
+
+/** Lengths of the names of such a header. Most other names differ in length. */
+const crons: ReadonlySet<number> = new Set(Object.values(brandNames).map(({ prefix }) => `${prefix}-Cron`.length));
 
 /**
  * Has a server answer plain publishes by itself: those with a small body whose length is said, and the token of an account that was used
@@ -117,7 +134,7 @@ function send(response: ServerResponse, { status, headers, text, gone }: PlainAn
 
 /** Null: it goes the usual way. `unknown`: whose the token is was not asked lately. */
 function admit(head: Asked, callerIp: string | null, way: Way): Admitted | null | "unknown" {
-  const found = rowOf(head.method, head.target);
+  const found = rowOf(head);
   if (found === null || head.length > mostAtOnce || head.authorization === undefined || way.isClosing()) return null;
   // The usual way adds the headers by which a page may read the answer.
   if (way.parts.corsOrigins?.length && hasOrigin(head.rawHeaders)) return null;

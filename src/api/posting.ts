@@ -1,5 +1,6 @@
 import { Refusal } from "../core/errors.ts";
 import { limits } from "../core/limits.ts";
+import { checkUrlsWith } from "../core/group.ts";
 import type { AccountId, Brand, Bytes, Group, HeaderList, Letter } from "../core/message.ts";
 import type { Store } from "../store/store.ts";
 import { brandOfToken, brandShown } from "./brand.ts";
@@ -9,7 +10,8 @@ import { givenByHeaders, givenByQuery, readAllSettings, refuseLoneWindow, refuse
 import type { Post } from "./letter.ts";
 import { letterOf } from "./letter.ts";
 import type { Incoming } from "./route.ts";
-import { checkUrl, destinationOf, groupNameIn, isUrl, noDestination, shortened } from "./target.ts";
+import type { Query } from "./target.ts";
+import { checkUrl, destinationOf, groupNameIn, isDropped, isUrl, noDestination, splitQuery } from "./target.ts";
 import { triggered, triggerLayers } from "./workflowTrigger.ts";
 import { postedForRun } from "./workflowPost.ts";
 
@@ -46,20 +48,23 @@ export async function readPosting(incoming: Incoming, of: PostingOf): Promise<Po
   const purpose = of.for ?? (of.defaults ? "kept" : "messages");
   const destination = destinationOf(of.destination, query.rest);
   if (purpose === "triggers") checkUrl("destination", destination);
-  const group = isUrl(destination) ? null : await groupAt(of.store, of.account, destination);
-  if (group === null) checkUrl("destination", destination);
-  else checkFanOut(group, { messages: 0, bytes: 0 }, body);
+  const aimed = isUrl(destination) ? null : await groupAt(of.store, of.account, destination);
+  if (aimed === null) checkUrl("destination", destination);
+  else checkFanOut(aimed.group, { messages: 0, bytes: 0 }, body);
   const own = [givenByHeaders(rawHeaders), givenByQuery(query.settings), givenBy(of.defaults)];
-  const posting = postingFrom(purpose, [...own, givenBy(group?.headers)], {
-    brand: brandOf(query.tokenName, own, brandOtherwise(purpose, of.brand)),
-    destination: group?.name ?? destination,
+  const ofGroup = givenBy(aimed?.group.headers);
+  const shown = [...own.flat().map((one) => one.brand), ...brandsOfToken(query.tokenName)];
+  const posting = postingFrom(purpose, [...own, ofGroup], {
+    brand: brandFor([shown, ofGroup.map((one) => one.brand)], brandOtherwise(purpose, of.brand)),
+    destination: aimed?.group.name ?? destination,
+    query: aimed?.query ?? null,
     queue: of.queue ?? null,
     body,
     content: contentHeaders(rawHeaders),
     senders: () => sendersHeaders(rawHeaders, proof),
     callerIp,
   });
-  return { ...posting, group };
+  return { ...posting, group: aimed?.group ?? null };
 }
 
 /** Makes a posting of the settings that were given, in layers, and all else that came with them. Throws `Refusal`. */
@@ -79,27 +84,35 @@ const nothing: readonly Given[] = [];
 /** The settings among headers that are kept: those of a group, or of whatever has defaults of its own. */
 export const givenBy = (headers: HeaderList | undefined): readonly Given[] => (headers?.length ? givenByHeaders(headers.flat()) : nothing);
 
-/** The brand that a request shows. The default headers of a group are no part of it. */
-function brandOf(tokenName: string | null, own: readonly (readonly Given[])[], otherwise: Brand) {
-  const ofToken = tokenName === null ? null : brandOfToken(tokenName);
-  const shown = own.flatMap((given) => given.map(({ brand }) => brand));
-  return brandShown(ofToken ? [...shown, ofToken] : shown, otherwise);
+/** Returns the brand that the first of these shows which shows any: what was asked, and after that the default headers of a URL group. */
+export const brandFor = (shown: readonly (readonly Brand[])[], otherwise: Brand): Brand =>
+  brandShown(shown.find((brands) => brands.length > 0) ?? [], otherwise);
+
+/** Returns the brand that the name of a token parameter shows, or none. */
+export function brandsOfToken(tokenName: string | null): readonly Brand[] {
+  const brand = tokenName === null ? null : brandOfToken(tokenName);
+  return brand === null ? [] : [brand];
 }
 
 /** The brand of a request that shows none. The client that a trigger speaks to knows one only. */
 export const brandOtherwise = (purpose: Purpose, ofServer: Brand = "svc"): Brand => (purpose === "triggers" ? "upstash" : ofServer);
 
-/** The URL group that a destination names. Throws `Refusal`: 404 where there is none, 400 where it could be none. */
-export async function groupAt(store: Store, account: AccountId, destination: string): Promise<Group> {
-  const mark = destination.indexOf("?");
-  const name = groupNameIn(mark < 0 ? destination : destination.slice(0, mark));
+/** A URL group as a destination: `query` goes to its endpoints, without the settings and the token that were in it. */
+export type GroupAimed = { group: Group; query: string | null } & Pick<Query, "settings" | "tokenName">;
+
+/** The URL group that a destination names. Throws `Refusal`: 404 where there is none, 400 if the name is not possible, or the query does not fit into a URL. */
+export async function groupAt(store: Store, account: AccountId, destination: string): Promise<GroupAimed> {
+  const [, path = "", written] = /^([^?]*)(?:\?([^#]*))?/.exec(destination) ?? [];
+  const name = groupNameIn(path);
   const group = name === null ? null : await store.read.setUp("groups", account, name);
-  if (!group) throw noDestination(destination);
-  if (mark < 0) return group;
-  throw new Refusal(
-    "invalid",
-    `destination: a URL group takes no query, because its endpoints have their own; leave out ${JSON.stringify(shortened(destination.slice(mark)))}`,
-  );
+  if (!group) throw noDestination(path);
+  const { settings, tokenName, rest } = splitQuery(written ?? null);
+  const query = rest === "" ? null : rest;
+  if (query !== null) {
+    checkUrlsWith(query, group);
+    if (isDropped(query)) throw new Refusal("invalid", "destination: the query has control characters, or ends with a space; encode them");
+  }
+  return { group, query, settings, tokenName };
 }
 
 /** What the URL groups of one request come to: all of it is stored in one transaction. */

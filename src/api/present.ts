@@ -58,8 +58,7 @@ const cameBy = ({ group, endpoint, queue, scheduleId }: Envelope): Record<string
 export function flowControlFields({ flowControl }: { flowControl: FlowControl | null }): Record<string, unknown> {
   if (!flowControl) return {};
   const { key, parallelism, rate, period } = flowControl;
-  const shown = period ?? (rate === null ? null : defaults.period);
-  return { flowControlKey: key, parallelism, rate, period: shown === null ? null : shown / 1000 };
+  return { flowControlKey: key, parallelism, rate, period: (period ?? defaults.period) / 1000 };
 }
 
 /**
@@ -119,6 +118,7 @@ export function eventJson({ time, state, envelope, row }: LogEvent): Record<stri
     failureCallbackHeaders: callbackHeaders(envelope.failureCallback),
     maxRetries: envelope.retries,
     retryDelayExpression: envelope.retryDelay,
+    retryDelayExpr: envelope.retryDelay,
     callerIP: envelope.callerIp,
     label: envelope.labels[0],
     labels: envelope.labels.length > 0 ? envelope.labels : null,

@@ -18,7 +18,7 @@ export const problemBody = (path: string, { status, error }: Problem): Record<st
   isOfAccounts(path) ? { code: (STATUS_CODES[status] ?? String(status)).toLowerCase().replaceAll(" ", "-"), message: error } : { error };
 
 /** Whether a path is one of those that manage accounts. */
-export const isOfAccounts = (path: string): boolean => /^\/v2\/(svc|qstash|admin)(\/|$)/.test(path);
+export const isOfAccounts = (path: string): boolean => /^\/v2\/(svc|qstash|admin)(\/|$)/i.test(path);
 
 /** Turns whatever was thrown into an answer. Only a `Refusal` and the HTTP server's own refusals tell the caller why. */
 export function problemOf(thrown: unknown, mostBytes: number): Problem {

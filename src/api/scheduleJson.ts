@@ -17,7 +17,7 @@ export function scheduleJson(schedule: Schedule, states: ReadonlyMap<string, Sch
     scheduleId: schedule.id,
     cron: schedule.cron,
     createdAt: schedule.createdAt,
-    destination: letter.group ?? letter.url,
+    destination: letter.group === null ? letter.url : `${letter.group}${letter.query === undefined ? "" : `?${letter.query}`}`,
     method: letter.method,
     header: headerMap(redactHeaders(letter.headers, letter.redaction, sha256)),
     body: text,

@@ -16,7 +16,7 @@ import type { Proof } from "./auth.ts";
 import { authenticator } from "./auth.ts";
 import { checkOperator } from "./operator.ts";
 import type { Way } from "./plainPublish.ts";
-import { servePlainPublishes } from "./plainPublish.ts";
+import { makesSchedule, servePlainPublishes } from "./plainPublish.ts";
 import type { PlainService } from "./plainSockets.ts";
 import type { Problem } from "./refusals.ts";
 import { basicAuthenticator } from "./basic.ts";
@@ -80,8 +80,17 @@ export function createApi(parts: ApiParts): FastifyInstance {
     return503OnClosing: false,
     // See `methodsOf`.
     exposeHeadRoutes: false,
-    rewriteUrl: ({ url, method = "" }) => routedPath(splitTarget(url ?? "/").path, method),
-    routerOptions: { ignoreTrailingSlash: true, maxParamLength: serverOptions.maxHeaderSize, querystringParser: () => ({}) },
+    rewriteUrl: ({ url = "/", method = "", rawHeaders }) => {
+      const { path } = splitTarget(url);
+      return publishPath.test(path) && makesSchedule(method, url, rawHeaders) ? schedules : routedPath(path, method);
+    },
+    // Names in a path keep their case.
+    routerOptions: {
+      caseSensitive: false,
+      ignoreTrailingSlash: true,
+      maxParamLength: serverOptions.maxHeaderSize,
+      querystringParser: () => ({}),
+    },
     frameworkErrors: (error, request, reply) =>
       sendProblem(request, reply, problemOf(error, request.routeOptions?.bodyLimit ?? limits.messageBytes)),
     clientErrorHandler: (error, socket) => afterAnswers(socket, () => answerBytes(error, socket, parts)),
@@ -132,12 +141,16 @@ const timing = { requestTimeout: 300_000, keepAliveTimeout: 72_000 };
  */
 function routedPath(path: string, method: string): string {
   const toDestination = method === "POST" ? scheduleAtDestination : null;
-  const [routed] = /^\/v2\/(?:publish|trigger|enqueue\/[^/]+)(?=\/)/.exec(path) ?? toDestination?.exec(path) ?? [path];
+  const [routed] = /^\/v2\/(?:publish|trigger|enqueue\/[^/]+)(?=\/)/i.exec(path) ?? toDestination?.exec(path) ?? [path];
   return routed.includes("%") && decoded(routed) === null ? "/malformed" : routed;
 }
 
 /** A schedule is made at its destination, and paused and resumed at its id: no name of a URL group has a slash. */
-const scheduleAtDestination = /^\/v2\/schedules(?=\/)(?!\/[\w.-]+\/(?:pause|resume)\/?$)/;
+const scheduleAtDestination = /^\/v2\/schedules(?=\/)(?!\/[\w.-]+\/(?:pause|resume)\/?$)/i;
+
+/** A publish with a cron expression makes a schedule, so it goes to the route that does that. */
+const publishPath = /^\/v2\/publish\//i;
+const schedules = "/v2/schedules";
 
 const routerPath = (path: string): string => path.replace("/{destination}", "").replaceAll(/\{(\w+)\}/g, ":$1");
 
@@ -304,7 +317,7 @@ function preflightTo({ target, method, headers }: FastifyRequest, reply: Fastify
 function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply, served: readonly Route[]): never {
   const path = routedPath(target.path, method);
   // The step of a run that waits for an event of such a name: its client would take a 400 for the end of the run.
-  const code = target.path.startsWith("/v2/wait/") ? "step-refused" : "invalid";
+  const code = /^\/v2\/wait\//i.test(target.path) ? "step-refused" : "invalid";
   if (path === "/malformed") throw new Refusal(code, "path: the percent-encoding is malformed, or not of UTF-8");
   const rows = rowsAt(target, served);
   const allowed = methodsOfRows(rows);
@@ -323,7 +336,7 @@ const methodsOfRows = (rows: readonly Route[]): string[] => [...new Set(rows.fla
 
 const nothingThere = "path: there is nothing at this path; GET /v2/health answers if this is the right server";
 
-const patternOf = ({ path }: Route): RegExp => new RegExp(`^${routerPath(path).replaceAll(/:\w+/g, "[^/]+")}/?$`);
+const patternOf = ({ path }: Route): RegExp => new RegExp(`^${routerPath(path).replaceAll(/:\w+/g, "[^/]+")}/?$`, "i");
 
 function addRoute(api: FastifyInstance, row: Route, parts: ApiParts, outflow: Outflow): void {
   const audited = isAudited(row);

@@ -53,7 +53,7 @@ const methods: readonly Method[] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 const ofMessages = "is a setting of messages, not of callbacks";
 const ofPublish = "belongs to a publish; several that are retried together would be taken for one, and the others lost";
 const ofSchedule = "belongs to a schedule, and this is a retry";
-const noDelay = "delayed callbacks are not supported; a callback is sent when there is an outcome to tell";
+const noTime = "is a setting of messages, not of callbacks; Callback-Delay delays a callback";
 
 /**
  * Every setting that a message can have. From a row come its header under both brands, its query parameter, the same
@@ -69,10 +69,10 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     read: (text) => methods.find((method) => method === text.toUpperCase()) ?? refuseText(text, `is none of ${methods.join(", ")}`),
   },
   delay: {
-    about: "Wait so long before the first attempt.",
+    about: "How long to wait before the first attempt. For a callback, the time starts at the attempt that it reports.",
     example: "1h30m",
     text: z.string(),
-    forCallbacks: noDelay,
+    forCallbacks: true,
     forRetries: true,
     read: readDuration,
   },
@@ -80,7 +80,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     about: "No attempt before this unix time in seconds. Wins over the delay.",
     example: "1767225600",
     text: z.int().min(0),
-    forCallbacks: noDelay,
+    forCallbacks: noTime,
     forRetries: true,
     read: readSeconds,
   },
@@ -183,7 +183,7 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     about: "Marks to find the message by, separated by commas.",
     example: "billing,eu",
     text: z.string(),
-    forCallbacks: ofMessages,
+    forCallbacks: true,
     forRetries: true,
     read: readLabels,
   },
@@ -196,12 +196,12 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     read: parseRedaction,
   },
   cron: {
-    about: "Only for a schedule: when it fires. Five fields, in UTC unless a time zone stands before them.",
+    about: "For a schedule: when it fires. Five fields, in UTC unless a time zone precedes them. A publish that has it makes a schedule.",
     example: "CRON_TZ=Europe/Berlin 0 9 * * 1-5",
     text: z.string().max(256),
     forCallbacks: ofMessages,
     forRetries: ofSchedule,
-    onlyForSchedules: "belongs to a schedule; POST /v2/schedules/{destination} makes one",
+    onlyForSchedules: "belongs to a schedule; POST /v2/schedules/{destination} makes one, and so does POST /v2/publish/{destination}",
     read: parseCron,
   },
   "schedule-id": {

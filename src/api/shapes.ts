@@ -73,6 +73,7 @@ export const event = z.object({
   callbackHeaders: headers("Headers of the callback").optional(),
   failureCallbackHeaders: headers("Headers of the failure callback").optional(),
   ...howItIsSent,
+  retryDelayExpr: z.string().optional().describe("Another name of retryDelayExpression."),
 });
 
 /** What an action on many says of those that it did nothing to. */

@@ -30,11 +30,20 @@ export function splitQuery(query: string | null): Query {
   return split;
 }
 
-function takeOwn(piece: string, split: Query): boolean {
+/** Reports whether a query string has a setting, whatever its value is. */
+export const asksFor = (query: string | null, setting: string): boolean =>
+  query !== null && query.split("&").some((piece) => brandedName(partsOf(piece).name)?.name === setting);
+
+/** The name of a parameter, decoded and in lower case, and its value as it was written. */
+function partsOf(piece: string): { name: string; value: string } {
   const mark = piece.indexOf("=");
   const written = mark < 0 ? piece : piece.slice(0, mark);
-  const value = mark < 0 ? "" : piece.slice(mark + 1);
   const name = (written.includes("%") ? (decoded(written) ?? written) : written).toLowerCase();
+  return { name, value: mark < 0 ? "" : piece.slice(mark + 1) };
+}
+
+function takeOwn(piece: string, split: Query): boolean {
+  const { name, value } = partsOf(piece);
   if (brandOfToken(name)) {
     // A `+` stays a `+`: it is a letter of base64, and no token has a space.
     split.token ??= decoded(value);
@@ -122,11 +131,14 @@ export function checkUrl(field: string, url: string): void {
   };
   if (url.length > limits.urlLength) refuse(`is too long: ${url.length} characters, the limit is ${limits.urlLength}`);
   if (!/^https?:\/\//i.test(url)) refuse("is not a URL with http:// or https://");
-  // oxlint-disable-next-line no-control-regex -- URL parsers drop these silently, so the URL would not be the one that was given
-  if (/[\0-\x1f\x7f]|^https?:\/\/[/\\]| $/i.test(url)) refuse("is not a valid URL");
+  if (isDropped(url) || /^https?:\/\/[/\\]/i.test(url)) refuse("is not a valid URL");
   const { hostname } = parsedUrl(url) ?? refuse("is not a valid URL");
   if (hostname.length > limits.hostLength) refuse(`has a host of ${hostname.length} characters, the limit is ${limits.hostLength}`);
 }
+
+/** Reports whether a text has characters that URL parsers drop silently, so that the URL would not be the one that was given. */
+// oxlint-disable-next-line no-control-regex -- those are the ones
+export const isDropped = (text: string): boolean => /[\0-\x1f\x7f]| $/.test(text);
 
 /** As much of a text as a refusal shows. */
 export const shortened = (text: string): string => (text.length > 200 ? `${text.slice(0, 200)}…` : text);

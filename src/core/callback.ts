@@ -4,21 +4,19 @@ type Told = { to: CallbackSettings; envelope: Envelope; retried: number; outcome
 
 /** The message that tells what came of another one: an ordinary message, with retries and a dead letter of its own. */
 export function callbackLetter({ to, envelope, retried, outcome, tells }: Told): Omit<Letter, "post"> {
-  const { url, ...settings } = to;
+  const { url, delay = null, labels = [], ...settings } = to;
   return {
     ...settings,
-    url,
+    ...{ url, delay, labels },
     brand: envelope.brand,
     retries: settings.retries ?? envelope.retries,
     headers: settings.headers.some(([name]) => name === "Content-Type")
       ? settings.headers
       : [["Content-Type", "application/json"], ...settings.headers],
     body: new TextEncoder().encode(JSON.stringify(callbackBody({ envelope, retried, outcome, dlqId: tells.dlqId }))),
-    delay: null,
     notBefore: null,
     deduplication: null,
     ...{ group: null, endpoint: null, queue: null, scheduleId: null },
-    labels: [],
     // The body tells of the original's headers and body, so whatever is hidden there is hidden here with all of it. The headers
     // of the callback are shown with the original, too, where it hides them.
     redaction: envelope.redaction && { ...envelope.redaction, body: true },
@@ -29,14 +27,14 @@ export function callbackLetter({ to, envelope, retried, outcome, tells }: Told):
 
 /**
  * The body of a callback (protocol 4.3). `status` is 0 and `body` the reason where the destination gave no answer.
- * `retried` is absent on the first attempt; times are texts, as clients know them.
+ * `retried` is 0 after the first attempt; times are texts, as clients know them.
  */
 function callbackBody({ envelope, retried, outcome, dlqId }: Omit<Told, "to" | "tells"> & { dlqId: string | null }) {
   return {
     status: outcome.status ?? 0,
     header: headerMap(outcome.headers),
     body: base64(outcome.status === null ? new TextEncoder().encode(outcome.error ?? "") : outcome.body),
-    ...(retried > 0 ? { retried } : {}),
+    retried,
     maxRetries: envelope.retries,
     sourceMessageId: envelope.id,
     ...(envelope.group === null ? {} : { topicName: envelope.group }),

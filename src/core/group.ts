@@ -17,9 +17,25 @@ export function addressed<L extends Omit<Letter, "body">>(draft: Draft, account:
 }
 
 function letterTo<L extends Omit<Letter, "body">>(letter: L, { name, url }: Endpoint): L {
+  const { query } = letter;
   const deduplication =
     letter.deduplication === null ? null : `${letter.deduplication} ${url.length > longestInKey ? fingerprint(url) : url}`;
-  return { ...letter, url, endpoint: name, deduplication };
+  return { ...letter, url: query === undefined ? url : urlWith(query, url), endpoint: name, deduplication };
+}
+
+/** Returns the URL with a query behind the one that it has, and before its fragment. */
+function urlWith(query: string, url: string): string {
+  const [, base = url, fragment = ""] = /^([^#]*)(#.*)?$/s.exec(url) ?? [];
+  const separator = !base.includes("?") ? "?" : /[?&]$/.test(base) ? "" : "&";
+  return `${base}${separator}${query}${fragment}`;
+}
+
+/** Throws `Refusal` if the URL of an endpoint would be too long with this query. */
+export function checkUrlsWith(query: string, { name, endpoints }: Group): void {
+  const longest = Math.max(0, ...endpoints.map(({ url }) => urlWith(query, url).length));
+  if (longest <= limits.urlLength) return;
+  const problem = `is too long for an endpoint of the URL group ${name}: its URL would have ${longest} characters`;
+  throw new Refusal("invalid", `destination: the query ${problem}, the limit is ${limits.urlLength}`);
 }
 
 /** A key of a database cannot be as long as a URL. */

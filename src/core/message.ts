@@ -9,8 +9,7 @@ export type NodeId = string;
 /**
  * `msg`: a message. `log`, `dlq`: positions that sort by time. `scd`: a schedule. `src`: a source. `sig`: a signing key, or
  * another secret. `nod`: a node. `jwt`: a signature. `run`: a workflow run, in here; `wfr`: one whose name was not
- * chosen by its caller. `ntf`: a notification that nobody waited for yet. `tok`: a token.
- * `aud`: an entry of the audit log.
+ * chosen by its caller. `ntf`: a notification that nobody waited for yet. `tok`: a token. `aud`: an entry of the audit log.
  */
 export type IdKind = "msg" | "log" | "dlq" | "scd" | "src" | "sig" | "nod" | "jwt" | "run" | "wfr" | "ntf" | "tok" | "aud";
 
@@ -35,7 +34,7 @@ export type SendSettings = {
   failureCallback: CallbackSettings | null;
 };
 
-export type CallbackSettings = { url: string } & SendSettings;
+export type CallbackSettings = { url: string; delay?: Millis; labels?: readonly string[] } & SendSettings;
 
 /** The key that a message shares limits with others under, and the limits it brings. Null: not said, so none. */
 export type FlowControl = { key: string; parallelism: number | null; rate: number | null; period: Millis | null };
@@ -43,9 +42,10 @@ export type FlowControl = { key: string; parallelism: number | null; rate: numbe
 /** A message to be made: what a publish asks for. */
 export type Letter = SendSettings & {
   brand: Brand;
-  /** Of a letter to a URL group: empty. Each endpoint gets a copy with its own. */
+  /** Empty if it goes to a URL group: each endpoint gets a copy with its own, and with `query` behind it. */
   url: string;
   group: string | null;
+  query?: string;
   /** The name of the endpoint in the group, if it has one. */
   endpoint: string | null;
   queue: string | null;
@@ -119,7 +119,7 @@ export type RunPart = {
 export type Tells = { kind: "callback" | "failureCallback"; messageId: MessageId; dlqId: string | null };
 
 /** A message as it was accepted. Written once, never changed, kept as long as its log or its dead letter. */
-export type Envelope = Omit<Letter, "delay" | "notBefore" | "post" | "deduplicationWindow"> & {
+export type Envelope = Omit<Letter, "delay" | "notBefore" | "post" | "query" | "deduplicationWindow"> & {
   account: AccountId;
   id: MessageId;
   createdAt: Millis;

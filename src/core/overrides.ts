@@ -11,7 +11,7 @@ type SendOverrides = Partial<Omit<SendSettings, "flowControl" | "callback" | "fa
 };
 
 /** With a URL it is a new callback, of which nothing stays as it was. */
-type CallbackOverrides = SendOverrides & { url?: string };
+type CallbackOverrides = SendOverrides & Partial<Pick<CallbackSettings, "url" | "delay" | "labels">>;
 
 /** What a retry may set anew. */
 export type Overrides = SendOverrides & {

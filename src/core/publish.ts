@@ -234,8 +234,8 @@ export function sendingLimitBrokenBy(
   return (
     delayBrokenBy(account, letter, now) ??
     settingsBrokenBy(account, letter) ??
-    callbackBrokenBy(account, letter.callback) ??
-    callbackBrokenBy(account, letter.failureCallback)
+    callbackBrokenBy(account, letter.callback, now) ??
+    callbackBrokenBy(account, letter.failureCallback, now)
   );
 }
 
@@ -247,12 +247,13 @@ function delayBrokenBy(account: Account, { delay, notBefore }: Pick<Letter, "del
   return ahead > most ? over("not-before", Math.round(ahead / 1000), most / 1000, "seconds from now", raise) : null;
 }
 
-function callbackBrokenBy(account: Account, callback: CallbackSettings | null): Refused | null {
+function callbackBrokenBy(account: Account, callback: CallbackSettings | null, now: Millis): Refused | null {
   if (!callback) return null;
   return (
+    delayBrokenBy(account, { delay: callback.delay ?? null, notBefore: null }, now) ??
     settingsBrokenBy(account, callback) ??
-    callbackBrokenBy(account, callback.callback) ??
-    callbackBrokenBy(account, callback.failureCallback)
+    callbackBrokenBy(account, callback.callback, now) ??
+    callbackBrokenBy(account, callback.failureCallback, now)
   );
 }
 

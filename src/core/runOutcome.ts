@@ -147,7 +147,15 @@ function takeAnswer(draft: Draft, moment: Moment, { account, envelope, state, ou
     return `${step}: ${noRoomFor(going, "the answer of the third party")}`;
   }
   appendStep(draft, moment, account, going, {
-    ...{ callType: "fromCallback", head: call?.head ?? null, body, url: callback.url, headers, kind: "result" },
+    ...{
+      callType: "fromCallback",
+      head: call?.head ?? null,
+      body,
+      url: callback.url,
+      headers,
+      kind: "result",
+      delay: callback.delay ?? null,
+    },
   });
   return null;
 }

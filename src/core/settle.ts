@@ -178,7 +178,7 @@ export function failForGood(draft: Draft, moment: Moment, failure: Failure): voi
   if (envelope.failureCallback) {
     const tells = { kind: "failureCallback", messageId: envelope.id, dlqId: letter.id } as const;
     const told = { envelope: withBody(draft, envelope), retried: letter.retried, outcome, tells };
-    accept(draft, moment, account, callbackLetter({ to: envelope.failureCallback, ...told }), state.slot);
+    accept(draft, moment, account, callbackLetter({ to: envelope.failureCallback, ...told }), slotFor(envelope.failureCallback, state));
   }
   depart(draft, moment, state);
 }
@@ -207,8 +207,11 @@ function callBack(draft: Draft, moment: Moment, { account, envelope, state, outc
   const tells = { kind: "callback", messageId: envelope.id, dlqId: null } as const;
   const retried = state.attempts - state.lost;
   const told = { envelope: withBody(draft, envelope), retried, outcome, tells };
-  accept(draft, moment, account, callbackLetter({ to: envelope.callback, ...told }), state.slot);
+  accept(draft, moment, account, callbackLetter({ to: envelope.callback, ...told }), slotFor(envelope.callback, state));
 }
+
+/** Returns the slot of a queue that a callback shares. A callback with a delay shares none, so the queue does not stop for that long. */
+const slotFor = ({ delay = 0 }: CallbackSettings, { slot }: MessageState): string | null => (delay > 0 ? null : slot);
 
 /** Keeps the leases of what this node is still sending, and calls off what was cancelled elsewhere meanwhile. */
 export const renew: Decision<{ held: readonly Held[] }, { renewed: number }> = {

@@ -80,7 +80,7 @@ describe("a batch", () => {
   test.each([
     [404, [{ destination: "group" }, { destination: "" }], /^message 1 of 2: destination: "group"/],
     [412, [{ destination: url, headers: { "svc-retries": "1000000" } }, { destination: "group" }], /^message 1 of 2: retries: 1000000/],
-    [400, [{ destination: url, queue: "" }], /^message 1 of 1: queue: /],
+    [400, [{ destination: url, queue: "a/b" }], /^message 1 of 1: queue: /],
   ])("of which all are refused is answered with %i", async (status, items, error) => {
     expect((await post(items)).reply).toMatchObject({ status, body: { error: expect.stringMatching(error) } });
   });
@@ -88,9 +88,12 @@ describe("a batch", () => {
   test.each([
     [{ headers: {} }, /destination: is missing/],
     [{ destination: 1 }, /destination: is missing, or not a text/],
-    [{ destination: url, headers: { a: 1 } }, /headers\.a: is not a text/],
+    [{ destination: url, headers: { a: 1 } }, /headers\.a: is neither a text nor a list of texts/],
+    [{ destination: url, headers: { a: ["b", 1] } }, /headers\.a: is neither a text nor a list of texts/],
+    [{ destination: url, headers: { a: null } }, /headers\.a: is neither a text nor a list of texts/],
     [{ destination: url, headers: ["svc-retries"] }, /headers: /],
-    [{ destination: url, body: { a: 1 } }, /body: is not a text/],
+    [{ destination: url, body: 1 }, /body: is neither a text, nor a JSON object or list/],
+    [{ destination: url, body: true }, /body: is neither a text, nor a JSON object or list/],
     [{ destination: url, headers: { "content-type": "a\r\nb" } }, /content-type: the value has characters/],
     [{ destination: url, headers: { "svc-forward-a b": "1" } }, /not the name of an HTTP header/],
     [{ destination: url, headers: { "svc-forward-a": "\u65e5" } }, /characters that an HTTP header cannot carry/],
@@ -198,7 +201,17 @@ describe("the body of a batch", () => {
     const { reply } = await post([{ destination: url, headers }, { destination: url }]);
     expect(reply).toMatchObject({
       status: 200,
-      body: [{ error: "headers: there are 10001, the limit is 10000" }, { messageId: expect.any(String) }],
+      body: [{ error: "headers: there are more than 10000, the limit" }, { messageId: expect.any(String) }],
+    });
+  });
+
+  test("counts each value of a header, for one item and for all together", async () => {
+    const values = (count: number) => ({ destination: url, headers: { "x-a": Array<string>(count).fill("") } });
+    const { reply } = await post([values(10_000), values(10_001)]);
+    expect(reply.body).toEqual([{ messageId: expect.any(String), url }, { error: "headers: there are more than 10000, the limit" }]);
+    expect((await post(Array(31).fill(values(9_700)))).reply).toMatchObject({
+      status: 400,
+      body: { error: "body: more than 300000 headers of messages; send them in several requests" },
     });
   });
 
@@ -241,12 +254,15 @@ describe("an item of a batch", () => {
     expect(reply.body).toEqual(fine.map(() => ({ messageId: expect.any(String), url })));
   });
 
-  test.each<unknown>([{ toString: 1 }, { valueOf: null, toString: null }, [[[]]]])(
+  test.each<unknown>([{ toString: 1 }, { valueOf: null, toString: null }, [[[]]], [{ valueOf: null, toString: null }]])(
     "of a run has headers of any kind refused, such as %j",
     async (value) => {
       const headers = { "Upstash-Workflow-RunId": "r", "Upstash-Workflow-Init": "false", odd: value };
       const { reply } = await post([{ destination: url, headers }]);
-      expect(reply).toMatchObject({ status: 412, body: { error: expect.stringContaining("headers.odd: is not a text") } });
+      expect(reply).toMatchObject({
+        status: 412,
+        body: { error: expect.stringContaining("headers.odd: is neither a text nor a list of texts") },
+      });
     },
   );
 });
@@ -269,12 +285,96 @@ test("settings among the headers of a batch are refused, as they would hold for 
 });
 
 test.each([
-  [{ headers: null }, "headers: is not a JSON object"],
   [{ headers: [] }, "headers: is not a JSON object"],
   [{ headers: "x" }, "headers: is not a JSON object"],
-  [{ queue: null }, "queue: is not a text"],
+  [{ queue: 1 }, "queue: is not a text"],
 ])("what is wrong with %j is said in words", async (given, problem) => {
   const home = await house();
   const body = JSON.stringify([{ destination: "https://e.example/", ...given }]);
   expect(await home.ask("POST", "/v2/batch", { body })).toMatchObject({ status: 400, body: { error: `message 1 of 1: ${problem}` } });
+});
+
+describe("what other clients send in a batch", () => {
+  const texts = (messages: { body: Uint8Array }[]) => messages.map(({ body }) => Buffer.from(body).toString());
+
+  test('is not given where it is null or ""', async () => {
+    const absent = [null, ""].flatMap((nothing) => [
+      { destination: url, body: nothing, headers: nothing, queue: nothing },
+      { destination: url, body: "x", headers: { "Upstash-Retries": "1" }, queue: nothing, surprise: nothing },
+    ]);
+    const { reply, messages } = await post(absent);
+    expect(reply.body).toEqual(absent.map(() => ({ messageId: expect.any(String), url })));
+    expect(messages.map(({ queue, retries }) => [queue, retries])).toEqual([
+      [null, 3],
+      [null, 1],
+      [null, 3],
+      [null, 1],
+    ]);
+    expect(texts(messages)).toEqual(["", "x", "", "x"]);
+    const error = "message 1 of 1: destination: is missing, or not a text";
+    for (const destination of [null, ""]) expect((await post([{ destination }])).reply).toMatchObject({ status: 400, body: { error } });
+  });
+
+  test("may be a step of a run with members that are null, which is taken", async () => {
+    const headers = { "Upstash-Workflow-RunId": "wfr_1", "Upstash-Workflow-Init": "true", "Upstash-Workflow-Url": url };
+    expect((await post([{ destination: url, headers, body: null, queue: null }])).reply).toMatchObject({
+      status: 200,
+      body: [{ messageId: expect.any(String) }],
+    });
+  });
+
+  test("may be a list of values for a header", async () => {
+    const headers = {
+      "Upstash-Method": ["PUT"],
+      "Content-Type": ["text/plain"],
+      "Upstash-Forward-A": ["1", "2"],
+      "Upstash-Label": ["a", "b"],
+    };
+    const { reply, messages } = await post([{ destination: url, headers: { ...headers, "Upstash-Delay": [] } }]);
+    expect(reply.status).toBe(200);
+    expect(messages).toMatchObject([{ method: "PUT", brand: "upstash", labels: ["a", "b"], notBefore: messages[0]?.createdAt }]);
+    expect(messages[0]?.headers).toEqual([
+      ["Content-Type", "text/plain"],
+      ["A", "1"],
+      ["A", "2"],
+    ]);
+    expect((await post([{ destination: url, headers: { "Upstash-Retries": ["1", "2"] } }])).reply).toMatchObject({
+      status: 400,
+      body: { error: "message 1 of 1: Upstash-Retries: given twice, with different values; leave one out" },
+    });
+  });
+
+  test("may be a body in JSON, which is delivered as it was written", async () => {
+    const bodies = [
+      '{"id":12345678901234567890, "b":[1.0,{"body":"]}"}] ,"10":1,"1":"\\"}"}',
+      '[ {"body":{"a":1}}, null ]',
+      "{}",
+      "[]",
+      '{"__proto__":{"toString":1},"\u00e4":"\ud83d\ude00"}',
+    ];
+    const items = bodies.map(
+      (body, at) => `{"headers":{"body":["a"]},"b\u006fdy":${body},"destination":"${url}"${at === 0 ? ',"queue":null' : ""}}`,
+    );
+    const { reply, messages } = await ask(` [\n{"body":{"a":0},"body":"text","destination":"${url}"},[{"body":{}}],${items.join(" , ")}]`);
+    expect(reply.status).toBe(200);
+    expect(texts(messages)).toEqual(["text", ...bodies]);
+  });
+
+  test("may have members that nobody knows, which only the neutral brand refuses", async () => {
+    const error = "extra: there is no such field; there are destination, headers, body, queue";
+    const item = { destination: url, extra: 1, __proto__x: {} };
+    const ofUpstash = { ...item, headers: { "Upstash-Retries": "1" } };
+    const { reply, messages } = await post([ofUpstash, item, { ...item, headers: { "Svc-Retries": "1" } }, ofUpstash]);
+    expect(reply.body).toEqual([{ messageId: messages[0]?.id, url }, { error }, { error }, { messageId: messages[1]?.id, url }]);
+    expect(reply.headers["waypost-ignored"]).toBe("extra, __proto__x");
+    const shown = await post([item], { "upstash-telemetry-sdk": "x" });
+    expect(shown.reply).toMatchObject({ status: 200, headers: { "waypost-ignored": "extra, __proto__x" } });
+  });
+
+  test("may have 200,000 members that nobody knows", async () => {
+    const many = Object.fromEntries(Array.from({ length: 200_000 }, (_, at) => [`x${at}`, 1]));
+    const { reply } = await post([{ destination: url, headers: { "Upstash-Retries": "1" }, ...many }]);
+    expect(reply.status).toBe(200);
+    expect(String(reply.headers["waypost-ignored"]).split(", ")).toHaveLength(50);
+  });
 });

@@ -111,14 +111,26 @@ describe("sending dead letters again", () => {
     await fail(home, "https://e.example", { headers });
     const [entry] = (await listed(home)).messages;
     home.deliveries.length = 0;
-    const changed = { "svc-callback-forward-y": "2", "svc-callback-failure-callback-retries": "4", "svc-flow-control-key": "other" };
+    const changed = {
+      "svc-callback-forward-y": "2",
+      "svc-callback-failure-callback-retries": "4",
+      "svc-callback-delay": "5s",
+      "svc-callback-label": "l",
+      "svc-flow-control-key": "other",
+    };
     const more = { "svc-label": "again", "svc-redact-fields": "body" };
     expect((await home.ask("POST", `/v2/dlq/retry/${entry?.dlqId}`, { headers: { ...changed, ...more } })).status).toBe(201);
     const { message } = home.delivery();
     expect(message).toMatchObject({
       flowControl: { key: "other", rate: 5 },
       ...{ labels: ["again"], redaction: { body: true, headers: ["X"] } },
-      callback: { url: "https://c.example", retries: 1, failureCallback: { url: "https://f.example", timeout: 9_000, retries: 4 } },
+      callback: {
+        url: "https://c.example",
+        retries: 1,
+        delay: 5_000,
+        labels: ["l"],
+        failureCallback: { url: "https://f.example", timeout: 9_000, retries: 4 },
+      },
     });
     expect(message.callback?.headers).toEqual([
       ["X", "1"],

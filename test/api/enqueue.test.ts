@@ -127,7 +127,7 @@ describe("what brought a message, and what holds it back,", () => {
   });
 
   test.each([
-    ["parallelism=3", { parallelism: 3 }],
+    ["parallelism=3", { parallelism: 3, period: 1 }],
     ["rate=5", { rate: 5, period: 1 }],
     ["rate=5,period=90", { rate: 5, period: 90 }],
   ])("%s is shown as it holds", async (value, limits) => {
@@ -138,7 +138,6 @@ describe("what brought a message, and what holds it back,", () => {
       flowControlKey: "k",
       parallelism: undefined,
       rate: undefined,
-      period: undefined,
       ...limits,
     });
     for (const name of ["topicName", "endpointName", "queueName", "scheduleId"]) expect(others).not.toHaveProperty(name);

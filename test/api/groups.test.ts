@@ -159,12 +159,26 @@ describe("the endpoints of a request", () => {
     expect((await home.ask("GET", path)).status).toBe(404);
   });
 
-  test("have names as groups have", async () => {
+  test.each(["First endpoint", "a/b?c#d", "é日\u{1f600}", " ", "..", "Ã©", "x".repeat(512)])("may be called %.20s", async (name) => {
     const home = await house();
-    expect(await add(home, [{ url: a, name: "a b" }])).toMatchObject({
-      status: 400,
-      body: { error: expect.stringMatching(/^endpoints\.0\.name: "a b" is no name/) },
-    });
+    expect((await add(home, [{ url: a, name }])).body.endpoints).toEqual([{ name, url: a }]);
+    expect((await add(home, [{ url: b, name }])).body.endpoints).toEqual([{ name, url: b }]);
+    const [{ messageId }] = (await home.ask("POST", "/v2/publish/orders")).body;
+    expect((await home.ask("GET", `/v2/messages/${messageId}`)).body).toMatchObject({ url: b, endpointName: name });
+    expect((await home.ask("DELETE", `${path}/endpoints`, json({ endpoints: [{ name }] }))).body).toEqual({ removed: 1 });
+  });
+
+  test("have names that every database keeps as they are, or none", async () => {
+    const home = await house();
+    for (const name of ["a\nb", "\u0000", "\ud800", "x".repeat(513)])
+      expect(await add(home, [{ url: a, name }])).toMatchObject({
+        status: 400,
+        body: {
+          error: expect.stringMatching(
+            /^endpoints\.0\.name: ".*" is not possible; 1 to 512 characters, none of them a control character$/s,
+          ),
+        },
+      });
     expect((await add(home, [{ url: a, name: "" }])).body.endpoints).toEqual([{ url: a }]);
   });
 
@@ -321,12 +335,6 @@ describe("default headers", () => {
     const [{ messageId: late }] = (await home.ask("POST", "/v2/publish/orders")).body;
     expect((await home.ask("GET", `/v2/messages/${early}`)).body.notBefore).toBe(at + 10_000);
     expect((await home.ask("GET", `/v2/messages/${late}`)).body.notBefore).toBe(at + 60_000);
-  });
-
-  test("are no part of the brand that a request shows", async () => {
-    const home = await homeWith({ "Upstash-Retries": "1" });
-    await home.ask("POST", "/v2/publish/orders");
-    expect(published(home)).toMatchObject([{ brand: "svc" }, { brand: "svc" }]);
   });
 
   test("have the sender's headers forwarded, except our token", async () => {

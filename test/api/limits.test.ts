@@ -49,6 +49,10 @@ const beyond: readonly (readonly [limit: LimitName, does: string, status: number
   ["messageBytes", "a body", 413, /^body: 6 bytes, the limit is 5/, (ask) => ask("POST", to, { body: "123456" })],
   ["retries", "retries", 412, /^retries: 2 asked for, the limit is 1/, settings({ "svc-retries": "2" })],
   ["delay", "a delay", 412, /^delay: 11 seconds asked for, the limit is 10/, settings({ "svc-delay": "11s" })],
+  [
+    ...(["delay", "that of a callback", 412, /^delay: 11 seconds asked for, the limit is 10/] as const),
+    settings({ "svc-callback": "https://c.example", "svc-callback-delay": "11s" }),
+  ],
   ["timeout", "a timeout", 412, /^timeout: 6 seconds asked for, the limit is 5/, settings({ "svc-timeout": "6s" })],
   ["retries", "those of a callback", 412, /the limit is 1/, settings({ "svc-callback": "https://c.example", "svc-callback-retries": "2" })],
   [

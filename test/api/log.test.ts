@@ -37,6 +37,22 @@ async function life() {
 }
 
 describe("the log", () => {
+  test("has 1,000 entries on a page of /v2/events, and 100 on one of /v2/logs", async () => {
+    const home = await house();
+    const list = (count: number) => JSON.stringify(Array.from({ length: count }, () => ({ destination: "https://a.example" })));
+    await home.ask("POST", "/v2/batch", { body: list(60) });
+    const lengthOf = async (path: string): Promise<[number, boolean]> => {
+      const { body } = await home.ask("GET", path);
+      return [body.events.length, body.cursor !== undefined];
+    };
+    expect([await lengthOf("/v2/events"), await lengthOf("/v2/logs")]).toEqual([
+      [120, false],
+      [100, true],
+    ]);
+    await home.ask("POST", "/v2/batch", { body: list(450) });
+    expect(await lengthOf("/v2/events")).toEqual([1_000, true]);
+  });
+
   test("tells the life of a message, from either end", async () => {
     const { home, a, b, c } = await life();
     expect(statesOf(await entries(home, `?messageId=${a}&order=earliestFirst`))).toBe("CREATED ACTIVE ERROR RETRY");
@@ -58,7 +74,14 @@ describe("the log", () => {
         maxRetries: 3,
         callerIP: "127.0.0.1",
       },
-      ...{ retryDelayExpression: "1000", callback: "https://c.example", callbackHeaders: { K: ["v"] }, label: "l", labels: ["l", "m"] },
+      ...{
+        retryDelayExpression: "1000",
+        retryDelayExpr: "1000",
+        callback: "https://c.example",
+        callbackHeaders: { K: ["v"] },
+        label: "l",
+        labels: ["l", "m"],
+      },
     };
     const start = 1_800_000_000_000;
     expect(created).toEqual({ ...common, time: start, state: "CREATED" });

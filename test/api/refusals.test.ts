@@ -143,7 +143,7 @@ describe.each(rows)("$name", ({ row, url }) => {
   });
 });
 
-test.each(["/", "/v2", "/v1/publish/https://e.example", "/v2/publisher", "/v2/messages/a/b", "//v2/keys", "/v2/Keys"])(
+test.each(["/", "/v2", "/v1/publish/https://e.example", "/v2/publisher", "/v2/messages/a/b", "//v2/keys", "/v2/keyss"])(
   "%s is 404",
   async (url) => {
     const { ask } = await house();

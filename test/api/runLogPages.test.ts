@@ -178,6 +178,7 @@ describe("the list", () => {
     const found = async (query: string) =>
       (await logs(home, `?${query}`)).map(({ workflowRunId }: { workflowRunId: string }) => workflowRunId);
     expect(await found("")).toEqual(["c", "b", "a"]);
+    expect(await found("groupBy=workflowRunId")).toEqual(["c", "b", "a"]);
     expect(await found("workflowRunId=a")).toEqual(["a"]);
     expect(await found(`workflowUrl=${other}`)).toEqual(["b"]);
     expect(await found(`workflowUrl=${other.slice(0, -1)}`)).toEqual([]);
@@ -214,7 +215,7 @@ describe("the list", () => {
     ["logs?cursor=x", "cursor: not one that this list has given out"],
     ["logs?cursor=run_1", "cursor: not one that this list has given out"],
     ["logs?state=CREATED", "state: is none of RUN_STARTED"],
-    ["logs?groupBy=workflowRunId", "groupBy: there is no such parameter"],
+    ["logs?groupBy=label", "groupBy: is none of workflowRunId"],
     ["logs?surprise=1", "surprise: there is no such parameter"],
     ["logs?fromDate=2&toDate=1", "fromDate: is later than toDate"],
     ["logs?workflowRuns=a", 'workflowRuns: "a" is not id@createdAt'],

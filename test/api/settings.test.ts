@@ -185,6 +185,11 @@ describe.each(ways)("as $how", ({ written, byQuery }) => {
       ["callback-failure-callback-timeout", "5s"],
       ["failure-callback", "https://f.example"],
       ["failure-callback-retry-delay", "1000"],
+      ["callback-delay", "1m"],
+      ["callback-label", "a,b"],
+      ["callback-failure-callback-delay", "2m"],
+      ["failure-callback-delay", "90"],
+      ["failure-callback-label", "c"],
     ]);
     expect(envelope).toMatchObject({
       callback: {
@@ -193,17 +198,18 @@ describe.each(ways)("as $how", ({ written, byQuery }) => {
           ["X-A", "1"],
           ["Content-Type", "text/plain"],
         ]),
-        failureCallback: { url: "https://cf.example", timeout: 5_000 },
+        ...{ delay: 60_000, labels: ["a", "b"] },
+        failureCallback: { url: "https://cf.example", timeout: 5_000, delay: 120_000 },
       },
-      failureCallback: { url: "https://f.example", retryDelay: "1000", method: "POST" },
+      failureCallback: { url: "https://f.example", retryDelay: "1000", method: "POST", delay: 90_000, labels: ["c"] },
     });
   });
 
   const callback = ["callback", "https://c.example"] as const;
   test.each([
-    ["a delayed callback", "callback-delay", [callback, ["callback-delay", "1s"]], "delayed callbacks are not supported"],
-    ["a callback that waits", "callback-not-before", [callback, ["callback-not-before", "1"]], "delayed callbacks are not supported"],
-    ["a label of a callback", "callback-label", [callback, ["callback-label", "a"]], "is a setting of messages"],
+    ["a callback that waits", "callback-not-before", [callback, ["callback-not-before", "1"]], "Callback-Delay delays a callback"],
+    ["a delay of no callback", "callback-delay", [["callback-delay", "1s"]], "there is no"],
+    ["a delay that is not one, for a callback", "callback-delay", [callback, ["callback-delay", "soon"]], "is not a duration"],
     ["settings of no callback", "callback-retries", [["callback-retries", "1"]], "there is no"],
     ["settings of no failure callback", "failure-callback-forward-a", [["failure-callback-forward-a", "1"]], "there is no"],
     ["a key without limits", "flow-control-key", [["flow-control-key", "k"]], "has no Flow-Control-Value beside it"],
@@ -216,7 +222,6 @@ describe.each(ways)("as $how", ({ written, byQuery }) => {
     ],
     ["a queue", "queue-name", [["queue-name", "q"]], "belongs to a schedule; POST /v2/enqueue/{queue}/{destination} sends"],
     ["a queue of a callback", "callback-queue-name", [callback, ["callback-queue-name", "q"]], "is a setting of messages"],
-    ["a schedule", "cron", [["cron", "* * * * *"]], "belongs to a schedule; POST /v2/schedules/{destination} makes one"],
     ["a workflow without a run", "workflow-init", [["workflow-init", "true"]], "belongs to a message of a workflow run, which this is not"],
     ["features of nothing", "feature-set", [["feature-set", "x"]], "belongs to a message of a workflow run, which this is not"],
     [

@@ -164,7 +164,7 @@ describe("a batch of triggers", () => {
     ["is no object", 1, 400, /^message 2 of 2: /],
     ["has no URL", { destination: "group" }, 400, /^message 2 of 2: destination: /],
     ["has a queue", { destination: endpoint, queue: "q" }, 400, /^message 2 of 2: queue: /],
-    ["has a body that is no text", { destination: endpoint, body: {} }, 400, /^message 2 of 2: body: /],
+    ["has a body that is neither text nor JSON", { destination: endpoint, body: 1 }, 400, /^message 2 of 2: body: /],
     ["breaks a limit", { destination: endpoint, headers: { "svc-delay": "9999d" } }, 412, /^message 2 of 2: delay: /],
     ["has a label that no header carries", { destination: endpoint, headers: { "svc-label": "a\u0001b" } }, 400, /label: /],
   ])("starts none when one %s", async (_, item, status, error) => {

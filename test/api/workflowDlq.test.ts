@@ -21,7 +21,7 @@ describe("an entry", () => {
     const entry = {
       ...{ dlqId, messageId: expect.stringMatching(/^msg_/), url: endpoint, method: "POST", maxRetries: 0 },
       ...{ header: { "Upstash-Workflow-Sdk-Version": ["1"] }, createdAt: created, notBefore: created, callerIP: "192.0.2.7" },
-      ...{ label: "a", labels: ["a", "b"], flowControlKey: "k", parallelism: 2 },
+      ...{ label: "a", labels: ["a", "b"], flowControlKey: "k", parallelism: 2, period: 1 },
       ...{ workflowRunId: "wfr_1", workflowCreatedAt: created, workflowUrl: endpoint },
       ...{ responseStatus: 500, responseHeader: {}, responseBody: '{"error":"Error","message":"boom"}', error: "boom" },
       ...{ failureCallback: "https://app.example/failed", failureCallbackHeader: { "X-F": ["1"] } },

@@ -63,6 +63,25 @@ describe("a queue of parallelism 1", () => {
     expect(await broker.begun()).toBe("b");
   });
 
+  test("does not wait for a callback with a delay, which comes when its time has come", async () => {
+    const callback = { ...callbackTo("https://told.example/"), delay: minute, callback: callbackTo("https://toldtoo.example/") };
+    await broker.send("a", { queue, callback, retries: 0, failureCallback: { ...callbackTo("https://sad.example/"), delay: 2 * minute } });
+    await broker.send("b", { queue });
+    expect(await broker.begun()).toBe("a");
+    await broker.end("a", { status: 500 });
+    expect(await broker.begun()).toBe("b");
+    await broker.end("b");
+    expect(broker.counts("queue:q")).toEqual([0, 0]);
+    expect(broker.memory.tables.slots.size).toBe(0);
+    broker.now += minute;
+    expect(await broker.begun()).toBe("https://told.example/");
+    await broker.end("https://told.example/");
+    expect(await broker.begun()).toBe("https://toldtoo.example/");
+    await broker.end("https://toldtoo.example/");
+    broker.now += minute;
+    expect(await broker.begun()).toBe("https://sad.example/");
+  });
+
   test("waits for the failure callback, even when that fails as well", async () => {
     await broker.send("a", { queue, retries: 0, failureCallback: { ...callbackTo("https://sad.example/"), retries: 0 } });
     await broker.send("b", { queue });

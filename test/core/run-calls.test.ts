@@ -8,19 +8,32 @@ const modern: RunFeatures = { lazyFetch: true, initialBody: true, detect: true, 
 const textOf = ({ message }: Delivery): string => new TextDecoder().decode(message.body);
 
 /** A run with a call to a third party, which has answered so. The message that tells the endpoint of it. */
-async function answered(outcome: Partial<Outcome>, retries: number): Promise<{ told: Delivery | undefined; became: unknown }> {
+async function answered(
+  outcome: Partial<Outcome>,
+  retries: number,
+  callback = callbackTo(endpoint),
+): Promise<{ told: Delivery | undefined; became: unknown; broker: Broker }> {
   const broker = await Broker.open();
   const post = { kind: "start", runId: "wfr_1", url: endpoint, features: modern, origin: "sdk", invoker: null } as const;
   await broker.run("publish", { account: "acme", letters: [letterOf({ url: endpoint, post })] });
   const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
   const call = letterOf({
-    ...{ url: "https://third.example/x", retries, callback: callbackTo(endpoint), post: { kind: "call", runId: "wfr_1", head } },
+    ...{ url: "https://third.example/x", retries, callback, post: { kind: "call", runId: "wfr_1", head } },
   });
   const [result] = await broker.run("publish", { account: "acme", letters: [call] });
   if (!result || !("messageId" in result)) throw new Error(JSON.stringify(result));
   const became = await broker.settle(result.messageId, outcome);
-  return { told: broker.deliveries.find(({ message }) => message.run?.kind === "result"), became };
+  return { told: broker.deliveries.find(({ message }) => message.run?.kind === "result"), became, broker };
 }
+
+test("the answer of a third party comes after the delay of its callback", async () => {
+  const callback = { ...callbackTo(endpoint), delay: 60_000 };
+  const { told, broker } = await answered({ status: 200, body: bytes("yes") }, 0, callback);
+  expect(told).toBeUndefined();
+  broker.now += 60_000;
+  await broker.run("claim", { limit: 10 });
+  expect(broker.deliveries.filter(({ message }) => message.run?.kind === "result")).toHaveLength(1);
+});
 
 test("the answer of a third party is sent along, however large it is: clients fail on an empty one", async () => {
   const { told } = await answered({ status: 200, body: new Uint8Array(lazyBytes + 1) }, 0);

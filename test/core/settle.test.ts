@@ -163,6 +163,7 @@ describe("a callback", () => {
       status: 500,
       header: { "X-Answer": ["a", "b"] },
       body: "bm8=",
+      retried: 0,
       maxRetries: 1,
       sourceMessageId: id,
       url: "https://shop.example/hook",
@@ -179,6 +180,25 @@ describe("a callback", () => {
     await broker.settle(id, { status: 200, body: bytes("") });
     const [, second] = broker.tellersOf(id);
     expect(second && bodyOf(second)).toEqual({ ...body, status: 200, header: {}, body: "", retried: 1 });
+  });
+
+  test("is sent after its delay, with its labels", async () => {
+    const callback = { ...callbackTo("https://told.example"), delay: minute, labels: ["a", "b"] };
+    const [id, failing] = [
+      await broker.publish({ callback }),
+      await broker.publish({ retries: 0, failureCallback: { ...callback, delay: 2 * minute } }),
+    ];
+    broker.now += second;
+    await broker.settle(id, { status: 200 });
+    await broker.settle(failing, { status: 500 });
+    for (const [one, delay] of [
+      [id, minute],
+      [failing, 2 * minute],
+    ] as const) {
+      const [told] = broker.tellersOf(one);
+      expect(told).toMatchObject({ notBefore: broker.now + delay, startedAtOnce: false, labels: ["a", "b"] });
+      expect(broker.state(told?.id ?? "")).toMatchObject({ state: "pending", dueAt: broker.now + delay });
+    }
   });
 
   test("says by which schedule, group and endpoint the message came", async () => {

@@ -38,7 +38,11 @@ const pathOf = (number: number): string => (number < 7 ? `/7?${number}` : `/${nu
 function randomSettings(chance: Chance, hosts: readonly string[], depth: number): SendSettings {
   const callback = (probability: number): CallbackSettings | null =>
     depth > 0 && chance.happens(probability)
-      ? { url: `https://${chance.of(hosts)}/told`, ...randomSettings(chance, hosts, depth - 1) }
+      ? {
+          url: `https://${chance.of(hosts)}/told`,
+          ...randomSettings(chance, hosts, depth - 1),
+          ...(chance.happens(0.2) ? { delay: chance.between(1, 60_000) } : {}),
+        }
       : null;
   return {
     method: "POST",

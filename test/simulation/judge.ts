@@ -207,7 +207,7 @@ export class Judge {
   #birth(envelope: Envelope, { letter, retried, changedLines }: Birth): Life {
     const { now } = this.#world;
     const isScheduled = envelope.scheduleId !== null && !retried;
-    const isSaid = isScheduled || envelope.run !== undefined;
+    const isSaid = isScheduled || envelope.run !== undefined || (envelope.tells !== null && !retried);
     const notBefore = letter ? (letter.notBefore ?? now + (letter.delay ?? 0)) : isSaid ? envelope.notBefore : now;
     const life = new Life({ envelope, notBefore, demand: this.demand });
     this.lives.set(envelope.id, life);
@@ -220,7 +220,7 @@ export class Judge {
     const lane = `${envelope.account}\n${new URL(envelope.url).host}`;
     const overtakes = envelope.startedAtOnce && this.#storage.tables.lines.has(lane) && !changedLines.has(lane);
     this.demand(!overtakes, `who comes later stands behind: ${envelope.id}`);
-    if (tells && !retried) this.#lifeOf(envelope.account, tells.messageId)?.tell(tells);
+    if (tells && !retried) this.#lifeOf(envelope.account, tells.messageId)?.tell(tells, envelope);
     return life;
   }
 

@@ -137,7 +137,9 @@ export class Life {
   }
 
   /** A callback about this message was made. */
-  tell({ kind, dlqId }: Tells): void {
+  tell({ kind, dlqId }: Tells, { createdAt, notBefore }: Envelope): void {
+    const delay = this.envelope[kind]?.delay ?? 0;
+    if (!this.envelope.run) this.#demand(notBefore === createdAt + delay, `a callback has the delay that was asked for: ${delay} ms`);
     if (kind === "callback") this.#callbacks++;
     else this.#failureCallbacks.push(dlqId);
   }

@@ -4,7 +4,7 @@ import type { Tables } from "./changes.ts";
 
 type Court = { lives: ReadonlyMap<string, Life>; demand: Demand; tables: Tables; happens: (what: string) => void };
 
-/** Slots of queues: each is kept until its message, and all callbacks that came of it, are finished; not longer. */
+/** Slots of queues: each is kept until its message and its callbacks without a delay are finished; not longer. */
 export class Places {
   /** The message whose slot a message holds. */
   readonly #roots = new Map<string, string>();
@@ -41,7 +41,9 @@ export class Places {
       }
     }
     for (const { after } of changes.envelopes) {
-      const root = after?.tells && !retried.has(after.id) ? this.#roots.get(after.tells.messageId) : undefined;
+      const isDelayed = after !== null && after !== undefined && after.notBefore > after.createdAt;
+      if (after?.tells && isDelayed) happens("callback with a delay");
+      const root = after?.tells && !isDelayed && !retried.has(after.id) ? this.#roots.get(after.tells.messageId) : undefined;
       if (after && root !== undefined && this.#holders.has(root)) hold(root, after.id);
     }
     for (const { before, after } of changes.messages) {

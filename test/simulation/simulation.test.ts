@@ -52,7 +52,7 @@ const wanted = [
   ...["account", "endpoint"].flatMap((kind) => [`${kind} with several at once`, `${kind} full with a line`]),
   ...["log trimmed", "dead letter trimmed", "log kept"],
   "cancelled while it is sent, with a place under a key",
-  ...["key with a full window and a line", "callback keeps the slot", "schedule to a URL", "schedule to a group"],
+  ...["key with a full window and a line", "callback keeps the slot", "callback with a delay", "schedule to a URL", "schedule to a group"],
   ...["RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED", "group", "posted twice", "refused post", "event kept", "event taken"],
   ...["child told", "child noted", "resumed", "restarted"],
   ...["audit message.cancel", "audit run.cancel", "audit dlq.retry", "audit dlq.resume", "audit queue.pause", "audit flowControl.pin"],

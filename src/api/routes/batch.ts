@@ -1,15 +1,15 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
-import type { Account, AccountId, Brand, Bytes, Group, Letter } from "../../core/message.ts";
+import type { Account, AccountId, Brand, Bytes, Letter } from "../../core/message.ts";
 import type { PublishResult } from "../../core/publish.ts";
-import { brandedHeader, brandOfToken, brandShown } from "../brand.ts";
+import { brandedHeader } from "../brand.ts";
 import type { Store } from "../../store/store.ts";
-import { givenByHeaders } from "../given.ts";
+import { givenByHeaders, givenByQuery } from "../given.ts";
 import { swallowed } from "../settings.ts";
-import { readJson } from "../json.ts";
+import { memberTexts, readJson } from "../json.ts";
 import { contentOf } from "../letter.ts";
-import type { Purpose } from "../posting.ts";
-import { brandOtherwise, checkFanOut, givenBy, groupAt, postingFrom } from "../posting.ts";
+import type { GroupAimed, Purpose } from "../posting.ts";
+import { brandFor, brandOtherwise, brandsOfToken, checkFanOut, givenBy, groupAt, postingFrom } from "../posting.ts";
 import { headersOfResults } from "../allowanceHeaders.ts";
 import { checkedObject } from "../readObject.ts";
 import { refusedHostWarnings } from "../refusedHosts.ts";
@@ -26,11 +26,17 @@ const mostItems = 10_000;
 const item = z.strictObject({
   destination: z.string("is missing, or not a text").describe("A URL, not encoded, or the name of a URL group."),
   headers: z
-    .record(z.string(), z.string("is not a text"))
-    .optional()
-    .describe("Settings of the message, and its content type. Names in any case."),
-  body: z.string("is not a text; give JSON as a string").optional().describe("What is delivered, in UTF-8."),
-  queue: z.string("is not a text").optional().describe("The queue that it goes through."),
+    .record(z.string(), z.union([z.string(), z.array(z.string())], "is neither a text nor a list of texts"))
+    .nullish()
+    .describe("Settings of the message, and its content type. Names in any case, each with a value or a list of values."),
+  body: z
+    .union([z.string(), z.record(z.string(), z.unknown()), z.array(z.unknown())], "is neither a text, nor a JSON object or list")
+    .nullish()
+    .describe("The body to deliver, in UTF-8. A JSON object or list is delivered as its JSON text, as it is written here."),
+  queue: z
+    .string("is not a text")
+    .nullish()
+    .describe('The queue that it goes through. As for all members, null and "" mean that it is not given.'),
 });
 
 /** What routes that take a list have for a body. */
@@ -90,19 +96,23 @@ type ReadItems = { read: (Letter | Refusal)[]; ignored: string[] };
 
 /** Reads the items of a batch, each for itself. Throws `Refusal` where one that belongs to a workflow run is refused: a run is told of all or nothing. */
 export async function readItems(incoming: Incoming, of: ReadingOf): Promise<ReadItems> {
-  const items = itemsOf(incoming).map((given): Item => ({ given, headers: headersIn(given) }));
+  const items = itemsOf(incoming);
   const isStep = items.some(isOfRun) && items.some(({ headers }) => areOfStep(headers));
   return readingStep(isStep, () => readEach(items, incoming, of));
 }
 
-/** As it was given, and its headers, names and values in turn, as far as it can be seen. */
-type Item = { given: unknown; headers: readonly string[] };
+/**
+ * An item of the list. `given`: with the members that say something. `strangers`: those that are unknown. `headers`: names and values in turn, as
+ * far as they can be read.
+ */
+type Item = { given: unknown; strangers: Readonly<Record<string, unknown>>; headers: readonly string[] };
 
 async function readEach(items: readonly Item[], incoming: Incoming, of: ReadingOf): Promise<ReadItems> {
   const { account, parts, purpose } = of;
   const ignored = new Set(ignoredHeadersOf(incoming));
-  const brand = brandOf(incoming, brandOtherwise(purpose, parts.brand));
-  const around: Around = { incoming, brand, purpose, ignored, groupAt: groupsOf(parts.store, account.id) };
+  const shown = brandsShownBy(incoming);
+  const otherwise = brandOtherwise(purpose, parts.brand);
+  const around: Around = { incoming, shown, otherwise, purpose, ignored, groupAt: groupsOf(parts.store, account.id) };
   const read: (Letter | Refusal)[] = [];
   for (const one of items) {
     if (read.length % itemsInATurn === itemsInATurn - 1) await turn();
@@ -128,28 +138,47 @@ function ignoredHeadersOf({ rawHeaders }: Incoming): string[] {
 /** Whether an item is meant for a workflow run, also if it cannot be read. */
 const isOfRun = ({ headers }: Item): boolean => headers.some((name, at) => at % 2 === 0 && brandedHeader(name)?.name === "workflow-runid");
 
-function headersIn(item: unknown): readonly string[] {
-  const given = typeof item === "object" && item !== null && "headers" in item ? item.headers : null;
+/** Takes an item apart. Some clients send every member that there is, and `null` or `""` for those that they have nothing for. */
+function itemOf(given: unknown): Item {
+  if (typeof given !== "object" || given === null || Array.isArray(given)) return { given, strangers: {}, headers: [] };
+  const members: Record<string, unknown> = {};
+  const strangers: [name: string, value: unknown][] = [];
+  for (const [name, value] of Object.entries(given)) {
+    if (value === null || value === "") continue;
+    if (Object.hasOwn(item.shape, name)) members[name] = value;
+    else strangers.push([name, value]);
+  }
+  return { given: members, strangers: Object.fromEntries(strangers), headers: headersIn(members["headers"]) };
+}
+
+function headersIn(given: unknown): readonly string[] {
   const headers: string[] = [];
-  if (typeof given === "object" && given !== null)
-    for (const [name, value] of Object.entries(given)) headers.push(name, typeof value === "object" ? "" : String(value));
+  if (typeof given !== "object" || given === null) return headers;
+  for (const [name, value] of Object.entries(given)) {
+    const values: unknown[] = Array.isArray(value) ? value : [value];
+    // A message with more than there may be is refused, however many there are.
+    for (const one of values.slice(0, mostHeaders + 1)) headers.push(name, typeof one === "string" ? one : isPlain(one) ? String(one) : "");
+  }
   return headers;
 }
 
+const isPlain = (value: unknown): value is number | boolean => typeof value === "number" || typeof value === "boolean";
+
 /** Whether it is what the schema takes, as nearly all are. The schema takes five times as long to find out, and says what is wrong with others. */
 function isItem(given: unknown): given is z.output<typeof item> {
-  if (typeof given !== "object" || given === null) return false;
-  for (const name of Object.keys(given)) if (!Object.hasOwn(item.shape, name)) return false;
+  if (typeof given !== "object" || given === null || Array.isArray(given)) return false;
   const { destination, headers, body, queue }: { [N in keyof typeof item.shape]?: unknown } = given;
   const isTextOrNone = (value: unknown): boolean => value === undefined || typeof value === "string";
   return typeof destination === "string" && isTextOrNone(body) && isTextOrNone(queue) && (headers === undefined || areTexts(headers));
 }
 
+const isText = (value: unknown): boolean => typeof value === "string";
+
 const areTexts = (headers: unknown): boolean =>
   typeof headers === "object" &&
   headers !== null &&
   !Array.isArray(headers) &&
-  Object.values(headers).every((value) => typeof value === "string");
+  Object.values(headers).every((value) => isText(value) || (Array.isArray(value) && value.every(isText)));
 
 function refusalOf(answers: readonly unknown[], at: number): Refusal {
   const refusal = answers[at];
@@ -159,55 +188,70 @@ function refusalOf(answers: readonly unknown[], at: number): Refusal {
 
 /** The URL groups of an account, each asked for once. Throws `Refusal` when all together would make too much of one request. */
 function groupsOf(store: Store, account: AccountId): GroupAt {
-  const known = new Map<string, Promise<Group>>();
+  const known = new Map<string, Promise<GroupAimed>>();
   const made = { messages: 0, bytes: 0 };
   return async (destination, body) => {
     const asked = known.get(destination) ?? groupAt(store, account, destination);
     known.set(destination, asked);
-    const group = await asked;
-    checkFanOut(group, made, body);
-    return group;
+    const aimed = await asked;
+    checkFanOut(aimed.group, made, body);
+    return aimed;
   };
 }
 
-function itemsOf({ body }: Incoming): unknown[] {
+function itemsOf({ body }: Incoming): Item[] {
   if (body.length === 0) throw new Refusal("invalid", "body: missing; give a JSON list of messages");
   const items = readJson(body, mostNames);
   if (!Array.isArray(items)) throw new Refusal("invalid", "body: not a JSON list of messages");
   if (items.length > mostItems)
     throw new Refusal("invalid", `body: ${items.length} messages, the limit is ${mostItems}; send them in several requests`);
-  return items;
+  const read = items.map(itemOf);
+  if (read.reduce((sum, { headers }) => sum + headers.length / 2, 0) > mostNames)
+    throw new Refusal("invalid", `body: more than ${mostNames} headers of messages; send them in several requests`);
+  return read.some(({ given }) => isStructured(given)) ? withTexts(read, memberTexts(body, "body")) : read;
 }
 
-/** The brand of the request holds for messages that show none themselves. */
-function brandOf({ rawHeaders, query }: Incoming, otherwise: Brand): Brand {
-  const token = query.tokenName === null ? null : brandOfToken(query.tokenName);
-  const shown = givenByHeaders(rawHeaders).map(({ brand }) => brand);
-  return brandShown(token ? [...shown, token] : shown, otherwise);
-}
+const isStructured = (given: unknown): given is { body: object } =>
+  typeof given === "object" && given !== null && "body" in given && typeof given.body === "object";
 
-type GroupAt = (destination: string, body: Bytes) => Promise<Group>;
+/** Bodies that are JSON themselves are delivered as they were written. */
+const withTexts = (items: readonly Item[], texts: ReadonlyMap<number, string>): Item[] =>
+  items.map((one, at) => (isStructured(one.given) ? { ...one, given: { ...one.given, body: texts.get(at) } } : one));
+
+/** The brands that the request itself shows hold for messages that show none. */
+const brandsShownBy = ({ rawHeaders, query }: Incoming): readonly Brand[] => [
+  ...givenByHeaders(rawHeaders).map(({ brand }) => brand),
+  ...brandsOfToken(query.tokenName),
+];
+
+type GroupAt = (destination: string, body: Bytes) => Promise<GroupAimed>;
 type Around = {
   incoming: Incoming;
-  brand: Brand;
+  shown: readonly Brand[];
+  otherwise: Brand;
   purpose: Purpose;
   ignored: Set<string>;
   groupAt: GroupAt;
 };
 
-async function letterOfItem({ given, headers }: Item, { incoming, brand, purpose, ignored, groupAt }: Around): Promise<Letter> {
+async function letterOfItem({ given, strangers, headers }: Item, around: Around): Promise<Letter> {
+  const { incoming, purpose, ignored, groupAt } = around;
   const count = headers.length / 2;
-  if (count > mostHeaders) throw new Refusal("invalid", `headers: there are ${count}, the limit is ${mostHeaders}`);
+  if (count > mostHeaders) throw new Refusal("invalid", `headers: there are more than ${mostHeaders}, the limit`);
   const { destination, body: text = "", queue } = isItem(given) ? given : checkedObject(item, given, "message");
-  const body = Buffer.from(text);
-  const group = isUrl(destination) || purpose === "triggers" ? null : await groupAt(destination, body);
-  if (group === null) checkUrl("destination", destination);
-  const own = givenByHeaders(headers);
-  const brands = own.map((one) => one.brand);
-  if (queue !== undefined) checkName("queue", queue);
-  const posting = postingFrom(purpose, [own, givenBy(group?.headers)], {
-    brand: brandShown(brands, brand),
-    destination: group?.name ?? destination,
+  const body = Buffer.from(typeof text === "string" ? text : "");
+  const aimed = isUrl(destination) || purpose === "triggers" ? null : await groupAt(destination, body);
+  if (aimed === null) checkUrl("destination", destination);
+  const own = [givenByHeaders(headers), givenByQuery(aimed?.settings ?? [])];
+  const ofGroup = givenBy(aimed?.group.headers);
+  const shown = [...own.flat().map(({ brand }) => brand), ...brandsOfToken(aimed?.tokenName ?? null)];
+  const brand = brandFor([shown, around.shown, ofGroup.map((one) => one.brand)], around.otherwise);
+  const passedOver = strangersPassedOver({ given, strangers }, brand);
+  if (queue) checkName("queue", queue);
+  const posting = postingFrom(purpose, [...own, ofGroup], {
+    brand,
+    destination: aimed?.group.name ?? destination,
+    query: aimed?.query ?? null,
     queue: queue ?? null,
     body,
     content: contentOf(headers),
@@ -215,8 +259,15 @@ async function letterOfItem({ given, headers }: Item, { incoming, brand, purpose
     senders: () => [],
     callerIp: incoming.callerIp,
   });
-  for (const name of posting.ignored) if (ignored.size < 100) ignored.add(name);
+  for (const name of [...passedOver, ...posting.ignored]) if (ignored.size < 100) ignored.add(name);
   return posting.letter;
+}
+
+/** Members that are unknown are like settings that are: the other brand passes over them. Throws `Refusal` for the neutral one. */
+function strangersPassedOver({ given, strangers }: Pick<Item, "given" | "strangers">, brand: Brand): string[] {
+  const names = Object.keys(strangers);
+  if (names.length > 0 && brand === "svc") checkedObject(item, Object.assign(Object.create(null), strangers, given), "message");
+  return names;
 }
 
 async function attempt(make: () => Promise<Letter>): Promise<Letter | Refusal> {

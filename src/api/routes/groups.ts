@@ -12,7 +12,8 @@ import { letterOf } from "../letter.ts";
 import { readObject } from "../readObject.ts";
 import { warningHeader, warningsOf } from "../refusedHosts.ts";
 import { route } from "../route.ts";
-import { checkName, checkUrl } from "../target.ts";
+import { isKey } from "../settings.ts";
+import { checkName, checkUrl, shortened } from "../target.ts";
 
 const endpoint = z.object({ name: z.string().optional(), url: z.string() });
 
@@ -84,7 +85,10 @@ const added = z.strictObject({
     .array(
       z.strictObject({
         url: z.string("is missing, or not a text").describe("Where its messages go."),
-        name: z.string("is not a text").optional().describe("What it is called in the group."),
+        name: z
+          .string("is not a text")
+          .optional()
+          .describe("Its name in the group: any text without control characters, at most 512 characters."),
       }),
       "is missing, or not a list",
     )
@@ -116,7 +120,14 @@ const add = route({
 
 function checkedEndpoint({ name = "", url }: { name?: string | undefined; url: string }, at: number): Endpoint {
   checkUrl(`endpoints.${at}.url`, url);
-  return { name: name === "" ? null : checkName(`endpoints.${at}.name`, name), url };
+  return { name: name === "" ? null : checkEndpointName(`endpoints.${at}.name`, name), url };
+}
+
+/** The name of an endpoint is never part of a path, so it may be any text that every database keeps as it is. Throws `Refusal`. */
+function checkEndpointName(field: string, name: string): string {
+  if (isKey(name)) return name;
+  const allowed = `1 to ${limits.nameLength} characters, none of them a control character`;
+  throw new Refusal("invalid", `${field}: ${JSON.stringify(shortened(name))} is not possible; ${allowed}`);
 }
 
 const removed = z.strictObject({

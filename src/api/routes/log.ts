@@ -7,11 +7,10 @@ import type { Parts } from "../route.ts";
 import { route } from "../route.ts";
 import { event } from "../shapes.ts";
 
-const query = logFilters.extend({
-  order: orderParameter("latestFirst"),
-  count: count({ most: 1_000, normally: 100 }),
-  cursor: cursorParameter,
-});
+const queryOf = (normally: number) =>
+  logFilters.extend({ order: orderParameter("latestFirst"), count: count({ most: 1_000, normally }), cursor: cursorParameter });
+
+const query = queryOf(100);
 
 const cursor = z.string().optional().describe("Where the next page begins. Absent at the end.");
 const about = "What happened to messages, one entry for each change of state. Bodies are in base64, and cut to 16 KiB.";
@@ -22,7 +21,7 @@ const events = route({
   tag: "Log",
   summary: "Read the log",
   about,
-  query,
+  query: queryOf(1_000),
   answers: { 200: { about: "A page of the log.", schema: z.object({ events: z.array(event), cursor }) } },
   refusals: [],
   handle: async ({ account, query, parts }) => {

@@ -53,7 +53,7 @@ export const publish = route({
   tag: "Publish",
   summary: "Publish a message",
   about:
-    "Takes in one message, to be delivered to the destination; to a URL group, one for each of its endpoints, or none. The rest of the path, and the query without the parameters of this interface, are the destination, byte for byte. The body and its content type are delivered as they come.",
+    "Takes in one message, to be delivered to the destination; to a URL group, one for each of its endpoints, or none. The rest of the path, and the query without the parameters of this interface, are the destination, byte for byte. The body and its content type are delivered as they come. With Svc-Cron it makes a schedule instead, and is answered as POST /v2/schedules/{destination} is.",
   ...publishing,
   runSettings: settingsOfPosts,
   handle: ({ account, incoming, parts }) => {

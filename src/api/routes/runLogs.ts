@@ -62,6 +62,8 @@ const flat = {
   count: count({ most: mostEvents, normally: mostEvents, about: "Pages with large bodies are shorter." }),
 };
 
+const byRun = choice(["workflowRunId"]).optional();
+
 const cursor = z.string().optional().describe("Where the next page begins. Absent at the end.");
 const aboutRuns =
   "Runs, newest first, with what their steps have done. Bodies that the run is to hide (redact-fields) show as REDACTED and a hash. A run is shown as long as it is kept: one that has ended for as long as the log, a failed one for as long as it can be resumed.";
@@ -74,7 +76,7 @@ const logs = route({
   tag: "Workflow runs",
   summary: "Read the logs of runs",
   about: aboutRuns,
-  query: z.object(grouped),
+  query: z.object({ ...grouped, groupBy: byRun.describe("Optional: this list shows runs with and without it.") }),
   answers: { 200: { about: "A page of runs.", schema: z.object({ runs: z.array(run), cursor }) } },
   refusals: [],
   handle: async ({ account, query, parts }) => ({ status: 200, body: await runPage(parts, account, query) }),
@@ -100,7 +102,7 @@ const events = route({
   about: `With groupBy=workflowRunId the same as /v2/workflows/logs. ${aboutEvents}`,
   query: z.object({
     ...flat,
-    groupBy: choice(["workflowRunId"]).optional().describe("Runs instead of single events."),
+    groupBy: byRun.describe("Runs instead of single events."),
     count: one().optional().describe(`At most so many: with groupBy up to ${mostRuns} runs, without it up to ${mostEvents} events.`),
   }),
   answers: {

@@ -9,6 +9,7 @@ import { readPosting } from "../posting.ts";
 import type { ScheduleState } from "../scheduleJson.ts";
 import { scheduleJson, scheduleShape } from "../scheduleJson.ts";
 import { destinationsOfLetter, warningHeader, warningsOf } from "../refusedHosts.ts";
+import type { Incoming } from "../route.ts";
 import { route } from "../route.ts";
 import { scopeIn } from "../scope.ts";
 
@@ -41,7 +42,7 @@ const create = route({
   handle: async ({ account: owner, incoming, parts }) => {
     const { store } = parts;
     const { id: account } = owner;
-    const destination = incoming.target.path.slice("/v2/schedules/".length);
+    const destination = destinationIn(incoming);
     const { letter, settings, ignored, group } = await readPosting(incoming, {
       destination,
       account,
@@ -113,6 +114,9 @@ const remove = route({
     return { status: 200, body: { deleted: deleted ? 1 : 0 } };
   },
 });
+
+/** Returns the path behind `/v2/schedules/` or `/v2/publish/`, as it came. */
+const destinationIn = ({ target: { path } }: Incoming): string => path.slice(path.indexOf("/", "/v2/".length) + 1);
 
 type Change = { what: "pause" | "resume"; command: "pauseSchedule" | "resumeSchedule"; about: string };
 
