@@ -53,6 +53,7 @@ export function letterOf({ brand, destination, queue, body, content, senders, ca
     labels: values.label ?? [],
     redaction: values["redact-fields"] ?? null,
     callerIp,
+    ...(values["keep-response"] ? { keepResponse: true } : {}),
     tells: null,
   };
 }
@@ -167,6 +168,7 @@ export function overridesOf(settings: Settings): Overrides {
     ...(values["not-before"] === undefined ? {} : { notBefore: values["not-before"] }),
     ...(values.label === undefined ? {} : { labels: values.label }),
     ...(values["redact-fields"] === undefined ? {} : { redaction: values["redact-fields"] }),
+    ...(values["keep-response"] === undefined ? {} : { keepResponse: values["keep-response"] }),
   };
 }
 

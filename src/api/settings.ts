@@ -26,6 +26,7 @@ export type Values = {
   "content-based-deduplication": boolean;
   label: string[];
   "redact-fields": Redaction;
+  "keep-response": boolean;
   cron: string;
   "schedule-id": string;
   "queue-name": string;
@@ -183,6 +184,14 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     forCallbacks: ofMessages,
     forRetries: true,
     read: parseRedaction,
+  },
+  "keep-response": {
+    about: "Keep the response of a delivery that succeeded in the log: its headers, and the first 16 KiB of its body.",
+    example: "true",
+    text: z.boolean(),
+    forCallbacks: ofMessages,
+    forRetries: true,
+    read: readBoolean,
   },
   cron: {
     about: "Only for a schedule: when it fires. Five fields, in UTC unless a time zone stands before them.",
