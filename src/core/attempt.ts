@@ -1,4 +1,4 @@
-import type { AccountId, Bytes, HeaderList, MessageId, Millis } from "./message.ts";
+import type { AccountId, Bytes, HeaderList, MessageId, Millis } from "./basics.ts";
 
 /** The outcome of one attempt. No response is an outcome too: `status` is null and `error` says why. */
 export type Outcome = {

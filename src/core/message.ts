@@ -1,10 +1,7 @@
+import type { AccountId, Bytes, HeaderList, MessageId, Millis } from "./basics.ts";
 import type { Terms } from "./terms.ts";
 
-/** Unix time, or a length of time, in milliseconds. Names tell which: `dueAt`, `createdAt`; `timeout`, `delay`. */
-export type Millis = number;
-export type Bytes = Uint8Array;
-export type AccountId = string;
-export type MessageId = string;
+export type { AccountId, Bytes, HeaderList, MessageId, Millis } from "./basics.ts";
 export type NodeId = string;
 /**
  * `msg`: a message. `log`, `dlq`: positions that sort by time. `scd`: a schedule. `src`: a source. `sig`: a signing key, or
@@ -16,8 +13,6 @@ export type IdKind = "msg" | "log" | "dlq" | "scd" | "src" | "sig" | "nod" | "jw
 
 export type Brand = "svc" | "upstash";
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
-/** Names in canonical form (`Content-Type`), in order, repeated where they came repeated. */
-export type HeaderList = readonly (readonly [name: string, value: string])[];
 
 /** What is hidden from every answer of the API: the body, all headers, or some (canonical names). */
 export type Redaction = { body: boolean; headers: boolean | readonly string[] };

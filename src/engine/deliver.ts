@@ -95,11 +95,18 @@ class Call implements Caller {
       const { request, to } = compose(this.#delivery, url, this.#options);
       this.request = request;
       const { timeout } = this.#delivery.message;
-      this.#silence = alarm(timeout, () => this.end(`timed out after ${inWords(timeout)}`));
+      this.#silence = alarm(timeout, () => this.#expire(timeout));
       this.#takeBack = connections.send(to, this);
     } catch (error) {
       this.end(sentenceOf(error));
     }
+  }
+
+  /** A response of which more has come than is kept anyway is cut; any other is none. */
+  #expire(timeout: Millis): void {
+    const isEnough = this.#body !== null && this.#size > this.#options.limits.responseBytes && !this.#isCall;
+    this.#isCut ||= isEnough;
+    this.end(isEnough ? null : `timed out after ${inWords(timeout)}`);
   }
 
   sent(connection: Connection): void {
