@@ -57,6 +57,7 @@ export function letterOf({ brand, destination, query = null, queue, body, conten
     labels: values.label ?? [],
     redaction: values["redact-fields"] ?? null,
     callerIp,
+    ...(values["keep-response"] ? { keepResponse: true } : {}),
     tells: null,
     ...(query === null ? {} : { query }),
   };
@@ -178,6 +179,7 @@ export function overridesOf(settings: Settings): Overrides {
     ...(values["not-before"] === undefined ? {} : { notBefore: values["not-before"] }),
     ...(values.label === undefined ? {} : { labels: values.label }),
     ...(values["redact-fields"] === undefined ? {} : { redaction: values["redact-fields"] }),
+    ...(values["keep-response"] === undefined ? {} : { keepResponse: values["keep-response"] }),
   };
 }
 

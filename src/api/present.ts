@@ -67,7 +67,7 @@ export function flowControlFields({ flowControl }: { flowControl: FlowControl | 
  */
 export function deadLetterJson({ letter, envelope }: DeadLetterEntry): Record<string, unknown> {
   const { redaction } = envelope;
-  const { text, base64: responseBodyBase64 } = bodyFields(redactBody(letter.body, redaction, sha256));
+  const { text, base64: responseBodyBase64 } = bodyFields(redactBody(letter.body, redaction, hashOf(letter.digest)));
   const shown = present({
     ...messageJson(envelope),
     dlqId: letter.id,
@@ -75,13 +75,14 @@ export function deadLetterJson({ letter, envelope }: DeadLetterEntry): Record<st
     responseHeader: letter.status === null ? null : headerMap(redactHeaders(letter.headers, redaction, sha256)),
     responseBody: text,
     responseBodyBase64,
+    truncated: isCut(letter, redaction) ? true : null,
     failureCallbackInfo: letter.failureCallback && infoJson(letter.failureCallback, redaction),
   });
   return { ...shown, error: letter.error };
 }
 
 function infoJson(
-  { responseHeaders, responseBody, digest, ...info }: FailureCallbackInfo,
+  { responseHeaders, responseBody, digest, cut, ...info }: FailureCallbackInfo,
   redaction: Redaction | null,
 ): Record<string, unknown> {
   const shown =
@@ -90,14 +91,21 @@ function infoJson(
     ...info,
     ...(shown === undefined ? {} : { responseBody: shown }),
     ...(responseHeaders === undefined ? {} : { responseHeaders: headerMap(redactHeaders(responseHeaders, redaction, sha256)) }),
+    ...(isCut({ digest, cut }, redaction) ? { truncated: true } : {}),
   };
 }
+
+type Cut = { digest?: string | undefined; cut?: true | undefined };
+
+/** Whether a response is shown in part. A body that is hidden shows as the hash of all of it, as far as it was read. */
+export const isCut = ({ digest, cut }: Cut, redaction: Redaction | null): boolean =>
+  cut === true || (digest !== undefined && redaction?.body !== true);
 
 /** A line of the log, as it is shown. Bodies are in base64, and cut: a page has up to a thousand lines. */
 export function eventJson({ time, state, envelope, row }: LogEvent): Record<string, unknown> {
   const { redaction } = envelope;
-  const showsAnswer = row !== null && (state === "ERROR" || state === "CANCELLED");
-  const isCut = !redaction?.body && (envelope.body.length > logBodyBytes || (showsAnswer && row.digest !== undefined));
+  const showsAnswer = row !== null && (state === "ERROR" || state === "CANCELLED" || state === "DELIVERED");
+  const isBodyCut = redaction?.body !== true && envelope.body.length > logBodyBytes;
   const callbackHeaders = (to: CallbackSettings | null): Record<string, string[]> | null =>
     to && to.headers.length > 0 ? headerMap(redactHeaders(to.headers, redaction, sha256)) : null;
   return present({
@@ -109,7 +117,7 @@ export function eventJson({ time, state, envelope, row }: LogEvent): Record<stri
     method: envelope.method,
     header: headerMap(redactHeaders(envelope.headers, redaction, sha256)),
     body: logBody(envelope),
-    truncated: isCut ? true : null,
+    truncated: isBodyCut || (showsAnswer && isCut(row, redaction)) ? true : null,
     ...attemptFields({ time, state, envelope, row }),
     timeout: envelope.timeout,
     callback: envelope.callback?.url,
@@ -133,6 +141,7 @@ function attemptFields({ state, envelope, row }: LogEvent): Record<string, unkno
   if (state === "RETRY") return { nextDeliveryTime: row.nextDueAt };
   // The request of a message that was cancelled meanwhile may have had any answer.
   if (state === "CANCELLED") return { error: row.error, responseStatus: row.status, ...answerFields(row, envelope) };
+  if (state === "DELIVERED") return { responseStatus: row.status, ...(envelope.keepResponse ? answerFields(row, envelope) : {}) };
   if (state !== "ERROR") return {};
   return { error, nextDeliveryTime: row.nextDueAt, responseStatus: row.status, ...answerFields(row, envelope) };
 }
@@ -145,7 +154,7 @@ const answerFields = ({ status, headers, body, digest }: Answered, { redaction }
     : { responseHeaders: headerMap(redactHeaders(headers, redaction, sha256)), responseBody: logBody({ body, redaction, digest }) ?? "" };
 
 /** The hash of a body that was cut is known. */
-const hashOf = (digest: string | undefined): typeof sha256 => (digest === undefined ? sha256 : () => digest);
+export const hashOf = (digest: string | undefined): typeof sha256 => (digest === undefined ? sha256 : () => digest);
 
 function logBody({ body, redaction, digest }: Pick<Envelope, "body" | "redaction"> & { digest?: string | undefined }): string | null {
   if (body.length === 0) return null;

@@ -34,8 +34,10 @@ export function entryJson(entry: DeadLetterEntry): Record<string, unknown> {
   const { letter, envelope, failed } = entry;
   if (!letter.run) return deadLetterJson(entry);
   const told = failed?.run?.settings.failureCallback?.headers ?? [];
+  // The message that failed carries the history. People know the run by its payload.
+  const shown = failed ? { ...entry, envelope: { ...envelope, body: failed.payload } } : entry;
   return present({
-    ...deadLetterJson(entry),
+    ...deadLetterJson(shown),
     failureCallback: letter.run.failureUrl,
     failureCallbackHeader: told.length > 0 ? headerMap(redactHeaders(told, envelope.redaction, sha256)) : null,
     error: reasonOf(letter, envelope.redaction),

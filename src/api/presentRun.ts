@@ -9,7 +9,7 @@ import type { RunEvent } from "../core/runLogEvents.ts";
 import type { CallDetail, InvokeDetail, StepItem, WaitDetail } from "../core/runLogStep.ts";
 import type { Kin, KnownRun } from "../core/runLogView.ts";
 import type { Run } from "../core/run.ts";
-import { bodyFields, present, sha256 } from "./present.ts";
+import { bodyFields, hashOf, isCut, present, sha256 } from "./present.ts";
 
 /** How a log is shown. `trim`: bytes of each body; null all of them, -1 no bodies. */
 export type Shown = { now: Millis; trim: number | null };
@@ -78,7 +78,7 @@ function stepJson(item: StepItem, sight: Sight): Fields {
     ...(item.wait && waitFields(item.wait, sightOfOut(item, sight))),
     ...(item.call && callFields(item.call, sight)),
     ...(item.invoke && invokeFields(item.invoke, sight)),
-    truncated: item.isCut ? true : null,
+    ...(item.isCut ? { truncated: true } : {}),
   });
 }
 
@@ -89,10 +89,13 @@ function stepJson(item: StepItem, sight: Sight): Fields {
 const sightOfOut = ({ call, stepType }: StepItem, sight: Sight): Sight =>
   (call || stepType === "WaitForWebhook") && sight.redaction?.headers ? { ...sight, redaction: { ...sight.redaction, body: true } } : sight;
 
-const waitFields = ({ eventId, timeout, deadline, timedOut, event }: WaitDetail, sight: Sight): Fields => ({
-  ...{ waitEventId: eventId, waitTimeoutDuration: timeout, waitTimeoutDeadline: deadline, waitTimeout: timedOut },
-  eventData: event && bodyIn(sight, "eventData", event).eventData,
-});
+function waitFields({ eventId, timeout, deadline, timedOut, event }: WaitDetail, sight: Sight): Fields {
+  const { eventData, truncated } = event ? bodyIn(sight, "eventData", event) : {};
+  return {
+    ...{ waitEventId: eventId, waitTimeoutDuration: timeout, waitTimeoutDeadline: deadline, waitTimeout: timedOut },
+    ...{ eventData, ...(truncated === undefined ? {} : { truncated }) },
+  };
+}
 
 const callFields = ({ url, method, headers, body, response }: CallDetail, sight: Sight): Fields => ({
   ...{ callUrl: url, callMethod: method, callHeaders: headersIn(sight, headers), ...bodyIn(sight, "callBody", body) },
@@ -117,9 +120,15 @@ const errorsJson = (errors: readonly LogRow[], sight: Sight): Fields[] | null =>
 
 const errorJson = (row: LogRow, sight: Sight): Fields =>
   present({
-    ...{ error: errorText(row), ...bodyIn(sight, "body", row.body), status: row.status, time: row.time },
+    ...{ error: errorText(row), ...answerBodyIn(sight, "body", row), status: row.status, time: row.time },
     headers: row.status === null ? null : headersIn(sight, row.headers),
   });
+
+/** The body of a response of which the log keeps the beginning. */
+const answerBodyIn = (sight: Sight, name: string, row: Pick<LogRow, "body" | "digest" | "cut">): Fields => ({
+  ...bodyIn(sight, name, row.body, row.digest),
+  ...(isCut(row, sight.redaction) ? { truncated: true } : {}),
+});
 
 /** What went wrong with an attempt. */
 const errorText = ({ error, status }: LogRow): string | null =>
@@ -129,15 +138,16 @@ const errorText = ({ error, status }: LogRow): string | null =>
 function failureJson({ run, log }: KnownRun, sight: Sight): Fields | null {
   const { failure, settings } = run;
   if (!failure?.callback) return null;
-  const { messageId, url, state, responseStatus, responseBody = "", responseHeaders } = failure.callback;
+  const { messageId, url, state, responseStatus, responseBody = "", responseHeaders, digest, cut } = failure.callback;
   const last = log.findLast((row) => row.messageId === failure.messageId && row.states.includes("FAILED"));
   const tries = log.filter((row) => row.messageId === messageId && row.states.includes("ERROR"));
   return present({
     ...{ messageId, url, state, dlqId: dlqIdOf(run) },
-    ...{ failStatus: failure.status, ...bodyIn(sight, "failResponse", last?.body ?? null) },
+    ...{ failStatus: failure.status, ...(last ? answerBodyIn(sight, "failResponse", last) : {}) },
     failHeaders: failure.status === null ? null : headersIn(sight, failure.headers),
     errors: errorsJson(tries, sight),
-    ...{ responseStatus, ...bodyIn(sight, "responseBody", responseBody === "" ? null : responseBody) },
+    ...{ responseStatus, ...bodyIn(sight, "responseBody", responseBody === "" ? null : responseBody, digest) },
+    ...(isCut({ digest, cut }, sight.redaction) ? { truncated: true } : {}),
     responseHeaders: responseHeaders && headersIn(sight, responseHeaders),
     maxRetries: settings.failureCallback?.retries ?? settings.retries ?? defaults.retries,
     nextDeliveryTime: state === "CALLBACK_INPROGRESS" ? tries.at(-1)?.nextDueAt : null,
@@ -147,13 +157,17 @@ function failureJson({ run, log }: KnownRun, sight: Sight): Fields | null {
 const headersIn = ({ redaction }: Sight, headers: HeaderList): Record<string, string[]> =>
   headerMap(redactHeaders(headers, redaction, sha256));
 
-/** A body as a field of this name, where it is a text, or as `<name>Base64` where it is none; hidden, cut or left out as it may be seen. */
-function bodyIn({ redaction, trim }: Sight, name: string, body: string | Bytes | null): Fields {
+/**
+ * A body as a field of this name, where it is a text, or as `<name>Base64` where it is none; hidden, cut or left out as it may be seen.
+ * If it is cut here, `truncated` says so. `digest`: of a body that was cut before, the hash of all of it.
+ */
+function bodyIn({ redaction, trim }: Sight, name: string, body: string | Bytes | null, digest?: string): Fields {
   if (body === null || trim === -1) return {};
-  if (redaction?.body) return { [name]: Buffer.from(redactBody(Buffer.from(body), redaction, sha256)).toString() };
+  if (redaction?.body) return { [name]: Buffer.from(redactBody(Buffer.from(body), redaction, hashOf(digest))).toString() };
+  const truncated = trim !== null && Buffer.byteLength(body) > trim ? { truncated: true } : {};
   const { text = "", base64 } = typeof body === "string" ? { text: body } : bodyFields(body);
-  if (base64 === undefined) return { [name]: trim === null ? text : cutText(text, trim) };
-  return { [`${name}Base64`]: trim === null ? base64 : Buffer.from(body).subarray(0, trim).toString("base64") };
+  if (base64 === undefined) return { [name]: trim === null ? text : cutText(text, trim), ...truncated };
+  return { [`${name}Base64`]: trim === null ? base64 : Buffer.from(body).subarray(0, trim).toString("base64"), ...truncated };
 }
 
 /** The beginning of a text, of at most so many bytes as UTF-8. */
@@ -188,13 +202,13 @@ const invokerOf = ({ runId, url, createdAt }: NonNullable<Run["invoker"]>): Fiel
 function attemptFields(row: LogRow, state: RunEvent["state"], { dlqId, ...sight }: Sight & { dlqId: string | null }): Fields {
   if (state === "RETRY") return { nextDeliveryTime: row.nextDueAt };
   if (state === "FAILED") return { error: errorText(row), dlqId: row.dlqId === dlqId ? dlqId : null };
-  if (state !== "ERROR") return {};
-  const { body, headers } = errorJson(row, sight);
+  if (state !== "ERROR" && state !== "DELIVERED") return {};
+  const { body, headers, truncated } = errorJson(row, sight);
+  const answer = { responseStatus: row.status, responseBody: body, responseHeaders: headers, ...(truncated ? { truncated } : {}) };
+  if (state === "DELIVERED") return row.headers.length > 0 || row.body.length > 0 ? answer : { responseStatus: row.status };
   return {
     error: errorText(row),
     nextDeliveryTime: row.nextDueAt,
-    responseStatus: row.status,
-    responseBody: body,
-    responseHeaders: headers,
+    ...answer,
   };
 }

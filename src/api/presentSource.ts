@@ -34,6 +34,7 @@ export function rejectionJson(rejection: Rejection, settings: HeaderList): Recor
     ...(text === undefined ? {} : { body: text }),
     ...(base64 === undefined ? {} : { bodyBase64: base64 }),
     ...(callerIp === null ? {} : { callerIP: callerIp }),
+    ...(rejection.cut || (size > body.length && redaction?.body !== true) ? { truncated: true } : {}),
     ...(others === 0 ? {} : { notKept: others }),
   };
 }

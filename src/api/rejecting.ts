@@ -1,6 +1,7 @@
 import { logBodyBytes } from "../core/limits.ts";
 import type { Bytes, HeaderList, Source } from "../core/message.ts";
 import { canonicalName } from "../core/headers.ts";
+import { shortText } from "../core/name.ts";
 import { mayKeep } from "../core/source.ts";
 import { underlying } from "../store/naming.ts";
 import type { Store } from "../store/store.ts";
@@ -19,8 +20,9 @@ export async function keepRejected({ source, secret, call, incoming, parts: { st
   const { kept } = await store.execute(
     "keepRejection",
     {
-      ...{ account, id, others, reason: reason.slice(0, longestReason), method: call.method, callerIp: incoming.callerIp },
+      ...{ account, id, others, reason: shortText(reason, longestReason), method: call.method, callerIp: incoming.callerIp },
       ...{ headers: shownHeaders(call.headers, secret), size: call.body.length, body: shownBody(call.body, secret) },
+      ...(call.headers.length > 2 * mostHeaders || call.headers.some(({ length }) => length > longestValue) ? { cut: true } : {}),
     },
     { canWait: true },
   );

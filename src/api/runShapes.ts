@@ -3,6 +3,8 @@ import { z } from "zod";
 const millis = (about: string) => z.int().describe(`${about}, in unix milliseconds.`);
 const headers = (about: string) => z.record(z.string(), z.array(z.string())).describe(`${about}: names to lists of values.`);
 
+const truncated = z.literal(true).optional().describe("A body or a response in here was cut.");
+
 /** What a state of a run can be. */
 export const runStates = ["RUN_STARTED", "RUN_SUCCESS", "RUN_FAILED", "RUN_CANCELED"] as const;
 /** What a state of a step can be. */
@@ -20,6 +22,7 @@ const failedAttempt = z.object({
   bodyBase64: z.string().optional(),
   headers: headers("Headers of the response").optional(),
   status: z.int().optional().describe("Absent when there was no response."),
+  truncated,
   time: millis("When it failed"),
 });
 
@@ -81,7 +84,10 @@ const step = z.object({
   eventData: z.string().optional().describe("The event that came, where it is a text; of WaitForWebhook the request, as JSON."),
   ...called,
   ...invoked,
-  truncated: z.boolean().optional().describe("Bodies and headers of this step are left out, because the run is too large for a page."),
+  truncated: z
+    .literal(true)
+    .optional()
+    .describe("A body of this step is cut (trimBody), or bodies and headers are left out because the run is too large for a page."),
 });
 
 const next = z.object({
@@ -108,6 +114,7 @@ const failureFunction = z.object({
   responseStatus: z.int().optional().describe("The last response of the failure callback."),
   responseHeaders: headers("Its headers").optional(),
   responseBody: z.string().optional(),
+  truncated,
   maxRetries: z.int(),
   errors: attempts.errors,
   nextDeliveryTime: attempts.nextDeliveryTime,
@@ -133,6 +140,7 @@ export const run = z.object({
   workflowRunCallerIp: z.string().optional().describe("Who triggered it."),
   workflowRunResponse: z.string().optional().describe("What it returned. As workflowRunResponseBase64 where it is no text."),
   workflowRunResponseBase64: z.string().optional(),
+  truncated,
   invoker: z
     .object({ workflowRunId: z.string(), workflowUrl: z.string(), workflowRunCreatedAt: millis("When it was created") })
     .optional()
@@ -162,6 +170,7 @@ export const runEvent = z.object({
   responseStatus: z.int().optional(),
   responseBody: z.string().optional(),
   responseHeaders: headers("Headers of the response").optional(),
+  truncated,
   invokerWorkflowRunId: z.string().optional().describe("With RUN_STARTED: the run that has invoked it."),
   invokerWorkflowUrl: z.string().optional(),
   invokerWorkflowCreatedAt: z.int().optional(),

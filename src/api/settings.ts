@@ -27,6 +27,7 @@ export type Values = {
   "deduplication-window": Millis;
   label: string[];
   "redact-fields": Redaction;
+  "keep-response": boolean;
   cron: string;
   "schedule-id": string;
   "queue-name": string;
@@ -194,6 +195,14 @@ export const settingRows: { readonly [N in SettingName]: SettingRow<Values[N]> }
     forCallbacks: ofMessages,
     forRetries: true,
     read: parseRedaction,
+  },
+  "keep-response": {
+    about: "Keep the response of a delivery that succeeded in the log: its headers, and the first 16 KiB of its body.",
+    example: "true",
+    text: z.boolean(),
+    forCallbacks: ofMessages,
+    forRetries: true,
+    read: readBoolean,
   },
   cron: {
     about: "For a schedule: when it fires. Five fields, in UTC unless a time zone precedes them. A publish that has it makes a schedule.",

@@ -45,6 +45,7 @@ export const deadLetter = message.extend({
   responseHeader: headers("Headers of the last response").optional(),
   responseBody: z.string().optional().describe("Body of the last response, when it is UTF-8."),
   responseBodyBase64: z.string().optional().describe("Body of the last response in base64, when it is not UTF-8."),
+  truncated: z.literal(true).optional().describe("Only a part of the last response is kept: it is longer than that."),
   error: z.string().nullable().describe("Why there was no response to the last attempt. null if there was one."),
   failureCallbackInfo: z
     .object({
@@ -52,6 +53,7 @@ export const deadLetter = message.extend({
       responseStatus: z.int().optional(),
       responseBody: z.string().optional(),
       responseHeaders: headers("Headers of its response").optional(),
+      truncated: z.literal(true).optional().describe("Its response was cut."),
     })
     .optional()
     .describe("What became of the failure callback."),
@@ -63,12 +65,15 @@ export const event = z.object({
   ...whatItIs,
   state: z.enum(["CREATED", "ACTIVE", "RETRY", "ERROR", "DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELLED"]),
   body: z.string().optional().describe("The body in base64, cut to 16 KiB."),
-  truncated: z.literal(true).optional().describe("One of the bodies of this entry was cut."),
+  truncated: z.literal(true).optional().describe("The body or the response of this entry was cut."),
   error: z.string().optional().describe("What went wrong."),
   nextDeliveryTime: millis("When it is sent next").optional(),
-  responseStatus: z.int().optional(),
+  responseStatus: z.int().optional().describe("Status of the response: of a failed attempt, and of a delivery that succeeded."),
   responseHeaders: headers("Headers of the response").optional(),
-  responseBody: z.string().optional().describe("Body of the response in base64, cut to 16 KiB."),
+  responseBody: z
+    .string()
+    .optional()
+    .describe("Body of the response in base64, cut to 16 KiB. If the delivery succeeded, only with Keep-Response: true."),
   timeout: z.int().describe("In milliseconds."),
   callbackHeaders: headers("Headers of the callback").optional(),
   failureCallbackHeaders: headers("Headers of the failure callback").optional(),

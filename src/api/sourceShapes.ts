@@ -28,6 +28,7 @@ export const rejection = z.object({
   body: z.string().optional().describe("The body, when it is UTF-8, cut to 16 KiB."),
   bodyBase64: z.string().optional().describe("The body in base64, when it is not UTF-8, cut to 16 KiB."),
   bodySize: z.int().describe("Bytes of the whole body."),
+  truncated: z.literal(true).optional().describe("The body or the headers were cut."),
   callerIP: z.string().optional(),
   notKept: z.int().optional().describe("Calls that were rejected shortly before this one, and were not kept."),
 });

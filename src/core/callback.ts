@@ -1,9 +1,11 @@
-import type { Answer, CallbackSettings, Envelope, HeaderList, Letter, Tells } from "./message.ts";
+import { cutJson } from "./cutJson.ts";
+import type { Answer, Bytes, CallbackSettings, Envelope, HeaderList, Letter, Tells } from "./message.ts";
 
-type Told = { to: CallbackSettings; envelope: Envelope; retried: number; outcome: Answer; tells: Tells };
+/** `most`: bytes that the body may have at most. */
+type Told = { to: CallbackSettings; envelope: Envelope; retried: number; outcome: Answer; tells: Tells; most: number };
 
 /** The message that tells what came of another one: an ordinary message, with retries and a dead letter of its own. */
-export function callbackLetter({ to, envelope, retried, outcome, tells }: Told): Omit<Letter, "post"> {
+export function callbackLetter({ to, envelope, retried, outcome, tells, most }: Told): Omit<Letter, "post"> {
   const { url, delay = null, labels = [], ...settings } = to;
   return {
     ...settings,
@@ -13,7 +15,7 @@ export function callbackLetter({ to, envelope, retried, outcome, tells }: Told):
     headers: settings.headers.some(([name]) => name === "Content-Type")
       ? settings.headers
       : [["Content-Type", "application/json"], ...settings.headers],
-    body: new TextEncoder().encode(JSON.stringify(callbackBody({ envelope, retried, outcome, dlqId: tells.dlqId }))),
+    body: new TextEncoder().encode(callbackBody({ envelope, retried, outcome, dlqId: tells.dlqId, most })),
     notBefore: null,
     deduplication: null,
     ...{ group: null, endpoint: null, queue: null, scheduleId: null },
@@ -26,14 +28,16 @@ export function callbackLetter({ to, envelope, retried, outcome, tells }: Told):
 }
 
 /**
- * The body of a callback (protocol 4.3). `status` is 0 and `body` the reason where the destination gave no answer.
- * `retried` is 0 after the first attempt; times are texts, as clients know them.
+ * The body of a callback (protocol 4.3), at most `most` bytes. `status` is 0 and `body` the reason if the destination gave no response.
+ * `retried` is 0 after the first attempt; times are texts, as clients know them. If not everything fits, or not all of the response was
+ * read, `truncated` is true.
  */
-function callbackBody({ envelope, retried, outcome, dlqId }: Omit<Told, "to" | "tells"> & { dlqId: string | null }) {
-  return {
+function callbackBody({ envelope, retried, outcome, dlqId, most }: Omit<Told, "to" | "tells"> & { dlqId: string | null }): string {
+  const answer = outcome.status === null ? new TextEncoder().encode(outcome.error ?? "") : outcome.body;
+  const fields = {
     status: outcome.status ?? 0,
     header: headerMap(outcome.headers),
-    body: base64(outcome.status === null ? new TextEncoder().encode(outcome.error ?? "") : outcome.body),
+    body: "",
     retried,
     maxRetries: envelope.retries,
     sourceMessageId: envelope.id,
@@ -42,15 +46,46 @@ function callbackBody({ envelope, retried, outcome, dlqId }: Omit<Told, "to" | "
     url: envelope.url,
     method: envelope.method,
     sourceHeader: headerMap(envelope.headers),
-    sourceBody: base64(envelope.body),
+    sourceBody: "",
     notBefore: String(envelope.notBefore),
     createdAt: String(envelope.createdAt),
     ...(envelope.scheduleId === null ? {} : { scheduleId: envelope.scheduleId }),
     ...(envelope.callerIp === null ? {} : { callerIP: envelope.callerIp }),
     ...(dlqId === null ? {} : { dlqId }),
     ...(envelope.run === undefined ? {} : { workflowRunId: envelope.run.runId, workflowCreatedAt: envelope.run.createdAt }),
+    ...(outcome.cut ? { truncated: true } : {}),
   };
+  const room = most - sizeOf(fields);
+  if (inBase64(answer.byteLength) + inBase64(envelope.body.byteLength) <= room) {
+    // There may be room to close what was read in part.
+    const ofAnswer = Math.min(bytesIn(room - inBase64(envelope.body.byteLength)), 2 * answer.byteLength);
+    const whole = outcome.cut ? cutJson(answer, ofAnswer) : answer;
+    return JSON.stringify({ ...fields, body: base64(whole), sourceBody: base64(envelope.body) });
+  }
+  return JSON.stringify(cutToFit({ ...fields, truncated: true }, { most, answer, source: envelope.body }));
 }
+
+type Fields = { header: Record<string, string[]>; sourceHeader: Record<string, string[]>; body: string; sourceBody: string };
+
+/**
+ * Cuts both bodies so that all of it has at most `most` bytes. Each may have half of the room, and what the other leaves. Headers go only if
+ * there is no room at all without them.
+ */
+function cutToFit<F extends Fields>(fields: F, { most, answer, source }: { most: number; answer: Bytes; source: Bytes }): F {
+  let left = fields;
+  if (sizeOf(left) > most) left = { ...left, header: {} };
+  if (sizeOf(left) > most) left = { ...left, sourceHeader: {} };
+  const room = Math.max(0, most - sizeOf(left));
+  const ofAnswer = Math.max(Math.floor(room / 2), room - inBase64(source.byteLength));
+  const body = base64(bytesIn(ofAnswer) < answer.byteLength ? cutJson(answer, bytesIn(ofAnswer)) : answer);
+  const sourceBody = base64(source.subarray(0, bytesIn(room - body.length)));
+  return { ...left, body, sourceBody };
+}
+
+const sizeOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(value));
+/** Characters that so many bytes take in base64, and bytes that fit into so many characters. */
+const inBase64 = (bytes: number): number => Math.ceil(bytes / 3) * 4;
+const bytesIn = (characters: number): number => Math.floor(characters / 4) * 3;
 
 const base64 = (bytes: Uint8Array): string => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
 

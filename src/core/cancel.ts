@@ -1,14 +1,11 @@
 import type { Decision } from "./command.ts";
 import { depart, needsOfGates } from "./gate.ts";
-import type { NotDone } from "./errors.ts";
+import type { Cancelled, NotDone } from "./errors.ts";
 import { failedIn } from "./errors.ts";
 import { heldOf, log } from "./lease.ts";
 import type { AccountId, Envelope, MessageId, MessageState, Outline } from "./message.ts";
 import { isUnfinished } from "./message.ts";
 import { needsOfConsequences, releaseDeduplication, reportCallback } from "./settle.ts";
-
-/** How many were cancelled. `failed`: those that were not, and why; absent if there are none. */
-export type Cancelled = { cancelled: number; failed?: NotDone[] };
 
 /**
  * Takes back messages that are not finished. One that is being sent may still arrive: its request is called off, and keeps

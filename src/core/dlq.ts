@@ -65,9 +65,10 @@ function letterOf(envelope: Envelope): Letter {
   return { ...letter, delay: null, notBefore: null, deduplication: null };
 }
 
-function letterWith(letter: Letter, { delay, notBefore, labels, redaction, ...changed }: Overrides): Letter {
+function letterWith(letter: Letter, { delay, notBefore, labels, redaction, keepResponse, ...changed }: Overrides): Letter {
   return {
     ...overridden(letter, changed),
+    ...(keepResponse === undefined ? {} : { keepResponse }),
     ...{ delay: delay ?? null, notBefore: notBefore ?? null },
     ...{ labels: labels ?? letter.labels, redaction: bothHidden(letter.redaction, redaction ?? null) },
   };

@@ -1,6 +1,5 @@
 import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
-import type { Cancelled } from "./cancel.ts";
-import type { NotDone } from "./errors.ts";
+import type { Cancelled, NotDone } from "./errors.ts";
 import { failedIn, Refusal } from "./errors.ts";
 import { flowsOfLetters, needsOfGates, depart } from "./gate.ts";
 import { appendStep, goingRun, hasRoom, noRoom } from "./history.ts";

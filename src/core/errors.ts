@@ -58,3 +58,6 @@ export type NotDone = { id: string; reason: string };
 
 /** The member `failed` of the answer to an action on many; nothing if all was done. */
 export const failedIn = (failed: readonly NotDone[]): { failed?: NotDone[] } => (failed.length === 0 ? {} : { failed: [...failed] });
+
+/** How many were cancelled. `failed`: those that were not, and why; absent if there are none. */
+export type Cancelled = { cancelled: number; failed?: NotDone[] };

@@ -106,6 +106,7 @@ function letterOfStep(run: Run, step: Sent, part: RunPart): OneLetter {
     ),
     ...{ callback: null, failureCallback: null, delay: step.delay ?? null, notBefore: step.notBefore ?? null, deduplication: null },
     ...{ labels: run.labels, redaction: run.redaction, callerIp: run.callerIp, tells: null },
+    ...(run.keepResponse ? { keepResponse: true } : {}),
     ...step.own,
     run: part,
   };

@@ -69,6 +69,7 @@ function envelopeOf(
     startedAtOnce: of.startedAtOnce,
   };
   if (letter.run !== undefined) envelope.run = letter.run;
+  if (letter.keepResponse) envelope.keepResponse = true;
   return envelope;
 }
 

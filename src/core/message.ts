@@ -1,10 +1,7 @@
+import type { AccountId, Bytes, HeaderList, MessageId, Millis } from "./basics.ts";
 import type { Terms } from "./terms.ts";
 
-/** Unix time, or a length of time, in milliseconds. Names tell which: `dueAt`, `createdAt`; `timeout`, `delay`. */
-export type Millis = number;
-export type Bytes = Uint8Array;
-export type AccountId = string;
-export type MessageId = string;
+export type { AccountId, Bytes, HeaderList, MessageId, Millis } from "./basics.ts";
 export type NodeId = string;
 /**
  * `msg`: a message. `log`, `dlq`: positions that sort by time. `scd`: a schedule. `src`: a source. `sig`: a signing key, or
@@ -15,8 +12,6 @@ export type IdKind = "msg" | "log" | "dlq" | "scd" | "src" | "sig" | "nod" | "jw
 
 export type Brand = "svc" | "upstash";
 export type Method = "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
-/** Names in canonical form (`Content-Type`), in order, repeated where they came repeated. */
-export type HeaderList = readonly (readonly [name: string, value: string])[];
 
 /** What is hidden from every answer of the API: the body, all headers, or some (canonical names). */
 export type Redaction = { body: boolean; headers: boolean | readonly string[] };
@@ -63,6 +58,8 @@ export type Letter = SendSettings & {
   labels: readonly string[];
   redaction: Redaction | null;
   callerIp: string | null;
+  /** Whether the log keeps the response of a delivery that succeeded. */
+  keepResponse?: boolean;
   /** Set on callbacks: what they tell of. */
   tells: Tells | null;
   /** Of a letter that starts a workflow run, or goes on with one. */
@@ -290,6 +287,8 @@ export type Rejection = {
   /** Bytes of the body as it came; `body` is cut. */
   size: number;
   body: Bytes;
+  /** The headers are cut. */
+  cut?: true;
 };
 
 /** Due messages to one host for which no hand was free, in order of arrival. `dueAt`: when to look again at the latest. */
@@ -302,6 +301,8 @@ export type FailureCallbackInfo = {
   responseBody?: string;
   responseHeaders?: HeaderList;
   digest?: string;
+  /** As in `Outcome`; so it is in what is below. */
+  cut?: true;
 };
 
 /** A message that failed for good, with its last response. `id` is the dlqId and begins with the time of failure. */
@@ -314,6 +315,9 @@ export type DeadLetter = {
   status: number | null;
   headers: HeaderList;
   body: Bytes;
+  /** SHA-256 of the whole body, in hex, if only a part of it is kept. */
+  digest?: string;
+  cut?: true;
   error: string | null;
   retried: number;
   failureCallback: FailureCallbackInfo | null;
@@ -340,6 +344,7 @@ export type LogRow = {
   body: Bytes;
   /** Of a body that was cut, the SHA-256 of all of it, in hex. */
   digest?: string;
+  cut?: true;
   dlqId: string | null;
   /** Those of the message: see `core/mark.ts`. */
   marks: readonly string[];
@@ -381,25 +386,6 @@ export type Delivery = {
 /** Names such a call: an attempt that a node says it has the lease of. */
 export type Held = { account: AccountId; messageId: MessageId; attempt: number };
 
-/** What came of it. No answer is an outcome too: `status` is null and `error` says why. */
-export type Outcome = {
-  account: AccountId;
-  messageId: MessageId;
-  host: string;
-  attempt: number;
-  status: number | null;
-  headers: HeaderList;
-  body: Bytes;
-  error: string | null;
-  /** From the first byte sent to the last received. */
-  took: Millis;
-  /** SHA-256 of the body in hex, where that is longer than what the log keeps of it. */
-  digest?: string;
-  /** Nothing would come of another attempt. */
-  final?: true;
-};
-
-/** The last answer of a destination, or why there was none. */
-export type Answer = Pick<Outcome, "status" | "headers" | "body" | "digest" | "error" | "final">;
+export type { Answer, Outcome } from "./attempt.ts";
 
 export const noBytes: Bytes = new Uint8Array(0);

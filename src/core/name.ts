@@ -5,3 +5,6 @@ import { limits } from "./limits.ts";
  * there. One or two dots are no name: clients take them for steps in a path, however they are encoded.
  */
 export const isName = (text: string): boolean => text.length <= limits.nameLength && /^(?!\.{1,2}$)[A-Za-z0-9._-]+$/.test(text);
+
+/** The beginning of a text, at most `most` characters. One that is cut ends with an ellipsis. */
+export const shortText = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most - 1)}…` : text);

@@ -2,7 +2,18 @@ import type { Draft, Moment } from "./command.ts";
 import { countEnd, depart } from "./gate.ts";
 import { log } from "./lease.ts";
 import { logBodyBytes } from "./limits.ts";
-import type { Account, Answer, DeadLetter, Envelope, FailureCallbackInfo, MessageState, Millis, Outcome, Outline } from "./message.ts";
+import type {
+  Account,
+  Answer,
+  Bytes,
+  DeadLetter,
+  Envelope,
+  FailureCallbackInfo,
+  MessageState,
+  Millis,
+  Outcome,
+  Outline,
+} from "./message.ts";
 import { noBytes } from "./message.ts";
 import { countDeadLetters } from "./usage.ts";
 
@@ -16,7 +27,7 @@ type Ended = { state: MessageState; outcome: Answer; account?: Account };
 /** A message has arrived. */
 export function delivered(draft: Draft, moment: Moment, { state, outcome }: Ended): void {
   draft.drop("messages", state.account, state.id);
-  log(draft, moment, state, { states: ["DELIVERED"], status: outcome.status });
+  log(draft, moment, state, { states: ["DELIVERED"], ...(outcome.logged ? answerOf(outcome) : { status: outcome.status }) });
 }
 
 /** A message is to be sent again, at this time. */
@@ -43,17 +54,29 @@ export function keepDeadLetter(draft: Draft, letter: DeadLetter): void {
 export const noAnswer: Answer = { status: null, headers: [], body: noBytes, error: null };
 
 /** An answer as the log keeps it. */
-export const answerOf = ({ status, headers, body, digest, error }: Answer) => ({
-  ...{ status, headers, error, body: body.subarray(0, logBodyBytes) },
+export const answerOf = ({ status, headers, body, digest, error, cut }: Answer) => ({
+  ...{ status, headers, error, body: beginning(body, logBodyBytes) },
   ...(digest === undefined ? {} : { digest }),
+  ...(cut ? { cut } : {}),
 });
 
+/** An answer as a dead letter keeps it. */
+export const lastAnswerOf = ({ status, headers, body, digest, error, cut, kept = Infinity }: Answer) => ({
+  ...{ status, headers, error, body: beginning(body, kept) },
+  ...(body.byteLength > kept && digest !== undefined ? { digest } : {}),
+  ...(cut ? { cut } : {}),
+});
+
+/** A copy if it is shorter, so that the rest of a large body is not kept in memory. */
+const beginning = (body: Bytes, most: number): Bytes => (body.byteLength > most ? new Uint8Array(body.subarray(0, most)) : body);
+
 /** The answer of a failure callback, as it is shown with what it told of. */
-export const infoOf = ({ status, headers, body, digest }: Answer): Omit<FailureCallbackInfo, "state"> => ({
+export const infoOf = ({ status, headers, body, digest, cut }: Answer): Omit<FailureCallbackInfo, "state"> => ({
   ...(status === null ? {} : { responseStatus: status }),
   responseBody: new TextDecoder().decode(body.subarray(0, logBodyBytes)),
   responseHeaders: headers,
   ...(digest === undefined ? {} : { digest }),
+  ...(cut ? { cut } : {}),
 });
 
 /** The whole of an envelope that is known without its body. */

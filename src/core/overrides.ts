@@ -18,6 +18,7 @@ export type Overrides = SendOverrides & {
   delay?: Millis;
   notBefore?: Millis;
   labels?: readonly string[];
+  keepResponse?: boolean;
   /** Hidden as well: whoever may send something again may not learn what was hidden. */
   redaction?: Redaction;
 };

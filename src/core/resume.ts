@@ -296,7 +296,9 @@ export const repeatFailureCallback: Decision<Named, { runId: string; createdAt: 
     const told = toldOf(run);
     const kept = draft.stepsOf(id, run.id, told.slot).length;
     if (kept < (told.slot === undefined ? run.steps : 1)) throw noHistory(dlqId);
-    callBackFailure(draft, moment, { account, run, letter, envelope, to });
+    // The entry may have kept only the beginning of the response.
+    const outcome = letter.digest === undefined ? letter : { ...letter, cut: true as const };
+    callBackFailure(draft, moment, { account, run, letter, outcome, envelope, to });
     return { runId: run.runId, createdAt: run.createdAt };
   },
 };

@@ -15,6 +15,7 @@ import type {
 } from "./message.ts";
 import { Refusal } from "./errors.ts";
 import { limits } from "./limits.ts";
+import { shortText } from "./name.ts";
 
 export type RunState = "RUN_STARTED" | "RUN_SUCCESS" | "RUN_FAILED" | "RUN_CANCELED";
 
@@ -36,6 +37,8 @@ export type Run = {
   labels: readonly string[];
   redaction: Redaction | null;
   callerIp: string | null;
+  /** As in `Letter`, for every message of the run. */
+  keepResponse?: boolean;
   invoker: Invoker | null;
   /** The run that this one goes on with, or begins again. */
   origin: RunKey | null;
@@ -178,7 +181,7 @@ export function headOf(step: unknown): StepHead | null {
   const { stepId, stepName, stepType, concurrent, targetStep }: Partial<Record<keyof StepHead, unknown>> = step;
   if (!isNumber(stepId) || typeof stepName !== "string" || typeof stepType !== "string") return null;
   return {
-    ...{ stepId, stepName: stepName.slice(0, limits.nameLength), stepType: stepType.slice(0, limits.nameLength) },
+    ...{ stepId, stepName: shortText(stepName, limits.nameLength), stepType: shortText(stepType, limits.nameLength) },
     concurrent: isNumber(concurrent) ? concurrent : 1,
     ...(isNumber(targetStep) ? { targetStep } : {}),
   };

@@ -1,4 +1,6 @@
 import type { Answer, Bytes, HeaderList, Redaction, StepHead } from "./message.ts";
+import { limits } from "./limits.ts";
+import { shortText } from "./name.ts";
 import type { RunFailure } from "./run.ts";
 import { initialSlot } from "./run.ts";
 
@@ -21,7 +23,7 @@ export function failedStepOf(slot: string | undefined, head: StepHead | null | u
 
 /** The step at which an endpoint says that it has failed. */
 export const stepNamed = (headers: HeaderList): string | null =>
-  headers.find(([name]) => /^(svc|upstash)-error-step-name$/i.test(name))?.[1].slice(0, 512) || null;
+  shortText(headers.find(([name]) => /^(svc|upstash)-error-step-name$/i.test(name))?.[1] ?? "", limits.nameLength) || null;
 
 /** Why a run failed, in one text: what the house says, or else the endpoint. What hides bodies hides what is said in them. */
 export const reasonOf = ({ error, status, body }: Pick<Answer, "error" | "status" | "body">, redaction: Redaction | null): string =>
@@ -46,7 +48,7 @@ export function saidIn(body: Bytes): Pick<RunFailure, "said"> {
     const answer: unknown = JSON.parse(new TextDecoder().decode(body));
     if (typeof answer !== "object" || answer === null || !("message" in answer) || typeof answer.message !== "string") return {};
     const kind = "error" in answer && typeof answer.error === "string" && answer.error !== "Error" ? `${answer.error}: ` : "";
-    const said = `${kind}${answer.message}`.slice(0, longestError);
+    const said = shortText(`${kind}${answer.message}`, longestError);
     return said === "" ? {} : { said };
   } catch {
     return {};

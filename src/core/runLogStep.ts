@@ -68,13 +68,15 @@ export function itemOf(view: RunView, unit: Unit, elsewhere: ReadonlySet<Message
   const { result, answer, call, plan, waiter } = unit;
   const shown = result ?? answer ?? call ?? plan;
   const state = stateOf(view, unit);
+  const child = (result ? result.waited : waiter)?.child;
+  const isPayloadCut = child != null && view.childOf(child.run)?.payload === null;
   const isCut = [result, answer, call, plan].some((step) => step !== undefined && view.cut.has(step.id));
   const said = saidBy(result ?? plan) ?? waiter?.step ?? {};
   const messageId = shown?.messageId ?? waiter?.child?.messageId ?? unit.runner;
   return {
     ...nameOf(unit),
     ...{ callType: shown?.callType ?? "step", messageId, state, createdAt: shown?.createdAt ?? waiter?.createdAt ?? view.run.createdAt },
-    ...{ headers: isCut ? null : headersOf(view, unit), isCut, out: result ? outOf(result, said, view.cut) : null },
+    ...{ headers: isCut ? null : headersOf(view, unit), isCut: isCut || isPayloadCut, out: result ? outOf(result, said, view.cut) : null },
     ...retriesOf(view, call?.messageId ?? messageId),
     errors: errorsOf(view, unit, elsewhere),
     nextDueAt: state === "STEP_RETRY" ? nextDueAtOf(view, unit) : null,

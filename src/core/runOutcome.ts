@@ -10,7 +10,8 @@ import { markOf } from "./mark.ts";
 import type { Account, Answer, CallbackSettings, DeadLetter, Envelope, MessageState, Outcome, Outline, RunPart } from "./message.ts";
 import { together } from "./needs.ts";
 import type { Failure } from "./outcome.ts";
-import { answerOf, delivered, isSuccess, keepDeadLetter, tryLater, withBody } from "./outcome.ts";
+import { answerOf, delivered, isSuccess, keepDeadLetter, lastAnswerOf, tryLater, withBody } from "./outcome.ts";
+import { limitsOf } from "./plans.ts";
 import { verdictOf } from "./retry.ts";
 import type { Run, RunFailure, Step } from "./run.ts";
 import { historyBody, initialSlot, stepKey } from "./run.ts";
@@ -138,7 +139,8 @@ function takeAnswer(draft: Draft, moment: Moment, { account, envelope, state, ou
   const retried = retriedOf(state);
   // This answer is the last one. A client takes a failure for one that will be tried again while retries are left, and waits.
   const retries = isSuccess(outcome) ? envelope.retries : retried;
-  const told = { envelope: { ...withBody(draft, envelope), retries }, retried, outcome, tells };
+  // A step never goes on with a part of an answer. What is too long for the history is refused below.
+  const told = { envelope: { ...withBody(draft, envelope), retries }, retried, outcome, tells, most: Infinity };
   const { body, headers } = callbackLetter({ to: callback, ...told });
   if (!hasRoom(going, body.byteLength)) {
     // Others of this batch have made the history longer.
@@ -168,7 +170,7 @@ function failRun(draft: Draft, moment: Moment, { account, envelope, state, outco
   const logId = log(draft, moment, state, { states: ["ERROR", "FAILED"], dlqId: id, ...answerOf(outcome) });
   const letter: DeadLetter = {
     ...{ account: account.id, id, messageId: state.id, logId },
-    ...{ status: outcome.status, headers: outcome.headers, body: outcome.body, error: outcome.error },
+    ...lastAnswerOf(outcome),
     retried: retriedOf(state),
     failureCallback: failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
     run: { key: run.id, runId: run.runId, createdAt: run.createdAt, url: run.url, failureUrl: failureCallback?.url ?? null },
@@ -187,22 +189,23 @@ function failRun(draft: Draft, moment: Moment, { account, envelope, state, outco
     callback: null,
   };
   const ended = endRun(draft, moment, account, going, { state: "RUN_FAILED", failure });
-  if (failureCallback) callBackFailure(draft, moment, { account, run: ended, letter, envelope, to: failureCallback });
+  if (failureCallback) callBackFailure(draft, moment, { account, run: ended, letter, outcome, envelope, to: failureCallback });
   depart(draft, moment, state);
 }
 
-type FailureTold = { account: Account; run: Run; letter: DeadLetter; envelope: Outline<Envelope>; to: CallbackSettings };
+type FailureTold = { account: Account; run: Run; letter: DeadLetter; outcome: Answer; envelope: Outline<Envelope>; to: CallbackSettings };
 
 /** Tells the failure callback of a run that it has failed, with the initial payload, or for older clients with the history. */
-export function callBackFailure(draft: Draft, moment: Moment, { account, run, letter, envelope, to }: FailureTold): void {
+export function callBackFailure(draft: Draft, moment: Moment, { account, run, letter, outcome, envelope, to }: FailureTold): void {
   const steps = [...draft.stepsOf(account.id, run.id, toldOf(run).slot)].sort((a, b) => a.position - b.position);
   const body = run.features.initialBody ? steps[0]?.body : historyBody(steps);
   const tells = { kind: "failureCallback", messageId: envelope.id, dlqId: letter.id } as const;
   const told = {
     envelope: { ...envelope, url: run.url, body: body ?? new Uint8Array(0) },
     retried: letter.retried,
-    outcome: letter,
+    outcome,
     tells,
+    most: limitsOf(account).messageBytes,
   };
   const part: RunPart = {
     ...{ run: run.id, runId: run.runId, createdAt: run.createdAt, kind: "failure", slot: "", position: 0 },

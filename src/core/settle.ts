@@ -8,7 +8,18 @@ import { spans } from "./limits.ts";
 import { markOf } from "./mark.ts";
 import { giveUp, headLimit, lineOf, lookSoon, serveFlow, serveLine, withHand } from "./line.ts";
 import type { Failure } from "./outcome.ts";
-import { answerOf, cancelled, delivered, infoOf, isSuccess, keepDeadLetter, noAnswer, tryLater, withBody } from "./outcome.ts";
+import {
+  answerOf,
+  cancelled,
+  delivered,
+  infoOf,
+  isSuccess,
+  keepDeadLetter,
+  lastAnswerOf,
+  noAnswer,
+  tryLater,
+  withBody,
+} from "./outcome.ts";
 import { drawOfRun, failOfRun, isOfRun, needsOfRunOutcome } from "./runOutcome.ts";
 import { together } from "./needs.ts";
 import type {
@@ -24,6 +35,7 @@ import type {
   Outline,
 } from "./message.ts";
 import { isUnfinished } from "./message.ts";
+import { limitsOf } from "./plans.ts";
 import { verdictOf } from "./retry.ts";
 
 /** `late`: the lease had been lost; the outcome changed nothing. `cancelled`: the message was, and so nothing followed from it. */
@@ -165,7 +177,7 @@ export function failForGood(draft: Draft, moment: Moment, failure: Failure): voi
   const logId = log(draft, moment, state, { states: ["ERROR", "FAILED"], dlqId, ...answerOf(outcome) });
   const letter: DeadLetter = {
     ...{ account: account.id, id, messageId: state.id, logId },
-    ...{ status: outcome.status, headers: outcome.headers, body: outcome.body, error: outcome.error },
+    ...lastAnswerOf(outcome),
     retried: state.attempts - state.lost,
     failureCallback: envelope.failureCallback ? { state: "CALLBACK_INPROGRESS" } : null,
     marks: [...state.marks, markOf.url(envelope.url), ...(envelope.callerIp === null ? [] : [markOf.callerIp(envelope.callerIp)])],
@@ -177,7 +189,7 @@ export function failForGood(draft: Draft, moment: Moment, failure: Failure): voi
   callBack(draft, moment, failure);
   if (envelope.failureCallback) {
     const tells = { kind: "failureCallback", messageId: envelope.id, dlqId: letter.id } as const;
-    const told = { envelope: withBody(draft, envelope), retried: letter.retried, outcome, tells };
+    const told = { envelope: withBody(draft, envelope), retried: letter.retried, outcome, tells, most: limitsOf(account).messageBytes };
     accept(draft, moment, account, callbackLetter({ to: envelope.failureCallback, ...told }), slotFor(envelope.failureCallback, state));
   }
   depart(draft, moment, state);
@@ -206,7 +218,7 @@ function callBack(draft: Draft, moment: Moment, { account, envelope, state, outc
   if (!envelope.callback) return;
   const tells = { kind: "callback", messageId: envelope.id, dlqId: null } as const;
   const retried = state.attempts - state.lost;
-  const told = { envelope: withBody(draft, envelope), retried, outcome, tells };
+  const told = { envelope: withBody(draft, envelope), retried, outcome, tells, most: limitsOf(account).messageBytes };
   accept(draft, moment, account, callbackLetter({ to: envelope.callback, ...told }), slotFor(envelope.callback, state));
 }
 

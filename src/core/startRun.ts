@@ -86,6 +86,7 @@ function newRun(moment: Moment, account: AccountId, letter: StartLetter, invoker
       endedAt: null,
     },
     ...{ brand, features: post.features, labels, redaction, callerIp, invoker, origin: null, steps: 0, failure: null, body: noBytes },
+    ...(letter.keepResponse ? { keepResponse: true } : {}),
     settings: { method, headers, retries, retryDelay, timeout, flowControl, callback: null, failureCallback },
   };
 }

@@ -16,14 +16,20 @@ import { sign, signStandard } from "./signature.ts";
 /** A call to a destination. `outcome` never rejects: no answer is an outcome too. `abort` ends it at once, if it has not ended. */
 export type DeliveryCall = { outcome: Promise<Outcome>; abort(): void };
 
-/** Begins one call to a destination. */
-export type Deliver = (delivery: Delivery) => DeliveryCall;
+/** Memory for the part of a response that is beyond what every response may have. */
+export type Room = {
+  /** Takes so many bytes and returns true; or returns false if there are too few. `must`: takes them in any case. */
+  take(bytes: number, must: boolean): boolean;
+};
+
+/** Begins one call to a destination. Without `room` there is as much as is needed. */
+export type Deliver = (delivery: Delivery, room?: Room) => DeliveryCall;
 
 export type DeliverOptions = {
   egress: Egress;
   clock: Clock;
   limits: {
-    /** What is longer is cut, and the rest is not read. */
+    /** A longer response is cut, and the rest is not read; except as far as a callback tells of it. Dead letters keep this much. */
     responseBytes: number;
     connectTimeout: Millis;
     /** Best as many as there are hands: a call that waits for a connection here is using up its own time. */
@@ -37,10 +43,10 @@ export type DeliverOptions = {
 export function createDeliver(options: DeliverOptions): { deliver: Deliver; close(): Promise<void> } {
   const { egress, limits } = options;
   const connections = new Connections({ connector: egress.connector(limits.connectTimeout), perOrigin: limits.connectionsPerOrigin });
-  const deliver: Deliver = (delivery) => {
+  const deliver: Deliver = (delivery, room = unlimited) => {
     const { promise: outcome, resolve } = Promise.withResolvers<Outcome>();
     const url = parsedUrl(delivery.message.url);
-    const call = new Call({ delivery, host: url?.host ?? "", options, resolve });
+    const call = new Call({ delivery, host: url?.host ?? "", options, resolve, room });
     // Behind the answers to those who published, which are on their way: making and signing a request takes longer than one of those.
     process.nextTick(() => call.begin(connections, url));
     return { outcome, abort: () => call.end(aborted) };
@@ -48,6 +54,7 @@ export function createDeliver(options: DeliverOptions): { deliver: Deliver; clos
   return { deliver, close: async () => connections.close() };
 }
 
+const unlimited: Room = { take: () => true };
 const mostHeaders = 100;
 const aborted = "aborted";
 
@@ -57,6 +64,7 @@ class Call implements Caller {
   readonly #delivery: Delivery;
   readonly #options: DeliverOptions;
   readonly #resolve: (outcome: Outcome) => void;
+  readonly #room: Room;
   readonly #host: string;
   /** Before anything is sent, when it was begun; then when it was sent first, as it may be resent within the attempt. */
   #startedAt: Millis;
@@ -69,12 +77,15 @@ class Call implements Caller {
   #headers: HeaderList = [];
   #body: Uint8Array | null = null;
   #size = 0;
+  /** Not all of the headers, or of the body, were taken. */
+  #isCut = false;
 
-  constructor({ delivery, host, options, resolve }: CallOptions) {
+  constructor({ delivery, host, options, resolve, room }: CallOptions) {
     this.#delivery = delivery;
     this.#host = host;
     this.#options = options;
     this.#resolve = resolve;
+    this.#room = room;
     this.#startedAt = options.clock.now();
   }
 
@@ -85,11 +96,18 @@ class Call implements Caller {
       const { request, to } = compose(this.#delivery, url, this.#options);
       this.request = request;
       const { timeout } = this.#delivery.message;
-      this.#silence = alarm(timeout, () => this.end(`timed out after ${inWords(timeout)}`));
+      this.#silence = alarm(timeout, () => this.#expire(timeout));
       this.#takeBack = connections.send(to, this);
     } catch (error) {
       this.end(sentenceOf(error));
     }
+  }
+
+  /** A response of which more has come than is kept anyway is cut; any other is none. */
+  #expire(timeout: Millis): void {
+    const isEnough = this.#body !== null && this.#size > this.#options.limits.responseBytes && !this.#isCall;
+    this.#isCut ||= isEnough;
+    this.end(isEnough ? null : `timed out after ${inWords(timeout)}`);
   }
 
   sent(connection: Connection): void {
@@ -101,28 +119,41 @@ class Call implements Caller {
   begins(status: number, fields: () => HeaderList): void {
     this.#status = status;
     if (!isWanted(this.#delivery, status)) return;
-    this.#headers = headerList(fields());
+    const all = fields();
+    this.#headers = headerList(all);
+    this.#isCut = all.length > mostHeaders;
     this.#body = noBytes;
   }
 
   continues(bytes: Buffer): void {
     if (this.#ended) return;
-    const room = this.#mostBytes - this.#size;
-    const some = bytes.length > room ? bytes.subarray(0, room) : bytes;
+    const some = bytes.subarray(0, this.#taken(bytes.length));
     if (this.#body) this.#body = appended(this.#body, this.#size, some);
     this.#size += some.length;
+    if (some.length === bytes.length) return;
+    this.#isCut = this.#body !== null;
     // A step would go on with half an answer, and not know.
-    if (bytes.length > room) this.end(this.#isCall ? `the answer is larger than ${inMebibytes(this.#mostBytes)}` : null);
+    this.end(this.#isCall ? `the answer is larger than ${inMebibytes(this.#mostBytes)}` : null);
+  }
+
+  /** How many of the next bytes of the body are taken. */
+  #taken(coming: number): number {
+    const end = Math.min(this.#size + coming, this.#mostBytes);
+    const { responseBytes } = this.#options.limits;
+    const beyond = end - Math.max(this.#size, responseBytes);
+    if (this.#body === null || beyond <= 0 || this.#room.take(beyond, this.#isCall)) return end - this.#size;
+    return Math.max(0, responseBytes - this.#size);
   }
 
   get #isCall(): boolean {
     return this.#delivery.message.run?.kind === "call";
   }
 
-  /** The answer of a third party is a step of a workflow, and may be as large as that. */
+  /** The answer of a third party is a step of a workflow, and may be as large as that. A callback has room for as much in base64. */
   get #mostBytes(): number {
     const { responseBytes } = this.#options.limits;
-    return this.#isCall ? Math.max(responseBytes, bounds.messageBytes) : responseBytes;
+    if (this.#isCall) return Math.max(responseBytes, bounds.messageBytes);
+    return isTold(this.#delivery, this.#status) ? Math.max(responseBytes, (bounds.messageBytes / 4) * 3) : responseBytes;
   }
 
   ends(): void {
@@ -151,20 +182,32 @@ class Call implements Caller {
     const { message, attempt } = this.#delivery;
     const answer = error === null ? { status: this.#status, headers: this.#headers, body: bodyOf(this.#body, this.#size) } : noAnswer;
     const took = Math.max(0, this.#options.clock.now() - this.#startedAt);
-    const outcome = { account: message.account, messageId: message.id, host: this.#host, attempt, ...answer, error, took };
-    return answer.body.byteLength > logBodyBytes ? { ...outcome, digest: hash("sha256", answer.body, "hex") } : outcome;
+    const outcome: Outcome = { account: message.account, messageId: message.id, host: this.#host, attempt, ...answer, error, took };
+    const { responseBytes: kept } = this.#options.limits;
+    if (error === null && this.#isCut) outcome.cut = true;
+    if (message.keepResponse) outcome.logged = true;
+    if (answer.body.byteLength > kept) outcome.kept = kept;
+    if (answer.body.byteLength > Math.min(kept, logBodyBytes)) outcome.digest = hash("sha256", answer.body, "hex");
+    return outcome;
   }
 }
 
 const noRequest: Request = { method: "", path: "", headers: [], body: noBytes };
 
-type CallOptions = { delivery: Delivery; host: string; options: DeliverOptions; resolve: (outcome: Outcome) => void };
+type CallOptions = { delivery: Delivery; host: string; options: DeliverOptions; resolve: (outcome: Outcome) => void; room: Room };
 
 const noAnswer = { status: null, headers: [], body: noBytes };
 
-/** An answer that says no more than "delivered" is needed only if someone is to be told of it. */
+const isSuccess = (status: number | null): boolean => status !== null && status >= 200 && status <= 299;
+
+/** An answer that says no more than "delivered" is needed only if someone is to be told of it, or the log keeps it. */
 const isWanted = ({ message }: Delivery, status: number): boolean =>
-  status < 200 || status > 299 || message.callback !== null || message.tells !== null || message.run?.first !== undefined;
+  !isSuccess(status) ||
+  [message.callback !== null, message.tells !== null, message.run?.first !== undefined, message.keepResponse === true].includes(true);
+
+/** Whether a callback tells of the response, or may: a run has its failure callback for all of its messages. */
+const isTold = ({ message: { callback, failureCallback, run } }: Delivery, status: number | null): boolean =>
+  callback !== null || (!isSuccess(status) && (failureCallback !== null || run?.kind === "step" || run?.kind === "result"));
 
 /** Grows by doubling: the bytes may come one by one. */
 function appended(all: Uint8Array, size: number, some: Uint8Array): Uint8Array {

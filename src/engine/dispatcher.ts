@@ -9,7 +9,7 @@ import type { Settled } from "../core/settle.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
 import { Claims } from "./claims.ts";
 import type { Clock } from "./clock.ts";
-import type { Deliver, DeliveryCall } from "./deliver.ts";
+import type { Deliver, DeliveryCall, Room } from "./deliver.ts";
 
 export type DispatcherLog = {
   attempt(delivery: Delivery, outcome: Outcome, settled: Settled["became"]): void;
@@ -28,8 +28,11 @@ export type DispatcherParts = {
 /** Bytes of bodies: of all that are running, and of what one batch loads to be sent. */
 type DispatcherBytes = { total: number; perBatch: number };
 
-/** `leasedAt`: when its lease was taken or renewed last, by the clock of this node. `place`: among those that run; `over` after that. */
-type Running = { delivery: Delivery; lane: string; call: DeliveryCall; leasedAt: Millis; place: number };
+/**
+ * `leasedAt`: when its lease was taken or renewed last, by the clock of this node. `place`: among those that run; `over` after that.
+ * `taken`: bytes of its response for which it has taken room.
+ */
+type Running = { delivery: Delivery; lane: string; call: DeliveryCall; leasedAt: Millis; place: number; taken: number };
 
 /** One claim looks at so many messages at most, and, however few hands are free, at so many at least: the others go in line. */
 const claimLimit = 256;
@@ -214,8 +217,9 @@ export class Dispatcher {
   #send(delivery: Delivery): void {
     const host = hostOf(delivery.message.url);
     const lane = laneOf(delivery.message.account, host);
-    const call = delivery.unsendable === undefined ? this.#parts.deliver(delivery) : unsent(delivery);
-    const running: Running = { delivery, lane, call, leasedAt: this.#parts.clock.now(), place: this.#running.length };
+    const room: Room = { take: (bytes, must) => this.#takeRoom(running, bytes, must) };
+    const call = delivery.unsendable === undefined ? this.#parts.deliver(delivery, room) : unsent(delivery);
+    const running: Running = { delivery, lane, call, leasedAt: this.#parts.clock.now(), place: this.#running.length, taken: 0 };
     if (this.#isCut) running.call.abort();
     this.#running.push(running);
     this.#count(running, 1);
@@ -242,10 +246,30 @@ export class Dispatcher {
   }
 
   #count({ delivery, lane }: Running, by: 1 | -1): void {
-    const bytes = by * delivery.message.body.byteLength;
-    this.#bytes += bytes;
     add(this.#busy, lane, by);
+    this.#countBytes(lane, by * delivery.message.body.byteLength);
+  }
+
+  #countBytes(lane: string, bytes: number): void {
+    this.#bytes += bytes;
     add(this.#busyBytes, lane, bytes);
+  }
+
+  /** Memory for a long response is that for the bodies that are sent. It is taken until the outcome is stored. */
+  #takeRoom(running: Running, bytes: number, must: boolean): boolean {
+    if (!must && this.#bytes + bytes > this.#mostBytes) return false;
+    running.taken += bytes;
+    this.#countBytes(running.lane, bytes);
+    return true;
+  }
+
+  #leaveRoom(running: Running): void {
+    this.#countBytes(running.lane, -running.taken);
+    running.taken = 0;
+  }
+
+  get #mostBytes(): number {
+    return this.#parts.hands.bytes?.total ?? memory.sending;
   }
 
   #fault(what: string): void {
@@ -258,7 +282,7 @@ export class Dispatcher {
     const outcome = await call.outcome;
     this.#count(running, -1);
     // Not running any more: given back while the server stops.
-    if (running.place === over) return;
+    if (running.place === over) return this.#leaveRoom(running);
     this.#remove(running);
     this.#reports++;
     if (this.#starved) {
@@ -266,6 +290,7 @@ export class Dispatcher {
       this.#lookAt(atOnce);
     }
     const settled = await this.#settle(delivery, outcome);
+    this.#leaveRoom(running);
     if (settled) log.attempt(delivery, outcome, settled.became);
     this.#reports--;
     if (this.#running.length + this.#reports === 0) this.#emptied();

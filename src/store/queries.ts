@@ -8,8 +8,8 @@ import { auditOf } from "../core/retention.ts";
 import { dayOfSighting, startOfDay } from "../core/sighting.ts";
 import type { Standing } from "../core/waiting.ts";
 import type { Token } from "../core/rights.ts";
-import type { Account, AccountId, DeadLetter, Envelope, LogRow, MessageId, MessageState, Millis, Source } from "../core/message.ts";
-import { isUnfinished } from "../core/message.ts";
+import type { Account, AccountId, Bytes, DeadLetter, Envelope, LogRow, MessageId, MessageState, Millis, Source } from "../core/message.ts";
+import { isUnfinished, noBytes } from "../core/message.ts";
 import type { Usage } from "../core/counts.ts";
 import type { BucketSize } from "../core/usage.ts";
 import { bucketsFrom, oldestBuckets, worthRemovingAt } from "../core/usage.ts";
@@ -27,13 +27,13 @@ import { runQueriesOf } from "./runQueries.ts";
 import { standingOf } from "./standing.ts";
 import { wholeLog } from "./wholeLog.ts";
 import type { Run, Step } from "../core/run.ts";
-import { stepKey } from "../core/run.ts";
+import { initialSlot, stepKey } from "../core/run.ts";
 import type { Bodies, ListQuery, QueueNeed, Range, SealedName, Sealing, SealingRange, Shelf } from "./shelf.ts";
 import { envelopesOf, fittingPage, keysOf, lastTime, scanLimit } from "./shelf.ts";
 
-/** `failed`: of a run, the run itself and the step whose message failed, as far as they are kept. */
+/** `failed`: of a run, the run itself, the step whose message failed, and the initial payload, as far as they are kept. */
 export type DeadLetterEntry = { letter: DeadLetter; envelope: Envelope; failed?: FailedRun };
-export type FailedRun = { run: Run | null; step: Step | null };
+export type FailedRun = { run: Run | null; step: Step | null; payload: Bytes };
 export type DeadLetterPage = { entries: DeadLetterEntry[]; cursor: string | null };
 /** `finishedAt`: null while it is not finished. */
 export type MessageView = { envelope: Envelope; state: MessageState | null; finishedAt: Millis | null };
@@ -190,11 +190,11 @@ async function deadLetters(shelf: Shelf, query: ListQuery & Bodies): Promise<Dea
   return { entries: await withRuns(shelf, query.account, entries), cursor };
 }
 
-/** What else is known of the runs that some of them are of; without bodies. */
+/** Adds what else is known of the runs that some of them are of; without bodies, but for the initial payload. */
 async function withRuns(shelf: Shelf, account: AccountId, entries: readonly DeadLetterEntry[]): Promise<DeadLetterEntry[]> {
   const keys = entries.flatMap(({ letter: { run }, envelope }) => (run ? [{ run: run.key, step: stepKeyOf(envelope) }] : []));
   if (keys.length === 0) return [...entries];
-  const [runs, steps] = await Promise.all([
+  const [runs, steps, payloads] = await Promise.all([
     shelf.rows(
       "runs",
       keysOf(
@@ -211,13 +211,22 @@ async function withRuns(shelf: Shelf, account: AccountId, entries: readonly Dead
       ),
       { bodies: false },
     ),
+    shelf.rows(
+      "steps",
+      keysOf(
+        account,
+        keys.map(({ run }) => stepKey(run, initialSlot)),
+      ),
+    ),
   ]);
+  const payloadBy = new Map(payloads.map((step) => [step.run, step.body]));
   const runBy = new Map(runs.map((run) => [run.id, run]));
   const stepBy = new Map(steps.map((step) => [step.id, step]));
   return entries.map((entry) => {
     const { run } = entry.letter;
     if (!run) return entry;
-    return Object.assign(entry, { failed: { run: runBy.get(run.key) ?? null, step: stepBy.get(stepKeyOf(entry.envelope)) ?? null } });
+    const step = stepBy.get(stepKeyOf(entry.envelope)) ?? null;
+    return Object.assign(entry, { failed: { run: runBy.get(run.key) ?? null, step, payload: payloadBy.get(run.key) ?? noBytes } });
   });
 }
 
@@ -229,7 +238,20 @@ async function filled(shelf: Shelf, account: AccountId, { entries, cursor }: Dea
   const envelopeKeys = entries.map(({ envelope }) => [account, envelope.id] as const);
   const ofLetters = await shelf.sizes("deadLetters", letterKeys);
   const ofEnvelopes = await shelf.sizes("envelopes", envelopeKeys);
-  const count = fittingPage(entries.map(({ letter, envelope }) => (ofLetters.get(letter.id) ?? 0) + (ofEnvelopes.get(envelope.id) ?? 0)));
+  const payloadOf = ({ letter: { run } }: DeadLetterEntry): string => (run ? stepKey(run.key, initialSlot) : "");
+  const ofPayloads = await shelf.sizes(
+    "steps",
+    keysOf(
+      account,
+      entries.flatMap((entry) => payloadOf(entry) || []),
+    ),
+  );
+  const count = fittingPage(
+    entries.map((entry) => {
+      const { letter, envelope } = entry;
+      return (ofLetters.get(letter.id) ?? 0) + (ofEnvelopes.get(envelope.id) ?? 0) + (ofPayloads.get(payloadOf(entry)) ?? 0);
+    }),
+  );
   const letters = new Map((await shelf.rows("deadLetters", letterKeys.slice(0, count))).map((letter) => [letter.id, letter]));
   const envelopes = new Map((await shelf.rows("envelopes", envelopeKeys.slice(0, count))).map((envelope) => [envelope.id, envelope]));
   const page = entries.slice(0, count).flatMap((entry) => {

@@ -201,9 +201,12 @@ function fit(outline: Outline, sizes: Sizes, room: number): Fitting {
 }
 
 async function filled(shelf: Shelf, account: AccountId, fitting: readonly Fitting[], left: number): Promise<KnownRun[]> {
-  const errors = fitting.flatMap(({ log }) => log.filter(({ states }) => states.includes("ERROR")).map(({ id }) => id));
+  const errors = fitting.flatMap(({ log, run }) =>
+    log.filter(({ states }) => states.includes("ERROR") || (run.keepResponse && states.includes("DELIVERED"))).map(({ id }) => id),
+  );
   // The newest ones, as far as there is room: the last failure tells the most.
   const shown = errors.slice(-Math.max(10, Math.floor(left / logBodyBytes)));
+  const isLeftOut = new Set(errors.slice(0, -shown.length));
   const requests = fitting.flatMap((one) => {
     const calls = new Map(one.steps.map((step) => [step.messageId, step.id]));
     return unanswered(one).filter((id) => !one.cut.has(calls.get(id) ?? ""));
@@ -220,12 +223,15 @@ async function filled(shelf: Shelf, account: AccountId, fitting: readonly Fittin
     shelf.rows("envelopes", keysOf(account, requests)),
     wholeLog(shelf).rows("log", keysOf(account, shown)),
   ]);
-  const loaded = { runs: byId(runs), steps: byId(steps), envelopes: byId(envelopes), log: byId(log) };
+  const loaded = { runs: byId(runs), steps: byId(steps), envelopes: byId(envelopes), log: byId(log), isLeftOut };
   // What has gone meanwhile is shown without its body.
   return fitting.map((one) => known(one, loaded));
 }
 
-type Loaded = { runs: Map<string, Run>; steps: Map<string, Step>; envelopes: Map<string, Envelope>; log: Map<string, LogRow> };
+type Loaded = { runs: Map<string, Run>; steps: Map<string, Step>; envelopes: Map<string, Envelope>; log: Map<string, LogRow> } & {
+  /** Lines of the log for whose bodies there is no room. */
+  isLeftOut: ReadonlySet<string>;
+};
 
 const byId = <Row extends { id: string }>(rows: readonly Row[]): Map<string, Row> => new Map(rows.map((row) => [row.id, row]));
 
@@ -234,7 +240,7 @@ function known({ run, steps, waiters, messages, log, envelopes, children, kin, c
   return {
     ...{ waiters, messages, kin, cut, run: { ...run, body: loaded.runs.get(run.id)?.body ?? noBytes } },
     steps: steps.map((step) => ({ ...step, body: loaded.steps.get(step.id)?.body ?? noBytes })),
-    log: log.map((row) => loaded.log.get(row.id) ?? row),
+    log: log.map((row) => loaded.log.get(row.id) ?? (loaded.isLeftOut.has(row.id) ? { ...row, cut: true } : row)),
     envelopes: envelopes.map((envelope) => loaded.envelopes.get(envelope.id) ?? envelope),
     children: children.map((child): Child => {
       const key = stepKey(child.id, initialSlot);

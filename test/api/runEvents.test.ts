@@ -49,7 +49,7 @@ describe("events", () => {
       },
       { ...rest, time: at, state: "RETRY", nextDeliveryTime: at + 1_000 },
       { ...rest, time: at + 1_000, state: "ACTIVE" },
-      { ...rest, time: at + 1_000, state: "DELIVERED" },
+      { ...rest, time: at + 1_000, state: "DELIVERED", responseStatus: 200 },
       {
         ...of,
         time: at + 1_000,
@@ -58,7 +58,7 @@ describe("events", () => {
       },
       { ...later, state: "CREATED" },
       { ...later, state: "ACTIVE" },
-      { ...later, state: "DELIVERED" },
+      { ...later, state: "DELIVERED", responseStatus: 200 },
       { ...of, time: at + 3_000, state: "RUN_SUCCESS", workflowRunResponse: '"done"' },
     ]);
     expect((await home.ask("GET", "/v2/workflows/messageLogs")).body).toEqual(body);

@@ -121,6 +121,13 @@ const cases: Record<Exclude<SettingName, "cron" | "queue-name">, Case> = {
     ],
     bad: ["", "everything", "header[]", "body;headers"],
   },
+  "keep-response": {
+    good: [
+      ["true", { keepResponse: true }],
+      ["false", {}],
+    ],
+    bad: ["", "yes", "1"],
+  },
   // What the service itself says of a delivery, so that it can be sent on to another server.
   "schedule-id": { good: [["daily.1", { scheduleId: null }]], bad: ["", "a b", "x".repeat(513)] },
 };

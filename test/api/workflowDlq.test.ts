@@ -23,7 +23,7 @@ describe("an entry", () => {
       ...{ header: { "Upstash-Workflow-Sdk-Version": ["1"] }, createdAt: created, notBefore: created, callerIP: "192.0.2.7" },
       ...{ label: "a", labels: ["a", "b"], flowControlKey: "k", parallelism: 2, period: 1 },
       ...{ workflowRunId: "wfr_1", workflowCreatedAt: created, workflowUrl: endpoint },
-      ...{ responseStatus: 500, responseHeader: {}, responseBody: '{"error":"Error","message":"boom"}', error: "boom" },
+      ...{ body: "payload", responseStatus: 500, responseHeader: {}, responseBody: '{"error":"Error","message":"boom"}', error: "boom" },
       ...{ failureCallback: "https://app.example/failed", failureCallbackHeader: { "X-F": ["1"] } },
       failureFunctionState: "CALLBACK_SUCCESS",
       failureCallbackInfo: { state: "CALLBACK_SUCCESS", responseStatus: 202, responseBody: "seen", responseHeaders: { "X-B": ["1"] } },
@@ -101,6 +101,48 @@ async function four() {
   await home.settle(deliveryOf(home, body.messageId), { status: 500 });
   return { home, a, b, c, d, started };
 }
+
+describe("the body of an entry", () => {
+  const all = async (home: House, dlqId: string): Promise<unknown[]> => [
+    (await home.ask("GET", `/v2/workflows/dlq/${dlqId}`)).body,
+    (await home.ask("GET", `/v2/dlq/${dlqId}`)).body,
+    (await home.ask("GET", "/v2/workflows/dlq")).body.messages[0],
+    (await home.ask("GET", "/v2/dlq?source=workflow")).body.messages[0],
+  ];
+
+  test("is the initial payload of the run, whichever step failed", async () => {
+    const home = await house();
+    const first = deliveryOf(home, await start(home, "wfr_1", { body: bytes('{"order":1}') }));
+    await home.settle(first, workflowAnswer);
+    await home.settle(deliveryOf(home, await step(home, "wfr_1", {})), { status: 500, body: bytes("boom") });
+    const [{ dlqId }] = (await home.ask("GET", "/v2/workflows/dlq")).body.messages;
+    for (const entry of await all(home, dlqId)) expect(entry).toMatchObject({ dlqId, body: '{"order":1}', responseBody: "boom" });
+  });
+
+  test("is in base64 when it is not UTF-8, and is hidden when the run hides its bodies", async () => {
+    const home = await house();
+    const binary = await failed(home, "wfr_1", { body: Buffer.from([0xff]) });
+    for (const entry of await all(home, binary)) {
+      expect(entry).toMatchObject({ bodyBase64: "/w==" });
+      expect(entry).not.toHaveProperty("body");
+    }
+    await home.ask("DELETE", "/v2/workflows/dlq");
+    const redaction = { body: true, headers: false } as const;
+    const hidden = await failed(home, "wfr_2", { body: bytes("secret"), redaction });
+    for (const entry of await all(home, hidden)) {
+      expect(entry).toMatchObject({ body: expect.stringMatching(/^REDACTED:[0-9a-f]{64}$/) });
+      expect(JSON.stringify(entry)).not.toContain("secret");
+    }
+  });
+
+  test("counts towards what a page may hold", async () => {
+    const home = await house();
+    for (const id of "abcdef") await failed(home, id, { body: Buffer.alloc(8 * 1024 * 1024, "x") });
+    const first = (await home.ask("GET", "/v2/workflows/dlq")).body;
+    const second = (await home.ask("GET", `/v2/workflows/dlq?cursor=${first.cursor}`)).body;
+    expect([first.messages.length, second.messages.length, second.cursor]).toEqual([3, 3, undefined]);
+  });
+});
 
 describe("the list", () => {
   test.each([

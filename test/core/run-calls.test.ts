@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { Delivery, Outcome, RunFeatures } from "../../src/core/message.ts";
 import { lazyBytes, limits } from "../../src/core/limits.ts";
 import { Broker, bytes, callbackTo, letterOf } from "./broker.ts";
@@ -60,4 +60,39 @@ test("a result larger than any message is refused so that its client gives up th
     const told = broker.run("publish", { account: "acme", letters: [letterOf({ url: endpoint, post, body })] });
     await expect(told).rejects.toThrow(`"code":"${refused}"`);
   }
+});
+
+describe("the outcome of a call to a third party whose run has ended", () => {
+  const outcomes: readonly (readonly [string, Partial<Outcome>, string])[] = [
+    ["an answer", { status: 200 }, "DELIVERED"],
+    ["an answer of failure", { status: 500 }, "ERROR CANCELLED"],
+    ["no answer", { status: null, error: "connection refused" }, "ERROR CANCELLED"],
+    ["an answer that asks for a retry", { status: 503, headers: [["Retry-After", "1"]] }, "ERROR CANCELLED"],
+  ];
+
+  test.each(
+    outcomes.flatMap(([name, outcome, log]) =>
+      (["cancelled", "finished", "failed"] as const).map((end) => [name, end, outcome, log] as const),
+    ),
+  )("is not sent to the endpoint: %s, of a run that is %s", async (_name, end, outcome, log) => {
+    const broker = await Broker.open();
+    const failureCallback = callbackTo("https://app.example/failed");
+    const post = { kind: "start", runId: "wfr_1", url: endpoint, features: modern, origin: "sdk", invoker: null } as const;
+    const first = await broker.publish({ url: endpoint, retries: 0, failureCallback, post });
+    const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 2 };
+    const call = await broker.publish({
+      ...{ url: "https://third.example/x", retries: 3, callback: callbackTo(endpoint), post: { kind: "call", runId: "wfr_1", head } },
+    });
+    if (end === "cancelled") await broker.run("cancelRuns", { account: "acme", runIds: ["wfr_1"] });
+    else if (end === "finished") await broker.run("finishRun", { account: "acme", runId: "wfr_1", body: bytes("") });
+    else await broker.settle(first, { status: 500 });
+    // The failure function is told as before, and of the failure alone.
+    const tellers = broker.deliveries.map(({ message }) => [message.url, message.run?.kind]);
+    expect(tellers).toEqual(end === "failed" ? [[failureCallback.url, "failure"]] : []);
+    await broker.settle(call, outcome);
+    expect(broker.deliveries).toEqual([]);
+    expect(broker.state(call)).toBeUndefined();
+    expect(broker.log(call)).toBe(log);
+    expect([...broker.memory.tables.steps.values()].filter(({ callType }) => callType === "fromCallback")).toEqual([]);
+  });
 });

@@ -95,8 +95,8 @@ describe("the answer", () => {
       );
       socket.on("close", wasCut);
     });
-    const outcome = await call(`http://127.0.0.1:${port}/`);
-    expect([outcome.error, outcome.status, String(outcome.body.length)]).toEqual([null, 200, kept]);
+    const outcome = await call(`http://127.0.0.1:${port}/`, { callback: null, keepResponse: true });
+    expect([outcome.error, outcome.status, String(outcome.body.length), outcome.cut === true]).toEqual([null, 200, kept, cut]);
     if (cut) await cutOff;
   });
 

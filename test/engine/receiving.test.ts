@@ -53,10 +53,13 @@ test("every member of a callback is in the guide and in the API document", () =>
   const { message: envelope } = deliveryTo("http://shop.example/", { ...full, retries: 3 });
   const to = envelope.callback;
   if (to === null) throw new Error("the message has no callback");
-  const outcome: Answer = { status: null, headers: [["A", "b"]], body: new Uint8Array(0), error: "connection refused" };
+  const outcome: Answer = { status: null, headers: [["A", "b"]], body: new Uint8Array(0), error: "connection refused", cut: true };
   const bodyWith = (dlqId: string | null): Record<string, unknown> => {
     const tells = { kind: dlqId === null ? "callback" : "failureCallback", messageId: envelope.id, dlqId } as const;
-    return JSON.parse(Buffer.from(callbackLetter({ to, envelope, retried: 2, outcome, tells }).body).toString()) as Record<string, unknown>;
+    return JSON.parse(Buffer.from(callbackLetter({ to, envelope, retried: 2, outcome, tells, most: 1_000_000 }).body).toString()) as Record<
+      string,
+      unknown
+    >;
   };
   const body = bodyWith("dlq_1");
   expect(Object.keys(body).toSorted()).toEqual(namesIn("Callbacks").toSorted());

@@ -74,6 +74,7 @@ const status = z.object({
     .describe(`What it returned, cut to ${logBodyBytes / 1024} KiB.`),
   resultBase64: z.string().optional().describe("The same in base64, when it is not UTF-8."),
   resultBytes: z.int().optional().describe("How long it is."),
+  truncated: z.literal(true).optional().describe("The result was cut."),
   failure: failure.optional(),
   ...kin,
 });
@@ -176,7 +177,8 @@ function countsOf(kept: readonly Notification[]): { eventId: string; kind: strin
 function resultFields({ body, redaction }: Run): Record<string, unknown> {
   const shown = redactBody(body, redaction, sha256);
   const { text, base64 } = bodyFields(cut(shown));
-  return { result: text, resultBase64: base64, resultBytes: body.byteLength };
+  const truncated = shown.byteLength > logBodyBytes ? true : null;
+  return { result: text, resultBase64: base64, resultBytes: body.byteLength, truncated };
 }
 
 /** No character of UTF-8 is cut in two. */

@@ -1,6 +1,5 @@
 import { z } from "zod";
-import type { Cancelled } from "../../core/cancel.ts";
-import type { NotDone } from "../../core/errors.ts";
+import type { Cancelled, NotDone } from "../../core/errors.ts";
 import { failedIn, Refusal } from "../../core/errors.ts";
 import { limits } from "../../core/limits.ts";
 import type { AccountId, Bytes, RunKey } from "../../core/message.ts";

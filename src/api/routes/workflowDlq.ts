@@ -35,7 +35,7 @@ const list = route({
   tag,
   summary: "List failed workflow runs",
   about:
-    "Runs that have failed for good: each is the message that failed, with the last response, the run it was of, and what became of its failure callback. fromDate and toDate are compared with the time of the failure. GET /v2/dlq?source=workflow answers the same.",
+    "Runs that have failed for good: each is the message that failed, with the last response, the run it was of with its initial payload as body, and what became of its failure callback. fromDate and toDate are compared with the time of the failure. GET /v2/dlq?source=workflow answers the same.",
   query: failedRunFilters.extend({
     order: orderParameter("earliestFirst"),
     count: portion("Pages with large bodies are shorter."),
@@ -341,7 +341,7 @@ async function latest(parts: Parts, account: AccountId, query: Selection) {
   do {
     const page = await entriesOf(parts, account, { filter, order: "latestFirst", cursor, count: 100 });
     for (const entry of page.entries) {
-      bytes += entry.letter.body.byteLength + entry.envelope.body.byteLength;
+      bytes += entry.letter.body.byteLength + entry.envelope.body.byteLength + (entry.failed?.payload.byteLength ?? 0);
       entries.push(failureOf(entry));
     }
     ({ cursor } = page);
