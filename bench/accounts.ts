@@ -1,9 +1,11 @@
 /** What do limits and statistics cost? Publishes of an account with every limit, in turns with one that has none, and with an older server. */
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { tokenOf } from "../src/api/token.ts";
-import { type Contestant, type Drive, openField, takeTurns, type Turn } from "./field.ts";
+import { type Contestant, destination, type Drive, openField, takeTurns, type Turn } from "./field.ts";
 import { type Middle, middle, ratio, showMiddle, table } from "./figures.ts";
+import { nameSlot } from "./payload.ts";
 import { question } from "./question.ts";
 import type { Server } from "./server.ts";
 import { root } from "./stage.ts";
@@ -13,12 +15,13 @@ const options = {
   rounds: { default: 8, help: "throughput turns of each" },
   messages: { default: 30_000, help: "messages of a throughput turn" },
   "warm-up": { default: 60_000, help: "messages of the warm-up of each" },
+  paths: { default: 1, help: "paths of the destination that the messages of a turn go to, in turn: each is an endpoint of its own" },
   before: { default: "", help: "folder of another version of this repository, with what it needs installed, that takes turns as well" },
 } as const;
 
 /** Each limit that costs anything, so high that nothing is held back or refused. */
 const ample = {
-  ...{ "global-parallelism": "900000000", "requests-per-second": "900000000" },
+  ...{ parallelism: "9999", "global-parallelism": "900000000", "requests-per-second": "900000000" },
   ...{ "requests-per-day": "900000000", "requests-per-day-hard": "900000000" },
   ...{ "dead-letters": "100000", "log-entries": "10000000" },
 };
@@ -30,14 +33,16 @@ export const accounts = question({
     const field = await openField(stage);
     const folder = stage.folder("waypost");
     const here = await startWaypost(stage, { folder, name: "no limits" });
-    const limited: Server = { ...here, name: "all limits", token: tokenOf("testUser1", "testPassword") };
-    const flags = Object.entries(ample).flatMap(([name, value]) => [`--${name}`, value]);
-    const command = ["src/main.ts", "account", "limits", "testUser1", ...flags, "--data", join(folder, "data")];
-    execFileSync(process.execPath, command, { cwd: root });
-    const before =
-      given.before === "" ? [] : [await startWaypost(stage, { folder: stage.folder("before"), name: "before", sources: given.before })];
-    const servers = [here, limited, ...before];
-    const drive: Drive = { connections: given.connections, messages: given.messages, seconds: null, rate: null };
+    const limited = limitedIn({ folder, server: here, name: "all limits", sources: root });
+    const servers = [here, limited];
+    if (given.before !== "") {
+      const home = { folder: stage.folder("before"), name: "before", sources: given.before };
+      const before = await startWaypost(stage, home);
+      servers.push(limitedIn({ ...home, server: before, name: "before, all limits" }), before);
+    }
+    const path = `/v2/publish/${destination(field)}${given.paths > 1 ? `-at-${nameSlot}` : ""}`;
+    const aim = { path, headers: [], names: given.paths };
+    const drive: Drive = { connections: given.connections, messages: given.messages, seconds: null, rate: null, aim };
     const warmUp = { ...drive, messages: given["warm-up"] };
     const turns = await takeTurns(
       field,
@@ -45,9 +50,28 @@ export const accounts = question({
       given.rounds,
     );
     const found = servers.map(({ name }, index) => ({ name, turns: turns[index] ?? [] }));
-    return { figures: found, text: report(found) };
+    const left = endpointsLeft(folder);
+    return { figures: { found, left }, text: `${report(found)}\n\nRows of endpoints left: ${left}.` };
   },
 });
+
+/** Gives an account of a server that is running every limit. */
+function limitedIn({ folder, server, name, sources }: { folder: string; server: Server; name: string; sources: string }): Server {
+  const flags = Object.entries(ample).flatMap(([limit, value]) => [`--${limit}`, value]);
+  const command = ["src/main.ts", "account", "limits", "testUser1", ...flags, "--data", join(folder, "data")];
+  execFileSync(process.execPath, command, { cwd: sources });
+  return { ...server, name, token: tokenOf("testUser1", "testPassword") };
+}
+
+/** Returns how many endpoints there is a row of, now that all has been delivered. */
+function endpointsLeft(folder: string): number {
+  const database = new DatabaseSync(join(folder, "data", "waypost.db"), { readOnly: true });
+  try {
+    return Number(database.prepare("select count(*) as count from flows where id like 'under-way:_%'").get()?.["count"]);
+  } finally {
+    database.close();
+  }
+}
 
 function report(found: readonly { name: string; turns: readonly Turn[] }[]): string {
   const rival = found.at(-1)?.name === "before" ? found.at(-1) : found[0];

@@ -84,7 +84,7 @@ const aboutLimits: Partial<Record<LimitName, string>> = {
   retries: "retries that a message may ask for",
   delay: "delay that a message may ask for",
   timeout: "timeout that a message may ask for",
-  parallelism: "messages under way at once in a queue; deliveries under way to one host, beyond which others wait",
+  parallelism: "messages under way at once in a queue; deliveries in flight to one endpoint, beyond which others wait",
   queues: "queues, as far as the server allows them",
   schedules: "schedules",
   groups: "URL groups",

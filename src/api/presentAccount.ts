@@ -34,7 +34,9 @@ export const accountRecord = z.object({
   ),
   max_dlq_retention_time_milis: whole.describe("In milliseconds."),
   max_delay: whole.describe("In seconds."),
-  max_parallelism: whole.describe("Of a queue, and of deliveries to one host."),
+  max_parallelism: whole.describe(
+    "The most that a queue may have at once, and the most deliveries in flight to one endpoint; others wait.",
+  ),
   max_global_parallelism: whole.describe("Deliveries under way at once; others wait."),
   max_queues: whole,
   dropped_dlq_messages: whole.describe("Dead letters that left because there were more than max_dlq_size, since the beginning."),

@@ -16,7 +16,7 @@ export const waitingOn = z.object({
     .describe(
       "not-due: its time has not come. retry: nor has that of the next attempt. due: a node takes it next. queue: its places are taken. " +
         "key-parallelism, key-rate: the limits of its flow control key are reached. queue-paused, key-paused: somebody paused it. " +
-        "account, account-host: as many deliveries are under way as the account may have, in all or to the host. " +
+        "account, account-endpoint: the account is at its limit of deliveries in flight, in all or to this endpoint. " +
         "host: no node has a hand free for its destination. turn: it was held back, and is not any more. " +
         "sending: it is under way. lease-over: the node that sent it is gone, and it is sent again.",
     ),
@@ -25,6 +25,10 @@ export const waitingOn = z.object({
   until: millis("Until when"),
   queue: z.string().optional(),
   key: z.string().optional(),
+  endpoint: z
+    .string()
+    .optional()
+    .describe("Scheme, host, port and path of the destination. A fingerprint replaces the path if they are longer than 512 characters."),
   host: z.string().optional(),
   node: z.string().optional().describe("The node that sends it."),
   used: z.int().optional().describe("How much of the limit is used: places, deliveries, or retries."),

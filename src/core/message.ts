@@ -154,15 +154,13 @@ export type MessageState = {
   attempts: number;
   /** How many of them ended without a report, because the lease ran out. */
   lost: number;
-  /** Who sends it now. Null: nobody does. `counted`: towards what its account may have under way. */
+  /** Who sends it now; null: nobody does. `counted…`: it counts towards a limit of its account, in all or to its endpoint. */
   leasedBy: NodeId | null;
   counted?: true;
-  /** Whether it counts towards what its account may have under way to its endpoint; in the line of the account it counts as `onward`. */
   countedToEndpoint?: true;
   /** What is sighted with all that is told of it: see `core/sighting.ts`. Not given: it was taken in before there were sightings. */
   sights?: Sights;
   host: string;
-  /** What it is counted by, beside its host: see `addressOf`. Not given: it was accepted before there were endpoints. */
   endpoint?: string;
   /** Bytes of the body: what the message takes up while it is sent. */
   size: number;

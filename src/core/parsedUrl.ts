@@ -37,7 +37,7 @@ export function sentPath(text: string, url: ParsedUrl): string {
   return path.replace(/[^\x21-\x7e]+/g, (odd) => encodeURIComponent(odd.toWellFormed()));
 }
 
-/** `host`: as `hostOf` returns it. `endpoint`: what deliveries are counted by, if an account is limited in that. */
+/** `host`: as `hostOf` returns it. `endpoint`: deliveries are counted by it if an account limits them. */
 export type Address = { readonly host: string; readonly endpoint: string };
 
 /** The longest endpoint that is kept as it is. Endpoints are keys, and a database takes no key as long as a URL. */

@@ -163,10 +163,10 @@ describe("deliveries beyond what may be under way", () => {
   });
 });
 
-test("deliveries beyond what may be under way to one host wait as well, and say so; those to another host do not", async () => {
+test("deliveries beyond what may be in flight to one endpoint wait as well, and say so; those to another endpoint of the host do not", async () => {
   await home.store.execute("changeAccount", { account: "acc_1", change: { limits: { ...small, globalParallelism: 3 } } });
-  const publish = async (host: string): Promise<string> =>
-    String((await home.ask("POST", `/v2/publish/https://${host}.example:8443/`)).body.messageId);
+  const publish = async (path: string): Promise<string> =>
+    String((await home.ask("POST", `/v2/publish/https://gateway.example:8443/${path}`)).body.messageId);
   const [, , third, fourth] = [await publish("a"), await publish("a"), await publish("a"), await publish("a")];
   const elsewhere = await publish("b");
   const under = home.deliveries.splice(0);
@@ -174,7 +174,7 @@ test("deliveries beyond what may be under way to one host wait as well, and say 
   expect(under.at(-1)?.message.id).toBe(elsewhere);
   expect((await home.ask("GET", `/v2/messages/${fourth}`)).body.waitingOn).toMatchObject([
     {
-      ...{ reason: "account-host", host: "a.example:8443", used: 2, limit: 2, position: 1 },
+      ...{ reason: "account-endpoint", endpoint: "https://gateway.example:8443/a", used: 2, limit: 2, position: 1 },
       text: expect.stringContaining('"waypost account limits acc_1 --parallelism ..." raises the limit'),
     },
   ]);

@@ -32,7 +32,7 @@ test("an endpoint is scheme, host, port and path: not credentials, query and fra
   expect(addressOf("https://SHOP.example:443/hook").endpoint).toBe(endpoint);
   expect(addressOf("https://me:secret@shop.example/hook").endpoint).toBe(endpoint);
   expect(["https://shop.example", "https://shop.example/", "https://shop.example?a", "https://shop.example#b"].map(addressOf)).toEqual(
-    Array(4).fill({ host: "shop.example", endpoint: "https://shop.example/" }),
+    Array.from({ length: 4 }, () => ({ host: "shop.example", endpoint: "https://shop.example/" })),
   );
 });
 

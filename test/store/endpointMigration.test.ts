@@ -13,11 +13,9 @@ import { closedAfterwards, freshFolder, letterTo, sourceOf, TestClock, World } f
 // Stores of the version before there were endpoints: what was counted, and what waited, by host.
 
 /** The last version of the tables without endpoints. */
-const before = Math.max(
-  ...migrations("sqlite")
-    .filter(({ version }) => version < migrations("sqlite").find(({ sql }) => sql.includes("counted_to_endpoint"))!.version)
-    .map(({ version }) => version),
-);
+const versions = migrations("sqlite");
+const withEndpoints = versions.findIndex(({ sql }) => sql.includes("counted_to_endpoint"));
+const before = versions[withEndpoints - 1]?.version ?? 0;
 
 const host = "one.example";
 const { url } = letterTo();
@@ -65,11 +63,8 @@ async function onPostgres(): Promise<Old> {
       await makeTablesOf(before, "postgres", (sql) => ask(older, sql));
       for (const [table, columns] of Object.entries(asBefore)) {
         const [found] = await ask(made, `select json_agg(rows)::text as rows from (select ${columns} from ${table}) as rows`);
-        const rows = (JSON.parse(String(found?.["rows"] ?? "[]")) as Record<string, unknown>[]).map((row) => ({
-          ...row,
-          ...("line_before" in row ? { line: row["line_before"] } : {}),
-          ...("id_before" in row ? { id: row["id_before"] } : {}),
-        }));
+        const rows = JSON.parse(typeof found?.["rows"] === "string" ? found["rows"] : "[]") as Record<string, unknown>[];
+        for (const row of rows) for (const name of ["line", "id"]) if (`${name}_before` in row) row[name] = row[`${name}_before`];
         await ask(older, `insert into ${table} select * from json_populate_recordset(null::${table}, $json$${JSON.stringify(rows)}$json$)`);
       }
       url = older;
@@ -126,10 +121,7 @@ describe.each([
     await end(sent);
     await end(ofEndpoint);
     for (let turn = 0; turn < 9 && ended.length < 8; turn++) await end([...world.delivered(), ...(await world.claim())]);
-    const { id } = ofEndpoint[0]!.message;
-    expect(new Set(ended)).toEqual(
-      new Set([...[...sent, ...ofEndpoint].map(({ message }) => message.id), ...waiting, delayed, behind, id]),
-    );
+    expect(new Set(ended)).toEqual(new Set([...[...sent, ...ofEndpoint].map(({ message }) => message.id), ...waiting, delayed, behind]));
     expect([await counts(), world.faults]).toEqual([[["under-way:", 0, 0]], []]);
   });
 });
