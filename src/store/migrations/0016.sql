@@ -1,4 +1,5 @@
--- Readable by 11: older programs write rows without it, and change no row that they did not replace.
-
--- When the message of a deduplication key was taken, and where it goes, as JSON with the id of that message. Null: an older program wrote it.
-alter table deduplications add column made text;
+-- What an account may have under way is counted for each endpoint. Leases, and messages that wait, from before go on being counted by host:
+-- they have no endpoint. Older programs would count the others by host as well, and so are not let in.
+alter table messages rename column counted_to_host to counted_to_endpoint;
+alter table messages add column
+  endpoint text;
