@@ -1,10 +1,14 @@
 import { spans } from "../../src/core/limits.ts";
 import type { Letter } from "../../src/core/message.ts";
+import type { Scope } from "../../src/core/rights.ts";
 import type { Published, PublishResult } from "../../src/core/publish.ts";
 import type { Case, Demand } from "./batch.ts";
 import type { Life } from "./life.ts";
 
 type Court = { lives: ReadonlyMap<string, Life>; now: number; demand: Demand };
+
+/** Whose publish it is, and whether its token has the verb read. */
+type Asker = { account: string; mayRead: boolean };
 
 /** Deduplication: the same key within the window makes one message, unless that was cancelled or failed. */
 export class Keys {
@@ -15,15 +19,16 @@ export class Keys {
     calls.forEach(({ name, input }, index) => {
       const reply = result.replies[index];
       if (name !== "publish" || !reply || !("answer" in reply)) return;
-      const { account, letters } = input as { account: string; letters: Letter[] };
+      const { account, letters, scope } = input as { account: string; letters: Letter[]; scope?: Scope };
+      const mayRead = scope === undefined || scope.verbs.includes("read");
       (reply.answer as PublishResult[]).forEach((one, at) => {
         const letter = letters[at];
-        if ("messageId" in one && letter && letter.deduplication !== null) this.#judgeOne(account, letter, one, court);
+        if ("messageId" in one && letter && letter.deduplication !== null) this.#judgeOne({ account, mayRead }, letter, one, court);
       });
     });
   }
 
-  #judgeOne(account: string, letter: Letter, { messageId, deduplicated, url }: Published, { lives, now, demand }: Court): void {
+  #judgeOne({ account, mayRead }: Asker, letter: Letter, { messageId, deduplicated, url }: Published, { lives, now, demand }: Court): void {
     const key = `${account} ${letter.deduplication}`;
     const first = this.#first.get(key);
     const life = first && lives.get(first.messageId);
@@ -33,7 +38,8 @@ export class Keys {
     const mayBeOpen = isOpen || life.freedAt !== null;
     if (deduplicated) {
       demand(within && !isOpen && first.messageId === messageId, `only what is a double is swallowed: ${key} answered with ${messageId}`);
-      demand(url === first?.url, `a repetition is told where the message goes: ${key} to ${url}`);
+      const shown = mayRead || first?.url === letter.url ? first?.url : undefined;
+      demand(url === shown, `a repetition is answered with where the message goes, if the token may know: ${key} to ${url}`);
     } else {
       demand(!within || mayBeOpen, `a double is swallowed: ${key} made ${messageId} beside ${first?.messageId}`);
       this.#first.set(key, { messageId, url: letter.url, until: now + (letter.deduplicationWindow ?? spans.deduplication) });
