@@ -74,7 +74,7 @@ function letterWith(letter: Letter, { delay, notBefore, labels, redaction, keepR
   };
 }
 
-/** Removes dead letters. Those that are missing are not counted, and named in `failed`. The log of a message stays for its own time. */
+/** Removes dead letters. Missing ones are not counted, and are named in `failed`. The log of a message stays for its own time. */
 export const deleteDeadLetters: Decision<Selected, { deleted: number; failed?: NotDone[] }> = {
   needs: ({ account, dlqIds }) => ({ outlines: { deadLetters: keysOf(account, dlqIds) } }),
   further: (selected, draft) => needsOfRemoval(lettersIn(draft, selected)),
@@ -107,7 +107,7 @@ export function removeDeadLetter(draft: Draft, letter: Outline<DeadLetter>, logB
   if (isLogGone) forgetMessage(draft, letter);
 }
 
-/** What the removal of these dead letters needs: the entries of the log that ended their messages, and what is kept of their logs. */
+/** Returns what the removal of these dead letters needs: the entries of the log that ended their messages, and what is kept of their logs. */
 export const needsOfRemoval = (letters: readonly Outline<DeadLetter>[]): Required<Pick<Needs, "log" | "keptOf">> => ({
   log: letters.flatMap(({ account, logId }): Key[] => (logId === undefined ? [] : [[account, logId]])),
   keptOf: letters.map(({ account, messageId }) => [account, messageId] as const),

@@ -42,7 +42,7 @@ export function limitsOnServer(
  * Removes what is past its time in an account: log rows, dead letters, deduplication keys, buckets of usage, entries of the
  * audit log, sightings; a bounded number, oldest first.
  *
- * The log of a message goes as a whole, with its envelope: see `removeEntries`.
+ * The log of a message goes as a whole, and with it all that is kept of the message: see `removeEntries`.
  */
 export const expire: Decision<{ account: AccountId; retention: Retention; now: Millis; limit: number }, Expired> = {
   needs: ({ account, retention, now, limit }) => ({
@@ -77,7 +77,7 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
 /** How long the audit log is kept. */
 export const auditOf = ({ audit = auditRetention }: Retention): Millis => audit;
 
-/** What has to be seen before these rows go: for entries that ended a message, its dead letter and its entries in the kept log. */
+/** Returns the rows that a removal of these needs: for entries that ended a message, its dead letter and its entries in the kept log. */
 function needsOfEnds({ log, keptLog, deadLetters }: Pick<ReturnType<Draft["expired"]>, "log" | "keptLog" | "deadLetters">): Needs {
   const ends = log.filter(hasEnded);
   const removal = needsOfRemoval(deadLetters);

@@ -23,7 +23,7 @@ const afterTrouble = 60 * 1000;
 const expireLimit = 500;
 /** What is short-lived goes so long after something came in at the latest. */
 const shortLived = 60 * 60 * 1000;
-/** What an account keeps for less than this goes at most a minute late. */
+/** History that an account keeps for less than this is removed at most a minute late. */
 const shortRetention = 60 * 60 * 1000;
 const promptPause = 30 * 1000;
 

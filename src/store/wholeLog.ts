@@ -3,7 +3,7 @@ import type { LogRow } from "../core/message.ts";
 import type { Bodies, Range, Shelf } from "./shelf.ts";
 
 /**
- * Returns the reads of a shelf with the log and the kept log as one. An entry may move from the first to the second between two reads, so the
+ * Returns the plain reads of a storage with the log and the kept log as one. An entry may move from the first to the second between two reads, so the
  * log is read first: an entry that is found in both counts once, and none is missed.
  */
 export function wholeLog(shelf: Shelf): Shelf {
