@@ -7,7 +7,7 @@ import { house } from "./house.ts";
 
 const large = bytes("x".repeat(20_000));
 const digest = hash("sha256", large, "hex");
-/** What a node reports of a large response, and of one that it has not read to its end. */
+/** The report of a node for a large response, and for one that it has not read to its end. */
 const long = { status: 500, body: large, digest } as const;
 const unread = { status: 500, body: bytes("begin"), cut: true } as const;
 
@@ -42,7 +42,7 @@ describe("a response that is cut", () => {
     expect(body).toMatchObject({ truncated: true, responseBody: "x".repeat(10) });
   });
 
-  test("is marked with what became of a failure callback", async () => {
+  test("is marked in the state of a failure callback", async () => {
     const home = await house();
     const dlqId = await failed(home, "wfr_1", { failureCallback: callbackTo("https://f.example"), outcome: long });
     const [callback] = home.deliveries.splice(0);
@@ -58,7 +58,7 @@ describe("a response that is cut", () => {
     expect(event).toMatchObject({ truncated: true, responseStatus: 500 });
   });
 
-  test("is told when a failure callback is called again with what the entry has kept", async () => {
+  test("is marked when a failure callback is called again with as much as the entry has kept", async () => {
     const home = await house();
     const told = { failureCallback: { ...callbackTo("https://f.example"), retries: 0 } };
     const dlqId = await failed(home, "wfr_1", { ...told, outcome: { ...long, kept: 10 } });
