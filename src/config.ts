@@ -156,7 +156,7 @@ export const settingRows = {
     takes: integer(0, 64 * 1024 * 1024),
     default: "1048576",
     value: "<bytes>",
-    help: "response bodies are kept up to this size",
+    help: "dead letters keep response bodies up to this size",
   },
   logRetention: { takes: duration(60_000), default: "3d", value: "<duration>", help: "how long message logs are kept" },
   dlqRetention: { takes: duration(60_000), default: "7d", value: "<duration>", help: "how long dead letters are kept" },

@@ -20,7 +20,7 @@ export type Outcome = {
   kept?: number;
   /** The log keeps the response even if it is a success. */
   logged?: true;
-  /** Nothing would come of another attempt. */
+  /** Another attempt would have the same outcome. */
   final?: true;
 };
 

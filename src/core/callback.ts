@@ -83,7 +83,7 @@ function cutToFit<F extends Fields>(fields: F, { most, answer, source }: { most:
 }
 
 const sizeOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(value));
-/** Characters that so many bytes take in base64, and bytes that fit into so many characters. */
+/** Characters that a number of bytes takes in base64, and bytes that fit into a number of characters. */
 const inBase64 = (bytes: number): number => Math.ceil(bytes / 3) * 4;
 const bytesIn = (characters: number): number => Math.floor(characters / 4) * 3;
 

@@ -4,7 +4,7 @@ const day = 24 * 60 * minute;
 
 /** What an account may ask for. Beyond it a request is refused with a word on the limit. */
 export const limits = {
-  /** Bytes of one message. Response bodies that are kept or told in a callback are cut to it, too. */
+  /** Bytes of one message. The body of a callback is a message, too, and what does not fit is cut. */
   messageBytes: 8 * 1024 * 1024,
   retries: 1000,
   delay: 366 * day,
@@ -97,5 +97,5 @@ export const maxLost = 5;
 /** A history that is longer is not sent along where the endpoint can fetch it itself. */
 export const lazyBytes = 1024 * 1024;
 
-/** Response bodies in the log are cut to so many bytes; the dead letter queue keeps them whole. */
+/** Response bodies in the log are cut to this many bytes. The dead letter queue keeps more of them: see `--response-limit`. */
 export const logBodyBytes = 16 * 1024;

@@ -13,7 +13,7 @@ const kept = { responseStatus: 201, responseHeaders: { "X-A": ["1"] }, responseB
 const delivered = async ({ ask }: House, query = ""): Promise<Record<string, unknown>> =>
   (await ask("GET", `/v2/events?state=DELIVERED${query}`)).body.events[0];
 
-/** Publishes, and settles the delivery as a node does that was told to keep the response, or was not. */
+/** Publishes, and settles the delivery as a node does, with the response only if it is kept. */
 async function deliver(home: House, path: string, headers: Record<string, string> = {}, outcome: Partial<Outcome> = answer) {
   await home.ask("POST", path, { headers, body: "b" });
   const delivery = home.delivery();
@@ -46,7 +46,7 @@ describe("the entry of a message that was delivered", () => {
     expect(await deliver(home, "/v2/publish/g", { "svc-keep-response": "false" })).not.toHaveProperty("responseBody");
   });
 
-  test("says that the body was cut, and hides what is to be hidden", async () => {
+  test("says that the body was cut, and hides what the message hides", async () => {
     const large = bytes("x".repeat(20_000));
     const cut = { body: large, digest: hash("sha256", large, "hex") };
     const keep = { "svc-keep-response": "true" };

@@ -45,17 +45,44 @@ export function describeFailedRuns(open: OpenStore): void {
     test("come with the run and the step, but without bodies where none are asked for", async () => {
       const world = await World.open(open);
       await world.account();
-      await failRuns(world, [startOf("wfr_1", { labels: ["a"] })]);
+      await failRuns(world, [startOf("wfr_1", { labels: ["a"], body: bytes("payload") })]);
       const { entries } = await world.store.read.deadLetters(earliest({ filter: { ofRuns: true } }));
       expect(entries).toMatchObject([
         {
           letter: { body: bytes("no") },
-          failed: { run: { runId: "wfr_1", state: "RUN_FAILED" }, step: { position: 0, callType: "step" } },
+          failed: { run: { runId: "wfr_1", state: "RUN_FAILED" }, step: { position: 0, callType: "step" }, payload: bytes("payload") },
         },
       ]);
       const bare = await world.store.read.deadLetters({ ...earliest({ filter: { ofRuns: true } }), bodies: false });
       expect(bare.entries.map(({ letter, failed }) => [letter.body.byteLength, failed])).toEqual([[0, undefined]]);
-      expect(await world.store.read.deadLetter("acc", entries[0]?.letter.id ?? "")).toMatchObject({ failed: { run: { runId: "wfr_1" } } });
+      expect(await world.store.read.deadLetter("acc", entries[0]?.letter.id ?? "")).toMatchObject({
+        failed: { run: { runId: "wfr_1" }, payload: bytes("payload") },
+      });
+    });
+
+    test("keep of their responses, and of those of messages, what they were given", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const large = new Uint8Array(40_000).fill(65);
+      await world.publish([startOf("wfr_1"), letterTo({ retries: 0 }), letterTo({ keepResponse: true })]);
+      const deliveries = world.delivered();
+      expect(deliveries.map(({ message }) => message.keepResponse)).toEqual([undefined, undefined, true]);
+      for (const [at, delivery] of deliveries.entries()) {
+        const cut = { body: large, digest: "d", kept: 30_000, cut: true } as const;
+        await world.settle(delivery, at < 2 ? { status: 500, ...cut } : { status: 200, ...cut, logged: true });
+      }
+      const { entries } = await world.store.read.deadLetters(earliest({ filter: {} }));
+      for (const { letter } of entries) {
+        expect(letter).toMatchObject({ digest: "d", cut: true });
+        expect(letter.body.byteLength).toBe(30_000);
+      }
+      expect(entries).toHaveLength(2);
+      const { events } = await world.store.read.log(earliest({ filter: { states: ["ERROR", "DELIVERED"] } }));
+      expect(events.map(({ row }) => [row?.status, row?.body.byteLength, row?.digest, row?.cut])).toEqual([
+        [500, 16_384, "d", true],
+        [500, 16_384, "d", true],
+        [200, 16_384, "d", true],
+      ]);
     });
 
     test("are resumed once, however often that is asked for at the same time", async () => {

@@ -295,7 +295,8 @@ function describeExpiring(open: OpenStore): void {
       const [delivery] = world.delivered();
       if (delivery) await world.settle(delivery, { status: 500 });
     }
-    const { entries } = await world.store.read.deadLetters(earliest());
+    // A page with the payloads of all of them would be too large.
+    const { entries } = await world.store.read.deadLetters({ ...earliest(), bodies: false });
     const resumed = await Promise.all(
       entries.map(({ letter: { id: dlqId } }, at) => {
         const from = at % 2 === 0 ? ("failure" as const) : ("beginning" as const);
