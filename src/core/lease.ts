@@ -11,6 +11,9 @@ import { sightsOf } from "./sighting.ts";
 import { countBytes, countMessage, countStates } from "./usage.ts";
 import { standardKeysOf } from "./standardWebhooks.ts";
 
+/** The end of a lease whose node ended with its server, and did not run out: the message is due, whatever the time is. */
+export const endedWithServer: Millis = 0;
+
 /** A letter that makes one message, of a run or of none. */
 export type OneLetter = Omit<Letter, "post"> & { run?: RunPart };
 

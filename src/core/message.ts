@@ -132,15 +132,11 @@ export type Envelope = Omit<Letter, "delay" | "notBefore" | "post" | "query" | "
 /** A row without its body, for those who look at the rest of it only: a body may be large. */
 export type Outline<Row extends { body: Bytes }> = Omit<Row, "body">;
 
-/** The end of a lease whose node ended with its server, and did not run out: the message is due, whatever the time is. */
-export const endedWithServer: Millis = 0;
-
 /**
  * Where an unfinished message stands. The row goes when the message is delivered, dead-lettered or cancelled.
  *
  * - `pending`: waits for `dueAt`, its send time.
  * - `active`: leased by a node, which is sending it; `dueAt` is the end of the lease. Past that it is simply due again.
- *   After a restart of the only node it is `endedWithServer`.
  * - `cancelling`: cancelled while it was active, and finished for everybody but that node: the row keeps the lease, and the
  *   places of the request that is still under way, until this has an outcome, or the lease ends.
  * - `held`: due, but its destination has no free hand; stands in the host's line and has no due time.

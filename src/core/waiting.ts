@@ -2,7 +2,7 @@ import { flowName, isAllowance, isEndpointFlow, isQueue, keyFlow, queueFlow, win
 import { hostLine } from "./gate.ts";
 import { flagOfLimit } from "./plans.ts";
 import type { Flow, LogRow, MessageId, MessageState, Millis, NodeId } from "./message.ts";
-import { endedWithServer } from "./message.ts";
+import { endedWithServer } from "./lease.ts";
 
 /** Messages before it in its line are counted as far as this. */
 export const mostCounted = 1_000;

@@ -385,17 +385,3 @@ describe("health", () => {
     },
   );
 });
-
-test.each([
-  [
-    "/v2/messages",
-    "method: GET is not possible here; GET /v2/logs lists messages, and DELETE cancels all that are not finished, unless it is given filters",
-  ],
-  [
-    "/v2/workflows/runs",
-    "method: GET is not possible here; GET /v2/workflows/logs lists runs, and DELETE cancels all that have not ended, unless it is given filters",
-  ],
-])("whoever wants to list %s is told where that is, and what DELETE does there", async (path, error) => {
-  const { ask } = await house();
-  expect(await ask("GET", path)).toMatchObject({ status: 405, headers: { allow: "DELETE" }, body: { error } });
-});

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { newFlow } from "../../src/core/flow.ts";
+import { endedWithServer } from "../../src/core/lease.ts";
 import type { MessageState } from "../../src/core/message.ts";
-import { endedWithServer } from "../../src/core/message.ts";
 import type { Standing } from "../../src/core/waiting.ts";
 import { mostCounted, reasonsOf } from "../../src/core/waiting.ts";
 import { noon } from "./broker.ts";

@@ -7,13 +7,16 @@ import { developmentToken, startWaypost, temporaryFolder } from "./waypost.ts";
 
 // What a server reports of its work to whoever runs it: its log, its health, and the reasons in the log of messages.
 
-const ask = async (server: Pick<Process, "url">, path: string, method = "GET", headers: Record<string, string> = {}): Promise<any> => {
+/** As much of any answer as is looked at. */
+type Said = { messageId: string; inFlight: number; events: { state: string; error?: string }[]; waitingOn: { node: string }[] };
+
+const ask = async (server: Pick<Process, "url">, path: string, method = "GET", headers: Record<string, string> = {}): Promise<Said> => {
   const reply = await fetch(`${server.url}${path}`, { method, headers: { authorization: `Bearer ${developmentToken}`, ...headers } });
-  return reply.json();
+  return (await reply.json()) as Said;
 };
 
 /** Asks again until the answer is as it should be. */
-async function until(server: Process, path: string, is: (answer: any) => boolean): Promise<any> {
+async function until(server: Process, path: string, is: (answer: Said) => boolean): Promise<Said> {
   for (;;) {
     const answer = await ask(server, path);
     if (is(answer)) return answer;
@@ -30,7 +33,7 @@ test(
     const failed = await ask(server, url, "POST", { "svc-retries": "0" });
     const waiting = await Promise.all([1, 2, 3, 4, 5].map(() => ask(server, url, "POST", { "svc-retry-delay": "3600000" })));
     for (const { messageId } of [failed, ...waiting])
-      await until(server, `/v2/logs?messageId=${messageId}`, ({ events }) => events.some(({ state }: any) => /FAILED|RETRY/.test(state)));
+      await until(server, `/v2/logs?messageId=${messageId}`, ({ events }) => events.some(({ state }) => /FAILED|RETRY/.test(state)));
     expect(await until(server, "/v2/health", ({ inFlight }) => inFlight === 0)).toEqual({ inFlight: 0, status: "ok" });
     server.kill("SIGTERM");
     const { err } = await server.ended;
@@ -62,11 +65,7 @@ test("what a killed server was sending is sent again, and its log names the rest
   first.kill("SIGKILL");
   await first.ended;
   const second = await startWaypost(["dev", "--port", "0", "--data", data]);
-  const { events } = await until(second, `/v2/logs?messageId=${messageId}`, (log) =>
-    log.events.some(({ state }: any) => state === "DELIVERED"),
-  );
-  const error = `no report: the server was restarted while node ${waitingOn[0].node} was sending it`;
-  expect(events.map((event: any) => [event.state, event.error]).filter(([state]: string[]) => state === "ERROR")).toEqual([
-    ["ERROR", error],
-  ]);
+  const { events } = await until(second, `/v2/logs?messageId=${messageId}`, (log) => log.events.some(({ state }) => state === "DELIVERED"));
+  const error = `no report: the server was restarted while node ${waitingOn[0]?.node} was sending it`;
+  expect(events.map((event) => [event.state, event.error]).filter(([state]) => state === "ERROR")).toEqual([["ERROR", error]]);
 });

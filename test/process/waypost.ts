@@ -76,7 +76,7 @@ export type Arrival = { path: string; method: string; headers: IncomingMessage["
 type Answer = { status: number; headers?: Record<string, string>; body?: string; after?: number };
 
 /** A destination on loopback that keeps what arrives and answers as it is told. */
-export async function startDestination(answer: (arrival: Arrival) => Answer = () => ({ status: 200 })) {
+export async function startDestination(answer: (arrival: Arrival) => Answer = () => ({ status: 200 }), at = 0) {
   const arrivals: Arrival[] = [];
   const waiting = new Set<() => void>();
   const server = createServer(async (request, response) => {
@@ -88,7 +88,7 @@ export async function startDestination(answer: (arrival: Arrival) => Answer = ()
     response.writeHead(status, headers).end(body);
     for (const check of waiting) check();
   });
-  server.listen(0, "127.0.0.1");
+  server.listen(at, "127.0.0.1");
   await once(server, "listening");
   onTestFinished(() => void (server.closeAllConnections(), server.close()));
   const address = server.address();
