@@ -103,7 +103,8 @@ async function openDatabase(settings: Settings, { node, log, onOutdated = () => 
   });
   const onLoss = ({ batches, from, to }: Loss): void =>
     log.fatal({ batches, from: from === null ? null : new Date(from), to: new Date(to) }, lostByDatabase);
-  const store = await postgresStore({ ...place, node, random: systemRandom, onOutdated, onRoundTrip, onLoss });
+  const onClockJump = (jump: Millis): void => log.warn({ jump }, clockJumped);
+  const store = await postgresStore({ ...place, node, random: systemRandom, elapsed, onOutdated, onRoundTrip, onLoss, onClockJump });
   return { store, keys, inFoundation: (run) => inFoundation(place, run), close: () => store.close() };
 }
 
@@ -119,6 +120,9 @@ function sparingly<T>(run: (value: T) => void): (value: T) => void {
 
 const slowDatabase =
   "the round trip to the database takes longer than 250 ms; this node holds row locks for several round trips, so it slows down the other nodes: run it closer to the database";
+
+const clockJumped =
+  "the clock of the database has jumped by more than 5 s (jump, in milliseconds); if it went back, the time of messages continues at nine tenths of its speed until the clock has caught up: keep the clocks of all hosts of the database right (NTP)";
 
 const lostByDatabase =
   "the database has lost what it had acknowledged to this node between these two times, as after a failover to a standby that was behind; the server goes on with what is left: compare what was published in that time with what is there";

@@ -46,7 +46,7 @@ import { turns } from "./turns.ts";
 
 /**
  * PostgreSQL, shared by any number of equal nodes. One connection writes, a few read, one listens to the other nodes.
- * Time is that of the database, so that nodes agree. Due times are told in it, too: a dispatcher knows how its own clock differs.
+ * Time is that of the database, so that nodes agree; it does not go back when the clock of the database does. Due times are told in it, too: a dispatcher knows how its own clock differs.
  */
 export async function postgresStore(options: PostgresOptions): Promise<Store> {
   const { node, clock, random } = options;
@@ -286,12 +286,13 @@ export class PostgresDatabase implements Database {
     const isUsual = this.#lockTimeout === firstLockTimeout && isPrepared(this.#options);
     const patience = isUsual ? "" : `; set local lock_timeout = ${this.#lockTimeout}`;
     const askedAt = clock.now();
+    const from = this.#row.elapsed();
     const [row] = await plainly(
       client,
       `begin isolation level read committed${patience}${limitsWithin(this.#options)}; ` +
         `select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now, ${oldestReader}, ${this.#row.columns}`,
     );
-    this.#begunAt = now?.() ?? Number(row?.now);
+    const reading = { clock: now?.() ?? Number(row?.now), from, to: this.#row.elapsed() };
     this.#begunHere = clock.now();
     this.#noteRoundTrip(Math.max(0, this.#begunHere - askedAt));
     const trouble = tooNew(Number(row?.readable_by));
@@ -299,7 +300,7 @@ export class PostgresDatabase implements Database {
       onOutdated?.(trouble);
       throw new Outdated(trouble);
     }
-    this.#row.begin(row ?? {}, this.#begunAt);
+    this.#begunAt = this.#row.begin(row ?? {}, reading);
     const room = this.logCut.roomAt(this.#begunAt);
     if (room) throw new NoRoom(room);
     return this.#begunAt;
