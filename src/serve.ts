@@ -10,6 +10,7 @@ import type { Settings } from "./config.ts";
 import type { NewAccount } from "./credentials.ts";
 import { storePath, takeDataFolder } from "./data-folder.ts";
 import { commandLine, deskOf, openDesk } from "./desk.ts";
+import type { Loss } from "./core/acknowledged.ts";
 import type { Actor } from "./core/auditEntry.ts";
 import { isDeleted } from "./core/account.ts";
 import { Refusal } from "./core/errors.ts";
@@ -100,7 +101,10 @@ async function openDatabase(settings: Settings, { node, log, onOutdated = () => 
     if (roundTrip > slowRoundTrip) log.warn({ roundTrip }, slowDatabase);
     else log.debug({ roundTrip }, "round trip to the database, in milliseconds");
   });
-  const store = await postgresStore({ ...place, node, random: systemRandom, onOutdated, onRoundTrip });
+  const onLoss = ({ batches, from, to }: Loss): void =>
+    log.fatal({ batches, from: from === null ? null : new Date(from), to: new Date(to) }, lostByDatabase);
+  const onClockJump = (jump: Millis): void => log.warn({ jump }, clockJumped);
+  const store = await postgresStore({ ...place, node, random: systemRandom, elapsed, onOutdated, onRoundTrip, onLoss, onClockJump });
   return { store, keys, inFoundation: (run) => inFoundation(place, run), close: () => store.close() };
 }
 
@@ -116,6 +120,12 @@ function sparingly<T>(run: (value: T) => void): (value: T) => void {
 
 const slowDatabase =
   "the round trip to the database takes longer than 250 ms; this node holds row locks for several round trips, so it slows down the other nodes: run it closer to the database";
+
+const clockJumped =
+  "the clock of the database has jumped by more than 5 s (jump, in milliseconds); if it went back, the time of messages continues at nine tenths of its speed until the clock has caught up: keep the clocks of all hosts of the database right (NTP)";
+
+const lostByDatabase =
+  "the database has lost what it had acknowledged to this node between these two times, as after a failover to a standby that was behind; the server goes on with what is left: compare what was published in that time with what is there";
 
 const inClear =
   'tokens, passwords and keys are kept in clear in the database; set WAYPOST_KEYS to what "waypost keys new" prints, the same for all nodes, and then "waypost keys reseal"';

@@ -23,6 +23,8 @@ export interface Database {
   /** Tells other nodes what became due, when the transaction is stored. Nobody waits for it. */
   tellOthers?(dueAt: Millis): void;
   readonly logCut?: LogCut;
+  /** Writes to the row of this node that it has changed something. Goes out with the changes. */
+  sign?(connection: Connection): Promise<void>;
   /** Steps aside before a transaction is run for the nth time, so that those who met do not meet again. */
   pause?(race: number): Promise<void>;
 }

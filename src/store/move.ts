@@ -9,6 +9,9 @@ import { StorageRefused } from "./store.ts";
 /** As a database keeps it, without any loss: whole numbers are never rounded. */
 export type Cell = string | bigint | number | Uint8Array | null;
 
+/** Tables that describe a database and its nodes, not the data in it. */
+export const notMoved: readonly string[] = ["schema_version", "storage_probe", "nodes"];
+
 /** `key`: the columns of its primary key, in their order. */
 export type MovedTable = { name: string; columns: readonly { name: string; type: string }[]; key: readonly string[] };
 
@@ -16,7 +19,7 @@ export type MovedTable = { name: string; columns: readonly { name: string; type:
 export type Side = {
   /** For people. */
   name: string;
-  /** All tables but the one of the schema version. */
+  /** All tables but those of `notMoved`. */
   tables(): Promise<readonly MovedTable[]>;
   /** Runs a statement; `?` stand for the values. */
   query(sql: string, values: readonly Cell[]): Promise<Cell[][]>;

@@ -3,6 +3,7 @@ import { types } from "pg";
 import type { CustomTypesConfig } from "pg";
 import { makeRoomFor } from "./logParts.ts";
 import type { Cell, MovedTable, Side } from "./move.ts";
+import { notMoved } from "./move.ts";
 import { locks, migratePostgres } from "./postgresMigration.ts";
 import { requireOwnConnections } from "./postgresPooling.ts";
 import type { PostgresOptions } from "./postgresSession.ts";
@@ -68,7 +69,8 @@ const listTables = `
   from pg_class c
   join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
   left join pg_index i on i.indrelid = c.oid and i.indisprimary
-  where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p') and not c.relispartition and c.relname <> 'schema_version'
+  where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+    and c.relname not in (${notMoved.map((name) => `'${name}'`).join(", ")})
   order by c.relname, a.attnum`;
 
 function sideOf(client: Client, name: string): Side {

@@ -1,5 +1,6 @@
 import { DatabaseSync } from "node:sqlite";
 import type { Cell, MovedTable, Side } from "./move.ts";
+import { notMoved } from "./move.ts";
 import { openSqlite } from "./sqlite.ts";
 
 /** The file of an embedded store, for `move`: brought to this version, or made. The caller keeps servers away from it. */
@@ -22,7 +23,7 @@ export async function sqliteSide(path: string, { name, moves }: { name: string; 
     name,
     tables: async () =>
       namesOf()
-        .filter((table) => table !== "schema_version")
+        .filter((table) => !notMoved.includes(table))
         .map((table) => shapeOf(table, rowsOf(`select name, lower(type), pk from pragma_table_info(?) order by cid`, [table]))),
     query: async (sql, values) => rowsOf(sql, values),
     insert: async ({ name: table, columns }, rows) => {

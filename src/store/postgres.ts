@@ -16,6 +16,7 @@ import { LogPartitions } from "./logPartitions.ts";
 import { isWithoutPart } from "./logParts.ts";
 import type { Others } from "./postgresListener.ts";
 import { othersOf } from "./postgresListener.ts";
+import { NodeRow } from "./postgresNode.ts";
 import { requireOwnConnections } from "./postgresPooling.ts";
 import type { Readers } from "./postgresReaders.ts";
 import { readersOf } from "./postgresReaders.ts";
@@ -45,7 +46,7 @@ import { turns } from "./turns.ts";
 
 /**
  * PostgreSQL, shared by any number of equal nodes. One connection writes, a few read, one listens to the other nodes.
- * Time is that of the database, so that nodes agree. Due times are told in it, too: a dispatcher knows how its own clock differs.
+ * Time is that of the database, so that nodes agree; it does not go back when the clock of the database does. Due times are told in it, too: a dispatcher knows how its own clock differs.
  */
 export async function postgresStore(options: PostgresOptions): Promise<Store> {
   const { node, clock, random } = options;
@@ -54,6 +55,8 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
   const readers = readersOf(options, pauseOf(options));
   const database = new PostgresDatabase(options);
   const parts = postgresParts(readers, database, { node, now: () => clock.now(), random, newId: idMaker(random) });
+  // It is tried again at the next start.
+  await database.removeOldNodes().catch(() => undefined);
   const others = await othersOf({ ...options, connection: readers.connection });
   database.others = others;
   return groupCommit({
@@ -141,6 +144,7 @@ export class PostgresDatabase implements Database {
   readonly logCut: LogPartitions;
   readonly recentSightings = new RecentSightings();
   others: Others | null = null;
+  readonly #row: NodeRow;
   #session: Session | null = null;
   #begunAt: Millis = 0;
   /** The same by the clock of this node. */
@@ -153,6 +157,7 @@ export class PostgresDatabase implements Database {
 
   constructor(options: PostgresOptions) {
     this.#options = options;
+    this.#row = new NodeRow(options);
     this.#pauseFor = pauseOf(options);
     this.#seals = sealsOf(options.keys ?? null);
     this.logCut = new LogPartitions(options);
@@ -199,6 +204,15 @@ export class PostgresDatabase implements Database {
     });
   }
 
+  sign(connection: Connection): Promise<void> {
+    return this.#row.write(connection);
+  }
+
+  /** Removes the rows of nodes that have changed nothing for 30 days. */
+  async removeOldNodes(): Promise<void> {
+    await this.transaction(async (connection, begun) => NodeRow.removeOld(connection, (await begun) ?? 0));
+  }
+
   async #once<T>(run: Run<T>): Promise<T> {
     const session = await this.#open();
     return whileHostAnswers(this.#inSession(session, run), { client: session.client, place: this.#options, pause: this.#pauseFor });
@@ -215,6 +229,7 @@ export class PostgresDatabase implements Database {
       const result = ran.value;
       isCommitting = true;
       await plainly(session.client, "commit");
+      this.#row.committed();
       this.#lockTimeout = firstLockTimeout;
       return result;
     } catch (error) {
@@ -271,12 +286,13 @@ export class PostgresDatabase implements Database {
     const isUsual = this.#lockTimeout === firstLockTimeout && isPrepared(this.#options);
     const patience = isUsual ? "" : `; set local lock_timeout = ${this.#lockTimeout}`;
     const askedAt = clock.now();
+    const from = this.#row.elapsed();
     const [row] = await plainly(
       client,
       `begin isolation level read committed${patience}${limitsWithin(this.#options)}; ` +
-        `select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now, ${oldestReader}`,
+        `select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now, ${oldestReader}, ${this.#row.columns}`,
     );
-    this.#begunAt = now?.() ?? Number(row?.now);
+    const reading = { clock: now?.() ?? Number(row?.now), from, to: this.#row.elapsed() };
     this.#begunHere = clock.now();
     this.#noteRoundTrip(Math.max(0, this.#begunHere - askedAt));
     const trouble = tooNew(Number(row?.readable_by));
@@ -284,6 +300,7 @@ export class PostgresDatabase implements Database {
       onOutdated?.(trouble);
       throw new Outdated(trouble);
     }
+    this.#begunAt = this.#row.begin(row ?? {}, reading);
     const room = this.logCut.roomAt(this.#begunAt);
     if (room) throw new NoRoom(room);
     return this.#begunAt;

@@ -1,6 +1,7 @@
 import { Socket } from "node:net";
 import { Client, DatabaseError, types } from "pg";
 import type { ClientConfig, CustomTypesConfig, QueryConfig } from "pg";
+import type { Loss } from "../core/acknowledged.ts";
 import { spans } from "../core/limits.ts";
 import type { Millis, NodeId } from "../core/message.ts";
 import { columnLiteral } from "./arrayLiteral.ts";
@@ -34,6 +35,12 @@ export type PostgresOptions = Place & {
   now?: () => Millis;
   /** Called with the round trip to the database in milliseconds, after the first one and whenever the fastest of five exceeds `slowRoundTrip`. */
   onRoundTrip?(roundTrip: Millis): void;
+  /** Called when the database has lost batches that it had acknowledged to this node, after a failover for example. */
+  onLoss?(loss: Loss): void;
+  /** A stopwatch that nobody sets: milliseconds since some moment. If it is missing, `clock` is taken for one. */
+  elapsed?(): Millis;
+  /** Called when the clock of the database has jumped by more than 5 s, with the milliseconds; below 0: it went back. */
+  onClockJump?(jump: Millis): void;
   /** Is told when the tables have become newer than this program can work with. From then on it changes nothing any more. */
   onOutdated?(trouble: string): void;
 };

@@ -28,7 +28,8 @@ export async function runSqlBatch(database: Database, source: Source, calls: rea
         const loader = database.recent?.before(loaderOf(connection)) ?? loaderOf(connection);
         const { set, replies, now } = await decideBatch(calls, { loader, hands, source, begun, recentSightings });
         const result = resultOf(set, replies);
-        await writeAll(connection, set, { now, node: source.node, wholeBefore: database.logCut?.wholeBefore(now) ?? null });
+        const wholeBefore = database.logCut?.wholeBefore(now) ?? null;
+        await writeAll(connection, set, { now, node: source.node, wholeBefore, sign: database.sign?.bind(database) });
         return { set, result: await composed(loader, result) };
       });
       database.recent?.learn(set);
@@ -43,8 +44,8 @@ export async function runSqlBatch(database: Database, source: Source, calls: rea
   }
 }
 
-/** `wholeBefore`: see `Database.logCut`. */
-type Writing = { now: Millis; node: NodeId; wholeBefore: string | null };
+/** `wholeBefore`: see `Database.logCut`. `sign`: see `Database.sign`. */
+type Writing = { now: Millis; node: NodeId; wholeBefore: string | null; sign: Database["sign"] };
 
 /**
  * All tables in one go: a connection keeps the order, and need not wait for one answer before the next statement. All have answered
@@ -57,9 +58,17 @@ async function writeAll(connection: Connection, set: WorkingSet, at: Writing): P
     faults.push(error);
     return [];
   };
-  const noting: Connection = { ...connection, each: (sql, types, rows) => connection.each(sql, types, rows).catch(note) };
-  const writing = set.touched().map((name) => writeTable(noting, name, set, at.wholeBefore).catch(note));
-  await Promise.all([...writing, addUsage(noting, set.tally.rows(at)).catch(note)]);
+  let isChange = false;
+  const each: Connection["each"] = (sql, types, rows) => {
+    isChange = true;
+    return connection.each(sql, types, rows).catch(note);
+  };
+  const noting: Connection = { ...connection, each };
+  const writing: Promise<unknown>[] = set.touched().map((name) => writeTable(noting, name, set, at.wholeBefore).catch(note));
+  writing.push(addUsage(noting, set.tally.rows(at)).catch(note));
+  // All of them have asked for what they write by now.
+  if (isChange && at.sign) writing.push(at.sign(connection).catch(note));
+  await Promise.all(writing);
   if (faults.length > 0) throw faults[0];
 }
 
