@@ -1,6 +1,6 @@
 import type { Allowance } from "../core/errors.ts";
 import type { PublishResult } from "../core/publish.ts";
-import { warningHeader } from "./refusedHosts.ts";
+import { warningHeader } from "./warnings.ts";
 
 /** What is left of the requests of a day (protocol 1.4). The reset is a time in unix seconds. */
 export const allowanceHeaders = ({ limit, remaining, resetAt }: Allowance): Record<string, string> => ({

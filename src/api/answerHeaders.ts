@@ -8,12 +8,6 @@ export const ignoredHeader = (names: readonly string[]): string =>
     .map((name) => name.slice(0, 100).replace(/[^\w-]/g, "?"))
     .join(", ");
 
-/** Adds a warning to the headers of an answer. The header is a list: several warnings have commas between them. */
-export const warn = (headers: Readonly<Record<string, string>>, text: string): Record<string, string> => ({
-  ...headers,
-  "Waypost-Warning": [headers["Waypost-Warning"], text.replaceAll(/[^\x20-\x7e]/g, "?")].filter(Boolean).join(", "),
-});
-
 /** What a refusal says besides its body: how to show who one is, and when to come again. */
 export function problemHeaders(path: string, { status, headers, retryAfter: asked }: Problem): Record<string, string> {
   const scheme = isOfAccounts(path) ? 'Basic realm="waypost", charset="UTF-8"' : "Bearer";

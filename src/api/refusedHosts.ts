@@ -25,7 +25,7 @@ export function refusedHostWarnings(asked: Asked, letters: readonly Told[], resu
 
 function destinationsOf(letter: Told, result: PublishResult | undefined): Destination[] {
   if (!result || "refused" in result) return [];
-  return destinationsOfLetter(letter, "each" in result ? result.each.map(({ url }) => url) : []);
+  return destinationsOfLetter(letter, "each" in result ? result.each.flatMap(({ url }) => url ?? []) : []);
 }
 
 /** A URL that is delivered to. `group`: the URL group whose endpoints or default headers it can be from. */
@@ -88,7 +88,3 @@ function listed(names: readonly string[]): string {
 }
 
 const shortened = (name: string): string => (name.length > longestName ? `${name.slice(0, longestName)}...` : name);
-
-/** Returns the header `Waypost-Warning` for these warnings, or none. Characters that no header can hold are replaced. */
-export const warningHeader = (warnings: readonly string[]): Record<string, string> =>
-  warnings.length === 0 ? {} : { "Waypost-Warning": warnings.join("; ").replaceAll(/[^\x20-\x7e]/g, "?") };

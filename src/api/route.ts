@@ -10,12 +10,12 @@ import type { Prices } from "../core/statistics.ts";
 import type { Verb } from "../core/rights.ts";
 import type { PlanName } from "../core/terms.ts";
 import type { Store } from "../store/store.ts";
-import { warn } from "./answerHeaders.ts";
 import type { Proof } from "./auth.ts";
 import { readJson } from "./json.ts";
 import { parametersFor, readFields } from "./parameters.ts";
 import type { Query, Target } from "./target.ts";
 import type { WorkflowSettingName } from "./workflowSettings.ts";
+import { warn } from "./warnings.ts";
 
 /** What can be done with accounts by whoever runs the server. Deleted ones are not there. Throws `Refusal`. */
 export type Desk = {

@@ -27,7 +27,7 @@ import type { Scope } from "./rights.ts";
 import { scopeBrokenBy } from "./rights.ts";
 
 /**
- * `run`: the workflow run that was started or continued. `url`: where the message goes, if it is an older one and
+ * `run`: the workflow run that was started or continued. `url`: where the message goes, if it is an older one or goes to a URL group, and
  * the caller may know.
  */
 export type Published = { messageId: MessageId; deduplicated: boolean; url?: string; run?: { runId: string; createdAt: Millis } };
@@ -37,7 +37,7 @@ export type PublishResult = (Published | PublishedToEach | Refused) & {
   /** What is left of the requests of the day, where they are limited. */
   allowance?: Allowance;
 };
-type PublishedToEach = { each: readonly (Published & { url: string })[] };
+type PublishedToEach = { each: readonly Published[] };
 
 /**
  * Takes in letters, each for itself: one that is refused does not stop the others. The answers are in their order. Where
@@ -95,18 +95,22 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[];
           { allowance: result.allowance },
         );
       if (!("refused" in result)) countBytes(draft, id, "bytesIn", letter.body.byteLength);
-      return scope ? heardBy(scope, letter, result) : result;
+      return scope ? heardBy(scope, addressed(draft, id, letter), result) : result;
     });
     if (day) keepDayLimit(draft, id, day);
     return results;
   },
 };
 
-/** A result without the URL of an older message, if the token may not read and has sent another URL. */
-function heardBy(scope: Scope, letter: Letter, result: PublishResult): PublishResult {
-  if (!("url" in result) || result.url === letter.url || scope.verbs.includes("read")) return result;
-  const { url: _url, ...heard } = result;
-  return heard;
+/** A result without the URLs of older messages, as far as the token may not read and has sent other URLs. */
+function heardBy(scope: Scope, sent: readonly Pick<Letter, "url">[], result: PublishResult): PublishResult {
+  if ("refused" in result || scope.verbs.includes("read")) return result;
+  const heard = <P extends Published>(one: P, at: number): P => {
+    if (one.url === sent[at]?.url) return one;
+    const { url: _url, ...others } = one;
+    return others as P;
+  };
+  return "each" in result ? { ...result, each: result.each.map(heard) } : heard(result, 0);
 }
 
 /** Why there can be no queue for a letter. Null: there is one, or can be one more, or all that the letter is was taken in before. */
@@ -163,7 +167,12 @@ function takeOne(draft: Draft, moment: Moment, account: Account, letter: Letter)
   if (letter.group === null) return take(draft, moment, account, letter);
   const all = addressed(draft, account.id, letter);
   if (all.length === 0) return { refused: "not-found", message: `destination: there is no URL group ${letter.group} with endpoints` };
-  return { each: all.map((one) => Object.assign(take(draft, moment, account, one), { url: one.url })) };
+  return {
+    each: all.map((one) => {
+      const taken = take(draft, moment, account, one);
+      return taken.deduplicated ? taken : Object.assign(taken, { url: one.url });
+    }),
+  };
 }
 
 const isStart = (letter: StartLetter | StepLetter): letter is StartLetter => letter.post.kind === "start";

@@ -40,6 +40,19 @@ describe("the answer to a repetition", () => {
     expect(await repeated(other, reading)).toEqual({ messageId, url: first, deduplicated: true });
   });
 
+  test("names the URLs of the older messages to a URL group, and only to who may read or has sent them", async () => {
+    await home.ask("POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints: [{ url: first }] }) });
+    const made = await post("/v2/publish/g?code=secret", repeat);
+    const [{ messageId }] = made.body;
+    expect(made.body).toEqual([{ messageId, url: `${first}?code=secret` }]);
+    const again = async (query: string, token?: string) => (await post(`/v2/publish/g${query}`, repeat, token ? { token } : {})).body;
+    const older = { messageId, url: `${first}?code=secret`, deduplicated: true };
+    expect(await again("?code=other")).toEqual([older]);
+    const publishing = await tokenFor("publish");
+    expect(await again("?code=other", publishing)).toEqual([{ messageId, deduplicated: true }]);
+    expect(await again("?code=secret", publishing)).toEqual([older]);
+  });
+
   test("names no URL for a message whose row was written before URLs were kept", async () => {
     const made = await post(`/v2/publish/${first}`, repeat);
     for (const [key, { made: _made, ...row }] of home.memory.tables.deduplications) home.memory.tables.deduplications.set(key, row);

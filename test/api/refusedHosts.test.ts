@@ -99,7 +99,7 @@ test("a batch names at most five hosts, each once, and counts the others", async
   const items = [...hosts, ...hosts].map((host) => ({ destination: `http://${host}/` }));
   const five = "10.0.0.1, 10.0.0.2, 10.0.0.3, 10.0.0.4, 10.0.0.5";
   expect(warningOf(await ask("POST", "/v2/batch", { body: JSON.stringify(items) }))).toBe(
-    `destination: ${five} and 3 more are not public and refused: allow with WAYPOST_EGRESS_ALLOW=${five.replaceAll(" ", "")}; ` +
+    `destination: ${five} and 3 more are not public and refused: allow with WAYPOST_EGRESS_ALLOW=${five.replaceAll(" ", "")}, ` +
       "destination: 169.254.1.1 is refused, as a link-local or metadata address",
   );
 });
@@ -149,5 +149,5 @@ test("the warning of a limit and the one of a destination share the header", asy
   await here.store.execute("changeAccount", { account: "acc_1", change: { limits: { requestsPerDay: 1, requestsPerDayHard: 5 } } });
   await here.ask("POST", "/v2/publish/http://8.8.8.8/");
   const warning = warningOf(await here.ask("POST", "/v2/publish/http://10.0.0.1/"));
-  expect(warning).toMatch(/^requests: .*; destination: 10\.0\.0\.1 is not public/);
+  expect(warning).toMatch(/^requests: .*, destination: 10\.0\.0\.1 is not public/);
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { warn } from "../../src/api/answerHeaders.ts";
+import { warn } from "../../src/api/warnings.ts";
 import { routes } from "../../src/api/routes/index.ts";
 import { house, operatorPassword, token } from "./house.ts";
 import { basicOf } from "./possessions.ts";
