@@ -35,7 +35,7 @@ async function tookFor({ worlds: [a, b], clock }: Awaited<ReturnType<typeof node
   }
 }
 
-test("whatever the clock of the database does, what one node publishes after another one is sent after it", async () => {
+test("whatever the clock of the database does, what one node publishes after another one has a later id and time", async () => {
   const { worlds, clock, setWrong } = await nodes(["nod_a", "nod_bb", "nod_ccc"]);
   const ids: string[] = [];
   for (const wrong of [0, -300_000, -300_001, 0, 300_000, 0, -300_000]) {
@@ -48,9 +48,6 @@ test("whatever the clock of the database does, what one node publishes after ano
   expect(ids.toSorted()).toEqual(ids);
   const { events } = await worlds[0].store.read.log(earliest({ account: "acc" }));
   expect(events.map(({ time }) => time).toSorted((one, other) => one - other)).toEqual(events.map(({ time }) => time));
-  clock.now += 400_000;
-  const claimed = await worlds[1].claim();
-  expect(claimed.map(({ message }) => message.id)).toEqual(ids);
 });
 
 test.each([
