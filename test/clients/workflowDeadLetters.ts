@@ -88,7 +88,11 @@ function resuming(arrive: () => Author): void {
     expect(cursor).toBeUndefined();
     const [resumed] = workflowRuns as Ids[];
     if (!resumed) throw new Error("one run");
-    expect(resumed).toEqual({ workflowRunId: expect.stringMatching(/^wfr_/), workflowCreatedAt: expect.any(Number) });
+    expect(resumed).toEqual({
+      workflowRunId: expect.stringMatching(/^wfr_/),
+      workflowCreatedAt: expect.any(Number),
+      dlqId: failed.dlqId,
+    });
     expect(resumed.workflowRunId).not.toBe(failed.workflowRunId);
     expect(await resultOf(author, resumed)).toEqual(["red 1 2", "m", "red"]);
     expect(executed).toEqual(["first", "second", "second"]);

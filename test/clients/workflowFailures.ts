@@ -116,6 +116,28 @@ type Told = {
 };
 
 function telling(arrive: () => Author): void {
+  test.each([
+    ["whole", 3 * 1024 * 1024, 3 * 1024 * 1024],
+    ["cut to what fits, and still to be read", 7 * 1024 * 1024, 5.9 * 1024 * 1024],
+  ])("a failure function gets a large error: %s", async (_, length, least) => {
+    const author = arrive();
+    const told: [message: string, payload: unknown][] = [];
+    const work = author.serve((context) => context.run("fail", throwing(new WorkflowNonRetryableError("m".repeat(length)))), {
+      failureFunction: ({ failResponse, context }) => void told.push([failResponse, context.requestPayload]),
+    });
+    const run = await author.workflows.trigger({ url: work.url, body: { order: 7 } });
+    expect(await deadLetterOf(author, run)).toMatchObject({ body: '{"order":7}' });
+    await eventually(
+      async () => told.length,
+      (count) => count > 0,
+    );
+    const [[message = "", payload] = []] = told;
+    expect(payload).toEqual({ order: 7 });
+    expect(message).toMatch(/^m+$/);
+    expect(message.length).toBeGreaterThanOrEqual(least);
+    expect(message.length).toBeLessThanOrEqual(length);
+  });
+
   const failedWith = async (author: Author, body: unknown) => {
     const told: Told[] = [];
     const work = author.serve((context) => context.run("fail", throwing(new Error("böse"))), {
