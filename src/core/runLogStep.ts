@@ -69,7 +69,7 @@ export function itemOf(view: RunView, unit: Unit, elsewhere: ReadonlySet<Message
   const shown = result ?? answer ?? call ?? plan;
   const state = stateOf(view, unit);
   const child = (result ? result.waited : waiter)?.child;
-  const isPayloadCut = child != null && view.childOf(child.run)?.payload === null;
+  const isPayloadCut = child !== null && child !== undefined && view.childOf(child.run)?.payload === null;
   const isCut = [result, answer, call, plan].some((step) => step !== undefined && view.cut.has(step.id));
   const said = saidBy(result ?? plan) ?? waiter?.step ?? {};
   const messageId = shown?.messageId ?? waiter?.child?.messageId ?? unit.runner;

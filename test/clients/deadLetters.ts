@@ -156,9 +156,10 @@ function deleting(arrive: () => Newcomer): void {
     const { client, entry } = await failures(arrive(), ["/one", "/two", "/three"]);
     const dlqIds = ["/one", "/two", "/three"].map((path) => entry(path).dlqId);
     expect(await client.dlq.deleteMany({ dlqIds: dlqIds.slice(0, 1) })).toEqual({ deleted: 1 });
-    expect(await client.dlq.delete(dlqIds.slice(0, 2))).toEqual({ deleted: 1 });
-    expect(await client.dlq.delete({ dlqIds })).toEqual({ deleted: 1 });
-    expect(await client.dlq.delete({ dlqIds })).toEqual({ deleted: 0 });
+    const gone = (count: number) => dlqIds.slice(0, count).map((id) => ({ id, reason: "there is no such dead letter" }));
+    expect(await client.dlq.delete(dlqIds.slice(0, 2))).toEqual({ deleted: 1, failed: gone(1) });
+    expect(await client.dlq.delete({ dlqIds })).toEqual({ deleted: 1, failed: gone(2) });
+    expect(await client.dlq.delete({ dlqIds })).toEqual({ deleted: 0, failed: gone(3) });
   });
 
   test("a filter deletes what it names, `count` no more than so many, `all` the rest, following the cursor", async () => {
@@ -185,14 +186,19 @@ function retrying(arrive: () => Newcomer): void {
     const { client, ids, entry, url } = await failures(arrive(), ["/one"], { body: "again", headers: { "X-Mine": "kept" } });
     const { dlqId } = entry("/one");
     const retried = await client.dlq.retry(dlqId);
-    expect(retried).toEqual({ responses: [{ messageId: expect.stringMatching(/^msg_/) }], cursor: undefined });
+    expect(retried).toEqual({ responses: [{ messageId: expect.stringMatching(/^msg_/), dlqId }], cursor: undefined });
     expect(retried.responses[0]?.messageId).not.toBe(ids["/one"]);
     await expect(client.dlq.delete(dlqId)).rejects.toMatchObject({ status: 404 });
     const { messages } = await eventually(
       () => client.dlq.listMessages(),
       (page) => page.messages.length === 1,
     );
-    expect(messages[0]).toMatchObject({ ...retried.responses[0], url: `${url}/one`, body: "again", header: { "X-Mine": ["kept"] } });
+    expect(messages[0]).toMatchObject({
+      messageId: retried.responses[0]?.messageId,
+      url: `${url}/one`,
+      body: "again",
+      header: { "X-Mine": ["kept"] },
+    });
   });
 
   test("many are retried by their ids, by a filter, and all", async () => {
@@ -204,7 +210,8 @@ function retrying(arrive: () => Newcomer): void {
         (page) => page.messages.length === count,
       );
     expect((await client.dlq.retry(dlqIds)).responses).toHaveLength(2);
-    expect(await client.dlq.delete(dlqIds)).toEqual({ deleted: 0 });
+    const gone = dlqIds.map((id) => ({ id, reason: "there is no such dead letter" }));
+    expect(await client.dlq.delete(dlqIds)).toEqual({ deleted: 0, failed: gone });
     await back(3);
     expect(await client.dlq.retry({ filter: { label: "none" } })).toEqual({ responses: [], cursor: undefined });
     expect((await client.dlq.retry({ filter: { messageId: ids["/three"] ?? "" } })).responses).toHaveLength(1);

@@ -67,7 +67,13 @@ export function messages(arrive: () => Newcomer): void {
     const [one, two] = [await publish("a"), await publish("b")];
     await publish("c");
     expect(await client.messages.cancel(one.messageId)).toEqual({ cancelled: 1 });
-    expect(await client.messages.cancel([one.messageId, two.messageId, "msg_unknown"])).toEqual({ cancelled: 1 });
+    expect(await client.messages.cancel([one.messageId, two.messageId, "msg_unknown"])).toEqual({
+      cancelled: 1,
+      failed: [
+        { id: one.messageId, reason: "the message is finished, or was cancelled before" },
+        { id: "msg_unknown", reason: "there is no such message" },
+      ],
+    });
     expect(await client.messages.cancel({ all: true })).toEqual({ cancelled: 1 });
     expect(await client.messages.cancel([])).toEqual({ cancelled: 0 });
     const { logs } = await client.logs({ filter: { messageId: two.messageId } });

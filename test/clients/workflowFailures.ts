@@ -131,7 +131,7 @@ function telling(arrive: () => Author): void {
       async () => told.length,
       (count) => count > 0,
     );
-    const [[message = "", payload] = []] = told;
+    const [[message, payload] = ["", undefined]] = told;
     expect(payload).toEqual({ order: 7 });
     expect(message).toMatch(/^m+$/);
     expect(message.length).toBeGreaterThanOrEqual(least);

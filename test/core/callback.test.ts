@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import type { Outcome } from "../../src/core/message.ts";
-import { Broker, bytes, callbackTo, letterOf } from "./broker.ts";
+import type { letterOf } from "./broker.ts";
+import { Broker, bytes, callbackTo } from "./broker.ts";
 
 const mebibyte = 1024 * 1024;
 const most = 8 * mebibyte;
@@ -92,7 +93,7 @@ describe("what is kept of a response that only a callback needs", () => {
     const [letter] = broker.deadLetters;
     expect(letter).toMatchObject({ digest: "d" });
     expect([letter?.body.byteLength, letter?.body.buffer.byteLength]).toEqual([mebibyte, mebibyte]);
-    const [row] = [...broker.memory.tables.log.values()].filter(({ states }) => states.includes("FAILED"));
+    const row = [...broker.memory.tables.log.values()].find(({ states }) => states.includes("FAILED"));
     expect([row?.body.byteLength, row?.body.buffer.byteLength, row?.digest]).toEqual([16_384, 16_384, "d"]);
   });
 
