@@ -178,6 +178,7 @@ test.each<[string, (at: number) => "url" | "caller"]>([
 
 /** Takes a store back to the version before there were sightings. */
 const olderTables = [
+  "drop table kept_log",
   "drop table sightings",
   "alter table messages drop column sights",
   "delete from schema_version where version >= 13",
