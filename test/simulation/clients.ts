@@ -12,6 +12,9 @@ export function randomLetters({ chance, hosts, now }: Settings): Letter[] {
   return Array.from({ length: count }, () => randomLetter({ chance, hosts: one === null ? hosts : [one], all: hosts, now }));
 }
 
+/** How long a key is known, drawn with the delay. Null: as long as nobody says otherwise. */
+const windows = [null, null, null, null, null, null, null, 1_000, 60_000, 86_400_000];
+
 function randomLetter({ chance, hosts, all, now }: Settings & { all: readonly string[] }): Letter {
   const wait = chance.next();
   const group = chance.happens(0.06) ? chance.of(groups) : null;
@@ -24,7 +27,7 @@ function randomLetter({ chance, hosts, all, now }: Settings & { all: readonly st
     notBefore: wait > 0.9 ? now + chance.between(-5_000, 60_000) : null,
     ...{ group, endpoint: null, queue: chance.happens(0.25) ? chance.of(queues) : null, scheduleId: null },
     deduplication: chance.happens(0.15) ? `key-${chance.between(1, 12)}` : null,
-    deduplicationWindow: chance.happens(0.3) ? chance.of([1_000, 60_000, 86_400_000]) : null,
+    deduplicationWindow: windows[Math.floor(wait * 1_000) % windows.length] ?? null,
     labels: [],
     redaction: null,
     callerIp: null,
