@@ -40,25 +40,29 @@ describe("waypost start", () => {
     expect(second.out()).not.toContain(token);
   });
 
-  test("credentials have the port and the public URL that the server has, and those of the settings where none runs", async () => {
-    const data = temporaryFolder();
-    const print = (...args: string[]) => runWaypost([...args, "--data", data]).ended.then(({ out }) => out);
-    const first = await startWaypost(["start", "--port", "0", "--data", data]);
-    expect(variable(await print("credentials", "owner"), "WAYPOST_URL")).toBe(first.url);
-    expect(variable(await print("account", "create", "shop"), "QSTASH_URL")).toBe(first.url);
-    first.kill("SIGTERM");
-    await first.ended;
-    const away = await print("credentials", "owner", "--host", "0.0.0.0", "--port", "9000");
-    expect(variable(away, "WAYPOST_URL")).toBe("http://127.0.0.1:9000");
-    expect(away).toContain("# no server was asked");
-    const second = await startWaypost(["start", "--port", "0", "--data", data, "--public-url", "https://queue.example/"]);
-    const asked = await print("credentials", "shop");
-    expect(variable(asked, "WAYPOST_URL")).toBe("https://queue.example");
-    expect(asked).not.toContain("# no server");
-    second.kill("SIGTERM");
-  });
+  test(
+    "credentials have the port and the public URL that the server has, and those of the settings where none runs",
+    { timeout: 300_000 },
+    async () => {
+      const data = temporaryFolder();
+      const print = (...args: string[]) => runWaypost([...args, "--data", data]).ended.then(({ out }) => out);
+      const first = await startWaypost(["start", "--port", "0", "--data", data]);
+      expect(variable(await print("credentials", "owner"), "WAYPOST_URL")).toBe(first.url);
+      expect(variable(await print("account", "create", "shop"), "QSTASH_URL")).toBe(first.url);
+      first.kill("SIGTERM");
+      await first.ended;
+      const away = await print("credentials", "owner", "--host", "0.0.0.0", "--port", "9000");
+      expect(variable(away, "WAYPOST_URL")).toBe("http://127.0.0.1:9000");
+      expect(away).toContain("# no server was asked");
+      const second = await startWaypost(["start", "--port", "0", "--data", data, "--public-url", "https://queue.example/"]);
+      const asked = await print("credentials", "shop");
+      expect(variable(asked, "WAYPOST_URL")).toBe("https://queue.example");
+      expect(asked).not.toContain("# no server");
+      second.kill("SIGTERM");
+    },
+  );
 
-  test("the credentials of several accounts are never printed under the same names: one is named", async () => {
+  test("the credentials of several accounts are never printed under the same names: one is named", { timeout: 300_000 }, async () => {
     const data = temporaryFolder();
     await startWaypost(["dev", "--port", "0", "--data", data]);
     const all = await runWaypost(["credentials", "--data", data]).ended;

@@ -15,8 +15,11 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { temporaryFolder } from "./waypost.ts";
+
+// Each starts several programs, npm among them.
+vi.setConfig({ testTimeout: 300_000 });
 
 const home = join(import.meta.dirname, "../..");
 const { dependencies, scripts } = JSON.parse(readFileSync(join(home, "package.json"), "utf8")) as Record<string, Record<string, string>>;
