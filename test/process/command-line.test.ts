@@ -11,7 +11,7 @@ import { developmentToken, runWaypost, startDestination, startWaypost, temporary
 const variable = (text: string, name: string): string => new RegExp(`^${name}="(.*)"$`, "m").exec(text)?.[1] ?? "";
 
 describe("waypost start", () => {
-  test("the first start prints credentials once; waypost credentials prints them again; they work", async () => {
+  test("the first start prints credentials once; waypost credentials prints them again; they work", { timeout: 300_000 }, async () => {
     const data = join(temporaryFolder(), "made");
     const first = await startWaypost(["start", "--port", "0", "--data", data]);
     const token = variable(first.out(), "WAYPOST_TOKEN");
