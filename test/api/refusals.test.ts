@@ -319,13 +319,6 @@ describe("over the wire", () => {
   });
 });
 
-test("HEAD runs no handler", async () => {
-  const { ask } = await house();
-  const before = (await ask("GET", "/v2/keys")).body;
-  for (const { url } of rows) expect([url, (await ask("HEAD", url)).status]).toEqual([url, 405]);
-  expect((await ask("GET", "/v2/keys")).body).toEqual(before);
-});
-
 describe("a body that waits for 100 Continue", () => {
   const head = "POST /v2/publish/https://e.example HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n";
 

@@ -381,7 +381,7 @@ describe("ids and paths", () => {
 
   test("a method that is not possible is refused with those that are", async () => {
     const { ask } = await house();
-    expect(await ask("PUT", "/v2/schedules/s")).toMatchObject({ status: 405, headers: { allow: "POST, GET, DELETE" } });
+    expect(await ask("PUT", "/v2/schedules/s")).toMatchObject({ status: 405, headers: { allow: "POST, GET, HEAD, DELETE" } });
     expect(await ask("GET", "/v2/schedules/s/pause")).toMatchObject({ status: 405, headers: { allow: "PATCH, POST" } });
     expect(await ask("GET", "/v2/schedules/https://e.example/x")).toMatchObject({ status: 405, headers: { allow: "POST" } });
   });
