@@ -202,16 +202,9 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
   const trouble = (what: string, error: unknown): void => log.error({ err: error }, what);
   const hands = { total: settings.hands, perHost: settings.handsPerHost };
   const dispatcher = new Dispatcher({ store, deliver: out.deliver, clock, hands, log: { attempt: attemptLog(log), trouble } });
-  const retention = { log: settings.logRetention, deadLetters: settings.dlqRetention, audit: settings.auditRetention };
-  const prices = { messages: settings.messagePrice, workflowMessages: settings.workflowPrice, gigabyte: settings.bandwidthPrice };
-  const timers = new Timers({
-    duties: [
-      ...[retentionDuty({ store, clock, retention }), promptRetentionDuty({ store, clock, retention })],
-      ...[trimmingDuty({ store, clock }), spendingDuty({ store, clock, prices })],
-    ],
-    clock,
-    trouble,
-  });
+  const retention = retentionOf(settings);
+  const prices = pricesOf(settings);
+  const timers = new Timers({ duties: dutiesOf({ store, clock, retention, prices }), clock, trouble });
   let stopping = false;
   const trustProxy = settings.trustProxy.length > 0 ? settings.trustProxy : false;
   const deskFor = (by: Actor) =>
@@ -262,6 +255,27 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     },
   };
 }
+
+const retentionOf = ({ logRetention, dlqRetention, auditRetention }: Settings) => ({
+  ...{ log: logRetention, deadLetters: dlqRetention, audit: auditRetention },
+});
+
+const pricesOf = ({ messagePrice, workflowPrice, bandwidthPrice }: Settings) => ({
+  ...{ messages: messagePrice, workflowMessages: workflowPrice, gigabyte: bandwidthPrice },
+});
+
+type DutyParts = { store: Store; clock: typeof systemClock } & {
+  retention: ReturnType<typeof retentionOf>;
+  prices: ReturnType<typeof pricesOf>;
+};
+
+/** Everything that the server does at its own pace. */
+const dutiesOf = ({ store, clock, retention, prices }: DutyParts) => [
+  retentionDuty({ store, clock, retention }),
+  promptRetentionDuty({ store, clock, retention }),
+  trimmingDuty({ store, clock }),
+  spendingDuty({ store, clock, prices }),
+];
 
 /** One port is not enough: who comes to the other one in between is sent away. */
 async function giveUp(api: FastifyInstance, error: unknown): Promise<never> {

@@ -77,13 +77,15 @@ function envelopeOf(
 }
 
 function newState(draft: Draft, letter: OneLetter, of: Pick<MessageState, "account" | "id" | "dueAt" | "slot">): MessageState {
+  const { host, endpoint } = addressOf(letter.url);
   return {
     ...of,
     state: "pending",
     attempts: 0,
     lost: 0,
     leasedBy: null,
-    ...addressOf(letter.url),
+    host,
+    endpoint,
     size: letter.run?.size ?? letter.body.byteLength,
     tells: letter.callback !== null || letter.tells !== null || letter.run?.first !== undefined,
     queue: letter.queue,
