@@ -282,7 +282,7 @@ test("the log of a database of the version before becomes the first part of the 
   for (const table of ["accounts", "envelopes", "log"]) await copy(table, { from: made, to: url });
   const again = new World(closedAfterwards(await openNode(url, clock)), clock, "nod_b");
   expect(await seen(again)).toEqual(ids.toReversed());
-  expect(await partsOf(url)).toEqual(["log_before"]);
+  expect((await partsOf(url))[0]).toBe("log_before");
   const [next] = await days(again, 1);
   expect(await seen(again)).toEqual([next, ...ids.toReversed()]);
 });
