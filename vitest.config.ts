@@ -9,8 +9,8 @@ export default defineConfig({
     // Two at a time: each file may drive a server and a database, and small machines have two cores.
     maxWorkers: 2,
     // A command of its own takes a second or two where others are at work as well, and some tests need a dozen.
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    testTimeout: 180_000,
+    hookTimeout: 180_000,
     teardownTimeout: 10_000,
   },
 });

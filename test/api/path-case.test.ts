@@ -50,7 +50,7 @@ describe("the fixed parts of a path", () => {
     const secret = String(made.body.url).split("/").at(-1) ?? "";
     expect((await ask("POST", `/V2/IN/${secret}`, { token: null })).status).toBe(200);
     expect((await ask("POST", `/V2/IN/${secret.toLowerCase()}`, { token: null })).status).toBe(404);
-    expect(await ask("PUT", "/v2/Keys")).toMatchObject({ status: 405, headers: { allow: "GET" } });
+    expect(await ask("PUT", "/v2/Keys")).toMatchObject({ status: 405, headers: { allow: "GET, HEAD" } });
     expect(await ask("POST", "/v2/Wait/%zz")).toMatchObject({ status: 412, body: { error: expect.stringMatching(/^path: /) } });
     const unauthorized = await ask("GET", "/V2/Svc/Users", { token: null });
     expect(unauthorized).toMatchObject({ status: 401, body: { code: "unauthorized" } });

@@ -8,7 +8,7 @@ import { simulate } from "./simulation.ts";
 
 const actions = 15;
 /** Seconds, unless others are at work as well. */
-const timeout = 120_000;
+const timeout = 600_000;
 const fresh = Math.floor(Math.random() * 1e9);
 
 describe("PostgreSQL does step for step what the memory store does", { timeout }, () => {

@@ -35,7 +35,7 @@ const mostOf = (seed: number): number => (fixed.includes(seed) ? 2_000 : 600);
 type Dump = { [T in TableName]: unknown[] };
 type Contestant = { world: World; dump(): Promise<Dump> };
 
-test.each(seeds)("memory, SQLite and PostgreSQL agree, seed %i", { timeout: 120_000 }, async (seed) => {
+test.each(seeds)("memory, SQLite and PostgreSQL agree, seed %i", { timeout: 600_000 }, async (seed) => {
   const clock = new TestClock(1_800_000_000_000);
   const contestants = await Promise.all([inMemory(clock, seed), inSqlite(clock, seed), inPostgres(clock, seed)]);
   for (const { world } of contestants) world.hands = { total: 6, perHost: 2 };
