@@ -106,7 +106,9 @@ describe("under its own names, by hand", () => {
     // Else the new run would fail as well, and come to the list.
     mend();
     const { body } = await ask(who, "POST", `workflows/dlq/resume?dlqIds=${letter.dlqId}`);
-    expect(body.workflowRuns).toEqual([{ workflowRunId: expect.stringMatching(/^wfr_/), workflowCreatedAt: expect.any(Number) }]);
+    expect(body.workflowRuns).toEqual([
+      { workflowRunId: expect.stringMatching(/^wfr_/), workflowCreatedAt: expect.any(Number), dlqId: letter.dlqId },
+    ]);
     expect(await endpoint.next()).toMatchObject({
       history: ["payload"],
       headers: { "svc-workflow-runid": body.workflowRuns[0].workflowRunId },

@@ -179,6 +179,11 @@ test.each<[string, (at: number) => "url" | "caller"]>([
 /** Takes a store back to the version before there were sightings. */
 const olderTables = [
   "drop table kept_log",
+  "drop table storage_probe",
+  "drop table nodes",
+  "alter table deduplications drop column made",
+  "alter table messages drop column endpoint",
+  "alter table messages rename column counted_to_endpoint to counted_to_host",
   "drop table sightings",
   "alter table messages drop column sights",
   "delete from schema_version where version >= 13",
