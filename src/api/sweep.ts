@@ -10,6 +10,8 @@ export type Sweep = {
   ids: string[];
   /** Where the next request goes on. Null: there is nothing left. */
   cursor: string | null;
+  /** Whether this request, and no other page of the same action, has looked for this entry. */
+  covers: (dlqId: string) => boolean;
   /** The cursor of a request that stopped behind one of the ids. */
   cursorAfter(dlqId: string): string;
 };
@@ -29,7 +31,8 @@ export async function sweepOf(parts: Parts, account: AccountId, { filter, cursor
   const ids = page.entries.map(({ letter }) => letter.id);
   const last = end ?? (page.cursor === null ? ids.at(-1) : await newestOf(parts, account));
   const cursorAfter = (dlqId: string): string => (last === undefined ? dlqId : `${dlqId}_${last}`);
-  return { ids, cursor: page.cursor && cursorAfter(page.cursor), cursorAfter };
+  const covers = (dlqId: string): boolean => dlqId > (from ?? "") && (page.cursor === null || dlqId <= page.cursor);
+  return { ids, cursor: page.cursor && cursorAfter(page.cursor), covers, cursorAfter };
 }
 
 async function newestOf(parts: Parts, account: AccountId): Promise<string | undefined> {

@@ -118,20 +118,21 @@ function removeKept(draft: Draft, rows: readonly LogRow[]): number {
   return gone;
 }
 
-/**
- * The newest entry of each list that is too many, with the number of entries that the account may have, and with it all that are older. Null:
- * none is. `keptLog` is given only if the kept log alone has too many.
- */
-type TooMany = { log: OneTooMany | null; deadLetters: OneTooMany | null; keptLog?: OneTooMany | null };
+/** The lists of an account that have a limit on their length, and what the limit is called. The kept log is counted apart from the log. */
+export const limitedLists = { log: "logEntries", keptLog: "logEntries", deadLetters: "deadLetters" } as const;
+/** A list that has a limit on its length. */
+export type LimitedList = keyof typeof limitedLists;
+
+/** For each list, its newest entry that is too many, with the limit that it is beyond. All older ones are too many as well. Null: none is. */
+type TooMany = Record<LimitedList, OneTooMany | null>;
 type OneTooMany = { id: string; most: number };
 
 /**
  * Removes the oldest entries of the log, and the oldest dead letters, if the account has more than it may: those up to the given ones, a bounded
- * number. Entries of messages that are unfinished or have a dead letter move to the kept log; they are removed only if the kept log alone
- * has too many. The account counts what is removed. If the account may have more meanwhile, nothing is removed.
+ * number. Entries of messages that are unfinished or have a dead letter move to the kept log, which is trimmed in the same way. The account counts what is removed. If the account may have more meanwhile, nothing is removed.
  */
 export const trim: Decision<{ account: AccountId; tooMany: TooMany; limit: number }, Expired> = {
-  needs: ({ account, tooMany: { log, deadLetters, keptLog = null }, limit }) => ({
+  needs: ({ account, tooMany: { log, deadLetters, keptLog }, limit }) => ({
     accounts: [[account]],
     expired: [
       {
@@ -164,10 +165,12 @@ const afterBirth = (last: OneTooMany | null): Millis => (last === null ? 0 : bir
 
 const nothing = { log: [], keptLog: [], deadLetters: [] };
 
-function stillTooMany(account: Terms, { log, deadLetters, keptLog = null }: TooMany): TooMany {
-  const still = (one: OneTooMany | null, limit: "logEntries" | "deadLetters"): OneTooMany | null =>
-    one && limitOf(account, limit) <= one.most ? one : null;
-  return { log: still(log, "logEntries"), keptLog: still(keptLog, "logEntries"), deadLetters: still(deadLetters, "deadLetters") };
+function stillTooMany(account: Terms, tooMany: TooMany): TooMany {
+  const still = (list: LimitedList): OneTooMany | null => {
+    const one = tooMany[list];
+    return one && limitOf(account, limitedLists[list]) <= one.most ? one : null;
+  };
+  return { log: still("log"), keptLog: still("keptLog"), deadLetters: still("deadLetters") };
 }
 
 function tooManyOf(draft: Draft, { account, tooMany }: { account: AccountId; tooMany: TooMany }) {

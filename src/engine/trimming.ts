@@ -1,4 +1,6 @@
 import { limitOf, plans } from "../core/plans.ts";
+import type { LimitedList } from "../core/retention.ts";
+import { limitedLists } from "../core/retention.ts";
 import type { Account, Millis } from "../core/message.ts";
 import type { InputOf } from "../core/commands.ts";
 import type { Store } from "../store/store.ts";
@@ -16,11 +18,6 @@ const afterwards = 3600 * second;
 /** So many entries a second are expected at most: a list that has room for more is left alone so long. */
 const pace = 1_000;
 const portion = 500;
-
-const lists = [
-  { table: "log", limit: "logEntries" },
-  { table: "deadLetters", limit: "deadLetters" },
-] as const;
 
 /**
  * Lets the oldest lines of the log, and the oldest dead letters, go where an account has more than it may: within seconds
@@ -56,28 +53,23 @@ export function trimmingDuty({ store, clock }: { store: Store; clock: Clock }): 
   };
 }
 
-const isLimited = (account: Account): boolean => lists.some(({ limit }) => limitOf(account, limit) < plans.selfHosted[limit]);
-
-/** Entries that move to the kept log count as before, so others have to go instead of them: a few looks follow at once. */
-const mostLooks = 5;
+const isLimited = (account: Account): boolean => Object.values(limitedLists).some((limit) => limitOf(account, limit) < plans.selfHosted[limit]);
 
 async function trimOne(store: Store, clock: Clock, account: Account, nextLook: Map<string, Millis>): Promise<void> {
-  for (let looks = 0; looks < mostLooks; looks++) {
-    const tooMany = await tooManyOf(store, clock, account, nextLook);
-    if (tooMany.log === null && tooMany.deadLetters === null && !tooMany.keptLog) return;
-    for (let more = true; more;) ({ more } = await store.execute("trim", { account: account.id, tooMany, limit: portion }));
-  }
+  const tooMany = await tooManyOf(store, clock, account, nextLook);
+  if (Object.values(tooMany).every((one) => one === null)) return;
+  for (let more = true; more;) ({ more } = await store.execute("trim", { account: account.id, tooMany, limit: portion }));
 }
 
 async function tooManyOf(store: Store, clock: Clock, account: Account, nextLook: Map<string, Millis>): Promise<InputOf<"trim">["tooMany"]> {
-  const tooMany: InputOf<"trim">["tooMany"] = { log: null, deadLetters: null };
-  for (const { table, limit } of lists) {
+  const tooMany: InputOf<"trim">["tooMany"] = { log: null, keptLog: null, deadLetters: null };
+  for (const table of Object.keys(limitedLists) as LimitedList[]) {
+    const limit = limitedLists[table];
     const name = `${table} ${account.id}`;
     const most = limitOf(account, limit);
     if (most >= plans.selfHosted[limit] || clock.now() < (nextLook.get(name) ?? -Infinity)) continue;
-    const { id, count, keptId } = await store.read.tooMany(table, account.id, most);
+    const { id, count } = await store.read.tooMany(table, account.id, most);
     if (id !== null) tooMany[table] = { id, most };
-    if (keptId !== undefined) tooMany.keptLog = { id: keptId, most };
     nextLook.set(name, clock.now() + Math.min(longest, ((most - count) / pace) * second));
   }
   return tooMany;

@@ -15,6 +15,8 @@ const portion = 16 * 1024 * 1024;
 const shareOfRoom = 1 / 4;
 /** The log is looked at after about so many bytes, as that takes as long as writing a message. */
 const glance = 1024 * 1024;
+/** If so many bytes are written while a fold is running, the next batch waits for it: a fold that is slower than the batches would let the log grow. */
+const mostMeanwhile = 2 * portion;
 
 /**
  * Folds the write-ahead log of SQLite back into its file, so that it begins anew instead of growing. Nearly all of it is done while
@@ -23,11 +25,11 @@ const glance = 1024 * 1024;
  */
 export class Folding {
   readonly #parts: Parts;
-  #isRunning = false;
+  #running: Promise<void> | null = null;
   #isRestLeft = false;
   /** How long the log was at the last try. Where somebody reads an old state of the file for long, folding comes to nothing. */
   #triedAt = 0;
-  /** Written since the last look. */
+  /** Written since the last look, which began the fold that is running. */
   #bytes = glance;
 
   constructor(parts: Parts) {
@@ -36,6 +38,7 @@ export class Folding {
 
   /** To be waited for before a batch begins. */
   async rest(): Promise<void> {
+    if (this.#bytes >= mostMeanwhile) await this.#running;
     if (!this.#isRestLeft) return;
     this.#isRestLeft = false;
     await this.#parts.fold().catch(() => undefined);
@@ -47,7 +50,7 @@ export class Folding {
    */
   wrote(bytes: number): void {
     this.#bytes += bytes;
-    if (this.#bytes < glance || this.#isRunning || this.#isRestLeft) return;
+    if (this.#bytes < glance || this.#running || this.#isRestLeft) return;
     this.#bytes = 0;
     const log = this.#log();
     if (!log) return;
@@ -55,8 +58,7 @@ export class Folding {
     if (all < this.#triedAt) this.#triedAt = 0;
     if (all - Math.max(folded, this.#triedAt) < Math.min(portion, shareOfRoom * room)) return;
     this.#triedAt = all;
-    this.#isRunning = true;
-    void this.#begin();
+    this.#running = this.#begin();
   }
 
   /** Null: the log, or the disk, cannot be looked at. */
@@ -71,7 +73,7 @@ export class Folding {
   /** That it failed is no fault of any batch. It is tried again when the log has grown by as much. */
   async #begin(): Promise<void> {
     const { isWhole } = await this.#parts.fold().catch(() => ({ isWhole: true }));
-    this.#isRunning = false;
+    this.#running = null;
     this.#isRestLeft = !isWhole;
   }
 }

@@ -3,7 +3,7 @@ import type { Filter } from "../core/filter.ts";
 import { hostsWanted, passes } from "../core/filter.ts";
 import { birthOf, firstIdAt } from "../core/ids.ts";
 import { spans } from "../core/limits.ts";
-import type { Retention } from "../core/retention.ts";
+import type { LimitedList, Retention } from "../core/retention.ts";
 import { auditOf } from "../core/retention.ts";
 import { dayOfSighting, startOfDay } from "../core/sighting.ts";
 import type { Standing } from "../core/waiting.ts";
@@ -39,7 +39,7 @@ export type DeadLetterPage = { entries: DeadLetterEntry[]; cursor: string | null
 export type MessageView = { envelope: Envelope; state: MessageState | null; finishedAt: Millis | null };
 
 /** The ids of rows of which there are too many: see `Queries.tooMany`. */
-export type TooMany = { id: string | null; count: number; keptId?: string };
+export type TooMany = { id: string | null; count: number };
 
 /** Tables of what people set up, and of what came of it: few rows, so that they are listed as they are. */
 export type SetUpName = "groups" | "flows" | "schedules" | "sources" | "tokens" | "rejections";
@@ -70,11 +70,10 @@ export interface Queries extends RunQueries {
    */
   allSetUp<T extends SetUpName>(table: T, range: Range): Promise<readonly Rows[T][]>;
   /**
-   * The newest row of an account besides `most` newer ones, null when there is none; and then how many there are. It goes
-   * through as many entries of an index. Entries of the kept log count as newer ones. `keptId`: the same row of the kept log, if
-   * that alone has more than `most`.
+   * The newest row of an account behind `most` newer ones, null if it has no more than `most`; and how many it has, at most `most`. It goes
+   * through as many entries of an index.
    */
-  tooMany(table: "log" | "deadLetters", account: AccountId, most: number): Promise<TooMany>;
+  tooMany(table: LimitedList, account: AccountId, most: number): Promise<TooMany>;
   tokenByHash(hash: string): Promise<Token | null>;
   sourceBySecret(secretHash: string): Promise<Source | null>;
   /** How the secrets of rows are kept, in the order of their keys; of a store in memory, none. */
@@ -141,13 +140,9 @@ export function queriesOf(shelf: Shelf): Queries {
   };
 }
 
-async function tooMany(shelf: Shelf, table: "log" | "deadLetters", account: AccountId, most: number): Promise<TooMany> {
-  const keptId = table === "log" ? await shelf.idBehind("keptLog", account, most) : null;
-  const kept = table === "log" && most > 0 ? await shelf.count("keptLog", { account, limit: most }) : 0;
-  const id = await shelf.idBehind(table, account, most - kept);
-  const isFull = id !== null || kept === most;
-  const count = isFull ? most : kept + (await shelf.count(table, { account, limit: most - kept }));
-  return { id, count, ...(keptId === null ? {} : { keptId }) };
+async function tooMany(shelf: Shelf, table: LimitedList, account: AccountId, most: number): Promise<TooMany> {
+  const id = await shelf.idBehind(table, account, most);
+  return { id, count: id === null ? await shelf.count(table, { account, limit: most }) : most };
 }
 
 /** The last line of the log of a message. */

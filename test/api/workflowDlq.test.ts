@@ -223,6 +223,18 @@ describe("the list", () => {
     expect(await runIds(home)).toHaveLength(4);
   });
 
+  test("of ids that are not there names each of them once, on the page that has looked for it", async () => {
+    const { home, a, b, c } = await four();
+    const [before, between, behind] = ["1000000000000-1", `${b}9`, "9999999999999-1"];
+    const named = [before, a, between, behind, c].map((id) => `dlqIds=${id}`).join("&");
+    const failedOf = async (cursor: string): Promise<[number, string[]]> => {
+      const { body } = await home.ask("DELETE", `/v2/workflows/dlq?${named}${cursor}`);
+      return [body.deleted, (body.failed ?? []).map(({ id }: { id: string }) => id)];
+    };
+    expect(await failedOf(`&cursor=${c}`)).toEqual([0, [behind]]);
+    expect(await failedOf("")).toEqual([2, [before, between, behind]]);
+  });
+
   test.each([
     ["labeel=a", "labeel: there is no such parameter"],
     ["count=0", "count: must be at least 1"],

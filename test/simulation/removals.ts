@@ -26,11 +26,7 @@ function checkTrimmed(
   const limits = [of.tables.accounts.get(account), before].map((row) => row?.limits?.[table === "log" ? "logEntries" : "deadLetters"]);
   const most = Math.min(...limits.map((limit) => limit ?? Infinity));
   const left = [...of.tables[table].values()].filter((row) => row.account === account);
-  // What is kept of a log counts, and goes with the entry that ended its message.
-  const kept = table === "log" ? [...of.tables.keptLog.values()].filter((row) => row.account === account).length : 0;
-  const along = table === "log" ? of.changes.keptLog.filter(({ before, after }) => before?.account === account && !after).length : 0;
-  const count = left.length + kept + along;
-  of.demand(count >= most, `no more leave than are too many: ${count} of ${table} are left of ${most} after ${id}`);
+  of.demand(left.length >= most, `no more leave than are too many: ${left.length} of ${table} are left of ${most} after ${id}`);
   of.demand(
     left.every((row) => row.id > id),
     `the oldest leave: ${id} of ${table}`,

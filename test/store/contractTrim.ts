@@ -19,13 +19,11 @@ async function ended(world: World, count: number, outcome: Partial<Outcome> = {}
 async function trimmed(world: World, { log = 1e6, deadLetters = 1e6, limit = 100 }, account = "acc"): Promise<number[]> {
   const { tooMany } = world.store.read;
   await world.store.execute("changeAccount", { account, change: { limits: { logEntries: log, deadLetters } } });
-  const of = async (table: "log" | "deadLetters", most: number) => {
+  const of = async (table: "log" | "keptLog" | "deadLetters", most: number) => {
     const { id } = await tooMany(table, account, most);
     return id === null ? null : { id, most };
   };
-  const { keptId } = await tooMany("log", account, log);
-  const keptLog = keptId === undefined ? null : { id: keptId, most: log };
-  const ids = { log: await of("log", log), keptLog, deadLetters: await of("deadLetters", deadLetters) };
+  const ids = { log: await of("log", log), keptLog: await of("keptLog", log), deadLetters: await of("deadLetters", deadLetters) };
   const counts: number[] = [];
   for (let more = true; more;) {
     const { removed, more: left } = await world.store.execute("trim", { account, tooMany: ids, limit });
@@ -76,7 +74,7 @@ export function describeTrim(open: OpenStore): void {
       await ended(world, 3);
       await world.store.execute("changeAccount", { account: "acc", change: { limits: { logEntries: 2 } } });
       const { id } = await world.store.read.tooMany("log", "acc", 2);
-      const input = { account: "acc", tooMany: { log: { id: id ?? "", most: 2 }, deadLetters: null }, limit: 10 };
+      const input = { account: "acc", tooMany: { log: { id: id ?? "", most: 2 }, keptLog: null, deadLetters: null }, limit: 10 };
       await world.store.execute("changeAccount", { account: "acc", change: { limits: { logEntries: 3 } } });
       expect(await world.store.execute("trim", input)).toEqual({ removed: 0, more: false });
       await world.store.execute("changeAccount", { account: "acc", change: { limits: { logEntries: 1 } } });
@@ -94,7 +92,7 @@ export function describeTrim(open: OpenStore): void {
       expect((await world.store.read.account("acc"))?.dropped).toEqual({ log: 3, deadLetters: 0 });
     });
 
-    test("lets finished messages go first, each with its whole log, and then the oldest of the others", async () => {
+    test("keeps the log of unfinished messages and dead letters apart, with a limit of its own", async () => {
       const world = await World.open(open);
       await world.account();
       const waiting = await world.sent();
@@ -106,15 +104,15 @@ export function describeTrim(open: OpenStore): void {
         const left = await Promise.all(all.map(async (id) => ((await world.states(id)).length > 2 ? [] : [id])));
         return left.flat();
       };
-      // Moved, not removed: the three that are left over are too many still.
+      // The two oldest are moved, not removed.
       expect(await trimmed(world, { log: 3 })).toEqual([0]);
       expect(await lost()).toEqual([]);
-      expect(await trimmed(world, { log: 3 })).toEqual([2]);
-      expect(await lost()).toEqual([first, second]);
-      expect(await trimmed(world, { log: 3 })).toEqual([0]);
-      expect(await trimmed(world, { log: 1 })).toEqual([2]);
-      expect(await lost()).toEqual([waiting.message.id, first, second, third]);
-      expect((await world.store.read.account("acc"))?.dropped).toEqual({ log: 4, deadLetters: 0 });
+      expect(await world.store.read.tooMany("log", "acc", 3)).toEqual({ id: null, count: 3 });
+      expect(await world.store.read.tooMany("keptLog", "acc", 3)).toEqual({ id: null, count: 2 });
+      expect(await trimmed(world, { log: 1 })).toEqual([3]);
+      expect(await lost()).toEqual([waiting.message.id, first, second]);
+      expect((await world.store.read.account("acc"))?.dropped).toEqual({ log: 3, deadLetters: 0 });
+      expect(await world.store.read.tooMany("keptLog", "acc", 1)).toEqual({ id: null, count: 1 });
       expect(await world.store.read.tooMany("log", "acc", 1)).toEqual({ id: null, count: 1 });
     });
 

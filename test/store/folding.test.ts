@@ -65,6 +65,23 @@ test("what was added while it was folded is folded before the next batch, which 
   expect([log, folds.length]).toEqual([{ all: 17 * mebi, folded: 17 * mebi }, 2]);
 });
 
+test("a batch waits for a fold during which 32 MiB were written", async () => {
+  const { log, folds, folding } = openLog();
+  log.all = 16 * mebi;
+  folding.wrote(mebi);
+  for (let written = 0; written < 31; written++) folding.wrote(mebi);
+  await folding.rest();
+  folding.wrote(mebi);
+  let begun = false;
+  const batch = folding.rest().then(() => (begun = true));
+  await settleDown();
+  expect([begun, folds.length]).toEqual([false, 1]);
+  folds[0]?.();
+  await batch;
+  await folding.rest();
+  expect(folds).toHaveLength(1);
+});
+
 test("nothing is left when nobody wrote meanwhile", async () => {
   const { log, folds, folding } = openLog();
   log.all = 16 * mebi;

@@ -181,7 +181,7 @@ const retryMany = route({
 type Selection = z.output<typeof selection>;
 
 async function selected(parts: Parts, account: Account, query: Selection): Promise<Sweep> {
-  if (query.dlqIds) return { ids: chosenIn(query).filter(isId), cursor: null, cursorAfter: (dlqId) => dlqId };
+  if (query.dlqIds) return { ids: chosenIn(query).filter(isId), cursor: null, covers: () => true, cursorAfter: (dlqId) => dlqId };
   return sweepOf(parts, account.id, { ...query, filter: filterOfMessages(query) });
 }
 

@@ -100,9 +100,9 @@ const removeMany = route({
     const most = query.dlqIds?.length ?? query.count;
     const pageOf = pagesOf(parts, account.id, query);
     if (query.dryRun === "true") return { status: 200, body: await dryRun(pageOf, most) };
-    const { ids, cursor } = await pageOf(null, most);
+    const { ids, cursor, covers } = await pageOf(null, most);
     const { deleted, failed = [] } = await removeAll(parts, account, ids);
-    const strangers = query.cursor === undefined && cursor === null ? without(query.dlqIds ?? [], ids).map(unknownEntry) : [];
+    const strangers = without((query.dlqIds ?? []).filter(covers), ids).map(unknownEntry);
     return { status: 200, body: { deleted, ...failedIn([...strangers, ...failed]), ...(cursor === null ? {} : { cursor }) } };
   },
 });
@@ -216,17 +216,20 @@ async function goOnWithMany(parts: Parts, { account, from, query, incoming }: Ma
 }
 
 /** A portion of the ids that were given, in their order. One that is not there is met when it is its turn, and told of. */
-function named(dlqIds: readonly string[], cursor = "", most: number): Sweep {
+function named(dlqIds: readonly string[], cursor = "", most: number): Portion {
   if (cursor !== "" && !isDlqId(cursor)) throw new Refusal("invalid", "cursor: not one that this list has given out");
   const left = [...new Set(dlqIds)].filter((dlqId) => isDlqId(dlqId) && dlqId > cursor).sort();
   const ids = left.slice(0, most);
   return { ids, cursor: left.length > most ? (ids.at(-1) ?? null) : null, cursorAfter: (dlqId) => dlqId };
 }
 
+/** As of a sweep; what is not there is met when it is its turn. */
+type Portion = Omit<Sweep, "covers">;
+
 type Each = { account: Account; from: From; overrides: RunOverrides };
 
 /** When the storage fails on the way, the answer tells what was done, and where to go on. */
-async function goOnWithEach(parts: Parts, { page, ...of }: Each & { page: Sweep }) {
+async function goOnWithEach(parts: Parts, { page, ...of }: Each & { page: Portion }) {
   const workflowRuns: z.output<typeof resumed>[] = [];
   const failed: NotDone[] = [];
   let done = "";
