@@ -53,7 +53,8 @@ export function trimmingDuty({ store, clock }: { store: Store; clock: Clock }): 
   };
 }
 
-const isLimited = (account: Account): boolean => Object.values(limitedLists).some((limit) => limitOf(account, limit) < plans.selfHosted[limit]);
+const isLimited = (account: Account): boolean =>
+  Object.values(limitedLists).some((limit) => limitOf(account, limit) < plans.selfHosted[limit]);
 
 async function trimOne(store: Store, clock: Clock, account: Account, nextLook: Map<string, Millis>): Promise<void> {
   const tooMany = await tooManyOf(store, clock, account, nextLook);

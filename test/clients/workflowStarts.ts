@@ -124,8 +124,8 @@ function unknownClients(arrive: () => Author): void {
   test("an id may have any letters, whoever begins the run", async () => {
     const author = arrive();
     const work = workOf(author);
-    const byClient = await author.workflows.trigger({ url: work.url, body: { n: 1 }, workflowRunId: "meiné 1" });
-    expect(byClient.workflowRunId).toBe("wfr_meiné 1");
+    const byClient = await author.workflows.trigger({ url: work.url, body: { n: 1 }, workflowRunId: "meiné:1" });
+    expect(byClient.workflowRunId).toBe("wfr_meiné:1");
     const runid = Buffer.from("日本").toString("latin1");
     const plain = await trigger(author, work.url, { "upstash-workflow-runid": runid });
     for (const run of [byClient, plain]) expect(await resultOf(author, run)).toEqual([{ n: 1 }, null, null]);

@@ -90,6 +90,7 @@ async function freshPlace(): Promise<Place> {
     );
   const env = {
     ...{ PATH: `${commandsThatInstallNothing()}${delimiter}${process.env.PATH}`, HOME: folder, npm_config_offline: "true" },
+    NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
     ...{ WAYPOST_PORT: String(free.get(8080)), PORT: String(free.get(3000)), QSTASH_URL: here("http://127.0.0.1:8080") },
   };
   const open: { process: ChildProcess; ended: Promise<unknown> }[] = [];

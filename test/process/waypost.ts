@@ -25,7 +25,7 @@ export function runWaypost(
   environment: NodeJS.ProcessEnv = {},
   log: string | null = null,
 ): Running & { ready: Promise<string> } {
-  const env = { PATH: process.env.PATH, ...environment };
+  const env = { PATH: process.env.PATH, NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"], ...environment };
   const file = log === null ? null : openSync(log, "w");
   const command = ["--disable-warning=ExperimentalWarning", main, ...args];
   const child = spawn(process.execPath, command, { env, stdio: ["ignore", "pipe", file ?? "pipe"] });

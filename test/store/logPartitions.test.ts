@@ -267,7 +267,11 @@ test("of a log that is kept for less than a day only what is old enough is told 
   await deliver();
   await world.store.forgetBefore(clock.now - minute);
   const { id } = await world.store.read.tooMany("log", "acc", 1);
-  await world.store.execute("trim", { account: "acc", tooMany: { log: { id: id ?? "", most: 1 }, keptLog: null, deadLetters: null }, limit: 100 });
+  await world.store.execute("trim", {
+    account: "acc",
+    tooMany: { log: { id: id ?? "", most: 1 }, keptLog: null, deadLetters: null },
+    limit: 100,
+  });
   expect(await seen(world)).toHaveLength(1);
   expect(await ask(url, "select * from log_forgotten")).toEqual([]);
 });
