@@ -1,8 +1,9 @@
+import { env } from "node:process";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
 // Hundreds of servers and commands are started from the same sources: each compiles only what no other has.
-process.env["NODE_COMPILE_CACHE"] ??= fileURLToPath(new URL("node_modules/.cache/compile", import.meta.url));
+env["NODE_COMPILE_CACHE"] ??= fileURLToPath(new URL("node_modules/.cache/compile", import.meta.url));
 
 export default defineConfig({
   test: {

@@ -51,7 +51,7 @@ export async function readPosting(incoming: Incoming, of: PostingOf): Promise<Po
   const aimed = isUrl(destination) ? null : await groupAt(of.store, of.account, destination);
   if (aimed === null) checkUrl("destination", destination);
   else checkFanOut(aimed.group, { messages: 0, bytes: 0 }, body);
-  const own = [givenByHeaders(rawHeaders), givenByQuery(query.settings), givenBy(of.defaults)];
+  const own = [givenByHeaders(rawHeaders), givenByQuery([...query.settings, ...(aimed?.settings ?? [])]), givenBy(of.defaults)];
   const ofGroup = givenBy(aimed?.group.headers);
   const shown = [...own.flat().map((one) => one.brand), ...brandsOfToken(query.tokenName)];
   const posting = postingFrom(purpose, [...own, ofGroup], {

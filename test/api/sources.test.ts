@@ -255,6 +255,14 @@ describe("a call", () => {
     expect(home.deliveries).toEqual([]);
   });
 
+  test("takes settings from the query of a group destination", async () => {
+    const endpoints = [{ url: "https://one.example/a" }];
+    await home.ask("POST", "/v2/topics/shops/endpoints", { body: JSON.stringify({ endpoints }) });
+    const { path } = await make({ destination: "shops?svc-retries=5&shop=1" });
+    await call(path, { body: "x" });
+    expect(home.delivery().message).toMatchObject({ url: "https://one.example/a?shop=1", retries: 5 });
+  });
+
   test("whose group is gone is to come again, and its owner sees why", async () => {
     const endpoints = [{ url: "https://one.example/a" }];
     await home.ask("POST", "/v2/topics/shops/endpoints", { body: JSON.stringify({ endpoints }) });

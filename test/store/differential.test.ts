@@ -62,6 +62,7 @@ test.each(seeds)("memory, SQLite and PostgreSQL agree, seed %i", { timeout: 600_
   }
   await compareTables(contestants, effects);
   for (const effect of effects.seen) everSeen.add(effect);
+  expect(everSeen).toContain("claim");
 });
 
 test.runIf(chosen === undefined)("everything has happened", () => {
