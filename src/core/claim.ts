@@ -14,6 +14,7 @@ import { isOfRun, needsOfRunOutcome } from "./runOutcome.ts";
 import type { Waiter } from "./run.ts";
 import { fireFirst, needsOfFiring } from "./schedule.ts";
 import { failForGood, needsOfConsequences } from "./settle.ts";
+import { endedWithNode } from "./takeover.ts";
 import { giveUpWaiting, needsOfWaking } from "./wait.ts";
 
 /** `more`: more may be due than was looked at. `now`: the moment it was looked at, in the time of the store. */
@@ -144,6 +145,7 @@ function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
 function unreported({ leasedBy, dueAt }: MessageState): string {
   const node = leasedBy ?? "?";
   if (dueAt === endedWithServer) return `no report: the server was restarted while node ${node} was sending it`;
+  if (dueAt === endedWithNode) return `no report: node ${node} ended while it was sending it`;
   return `no report: the lease of node ${node} ran out`;
 }
 

@@ -125,8 +125,11 @@ export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
   readonly due?: DueNeed;
   /** With what must be seen when those that stand there go on. */
   readonly heads?: readonly LineHead[];
-  /** Messages leased by any node but this one. Only where no other node can be alive. */
-  readonly leasedByOthers?: { node: NodeId; limit: number };
+  /**
+   * Messages leased by any node but this one: only where no other node can be alive. With a `session`: those leased by this node until a time
+   * between `after` and `until`, if that is its session still, which then remains so until the transaction ends.
+   */
+  readonly leasedByOthers?: LeasedNeed;
   readonly expired?: readonly ExpiredNeed[];
   /** How many there are of what is set up. On a shared database nobody else makes one until the transaction ends. */
   readonly counts?: readonly CountNeed[];
@@ -225,3 +228,6 @@ export type Decision<Input, Answer> = {
   further?(input: Input, draft: Draft): Needs;
   decide(input: Input, draft: Draft, moment: Moment): Answer;
 };
+
+/** See `Needs.leasedByOthers`. */
+export type LeasedNeed = { node: NodeId; limit: number; session?: { number: number; after: Millis; until: Millis } };

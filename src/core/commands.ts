@@ -17,6 +17,7 @@ import { changeSource, createSource, deleteSource, keepRejection, noteAcceptance
 import { cancelRuns, finishRun } from "./endRun.ts";
 import { repeatFailureCallback, resumeRun } from "./resume.ts";
 import { notify, wait } from "./wait.ts";
+import { takeOver } from "./takeover.ts";
 import { createToken, noteTokenUse, revokeToken } from "./token.ts";
 import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from "./schedule.ts";
 import { giveBack, renew, settle } from "./settle.ts";
@@ -31,6 +32,7 @@ export const commands = {
   renew,
   giveBack,
   reclaim,
+  takeOver,
   keepRejection,
   noteAcceptance,
   ...{ expire, trim, removeAccount, rewrite, noteTokenUse, noteSpending, takeBurst },
@@ -131,7 +133,7 @@ export type AnswerOf<N extends CommandName> = Commands[N] extends Decision<infer
 
 /** Commands that the server runs by itself. All others are requests of a caller who waits for the answer. */
 const withoutCaller: ReadonlySet<CommandName> = new Set([
-  ...(["claim", "listDue", "putAside", "settle", "renew", "giveBack", "reclaim"] as const),
+  ...(["claim", "listDue", "putAside", "settle", "renew", "giveBack", "reclaim", "takeOver"] as const),
   ...(["expire", "trim", "removeAccount", "rewrite", "noteTokenUse", "noteSpending", "noteAcceptance"] as const),
 ]);
 

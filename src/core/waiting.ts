@@ -3,6 +3,7 @@ import { hostLine } from "./gate.ts";
 import { flagOfLimit } from "./plans.ts";
 import type { Flow, LogRow, MessageId, MessageState, Millis, NodeId } from "./message.ts";
 import { endedWithServer } from "./lease.ts";
+import { endedWithNode } from "./takeover.ts";
 
 /** Messages before it in its line are counted as far as this. */
 export const mostCounted = 1_000;
@@ -87,12 +88,18 @@ export function reasonsOf(standing: Standing, now: Millis): Reason[] {
   return [reason, ...laterPauses(standing, [standing.queue, standing.key])];
 }
 
+const isEndOfNode = (dueAt: Millis | null): boolean => dueAt === endedWithServer || dueAt === endedWithNode;
+
 function sending({ state, last, createdAt }: Standing, now: Millis): Reason {
   const { leasedBy, dueAt } = state;
-  const [node, until, since] = [leasedBy ?? "?", dueAt === endedWithServer ? now : (dueAt ?? now), last?.time ?? createdAt];
+  const [node, until, since] = [leasedBy ?? "?", isEndOfNode(dueAt) ? now : (dueAt ?? now), last?.time ?? createdAt];
   const facts = { node, since, until };
   if (dueAt === endedWithServer) {
     const text = `the server was restarted while node ${node} was sending it since ${iso(since)}, so it is sent again`;
+    return { reason: "lease-over", text, ...facts };
+  }
+  if (dueAt === endedWithNode) {
+    const text = `node ${node} ended while it was sending it since ${iso(since)}, so it is sent again`;
     return { reason: "lease-over", text, ...facts };
   }
   if (until <= now) {

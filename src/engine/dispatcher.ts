@@ -6,6 +6,7 @@ import type { Delivery, Held, Millis, Outcome } from "../core/message.ts";
 import { hostOf } from "../core/parsedUrl.ts";
 import { noAnswer } from "../core/outcome.ts";
 import type { Settled } from "../core/settle.ts";
+import { withoutHold } from "../core/takeover.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
 import { Claims } from "./claims.ts";
 import type { Clock } from "./clock.ts";
@@ -74,6 +75,8 @@ export class Dispatcher {
   #stopping = false;
   #renewing = false;
   #alarm = new AbortController();
+  /** How often the hold was lost or taken again. */
+  #holdChanges = 0;
   /** The time to stop is over: what is running is cut off. */
   #isCut = false;
   #loop: Promise<void> | null = null;
@@ -95,7 +98,8 @@ export class Dispatcher {
       callOff: (held) => this.#callOff(held),
       fault: (what) => this.#fault(what),
     });
-    this.#unsubscribe = store.onDue((at) => this.#lookAt(at));
+    const ends = [store.onDue((at) => this.#lookAt(at)), store.hold?.onChange(() => void this.#onHold())];
+    this.#unsubscribe = () => ends.forEach((end) => end?.());
     this.#nextAt = atOnce;
     this.#loop = this.#run();
   }
@@ -131,11 +135,46 @@ export class Dispatcher {
   /** The hands of this node, as they are now. */
   hands(): Hands {
     const { total, perHost, bytes = { total: memory.sending, perBatch: memory.batch } } = this.#parts.hands;
-    const free = this.#stopping ? 0 : total - this.#running.length;
+    const free = this.#stopping || !this.#isHeld ? 0 : total - this.#running.length;
     return {
       ...{ free, perHost, behind: this.#behind, busy: new Map(this.#busy) },
       bytes: { free: bytes.total - this.#bytes, perBatch: bytes.perBatch, busy: Object.fromEntries(this.#busyBytes) },
     };
+  }
+
+  /** Other nodes leave the leases of this one alone. */
+  get #isHeld(): boolean {
+    return this.#parts.store.hold?.isHeld() ?? true;
+  }
+
+  /** Without its hold a node begins nothing, and after a while ends what it is sending: others may send that then. */
+  async #onHold(): Promise<void> {
+    const { clock } = this.#parts;
+    const change = ++this.#holdChanges;
+    if (this.#isHeld) {
+      this.#starved = false;
+      return this.#lookAt(atOnce);
+    }
+    await clock.sleep(clock.now() + withoutHold, new AbortController().signal);
+    if (change !== this.#holdChanges || this.#stopping) return;
+    const left = this.#running;
+    this.#running = [];
+    for (const running of left) running.place = over;
+    for (const { call } of left) call.abort();
+    await this.#returnLater(left.map(({ delivery }) => heldOf(delivery)));
+  }
+
+  /** Gives back what is not sent, as soon as the storage takes it, for as long as the leases last. */
+  async #returnLater(held: readonly Held[]): Promise<void> {
+    const { store, clock } = this.#parts;
+    const until = clock.now() + spans.lease;
+    while (held.length > 0 && clock.now() < until && !this.#stopping) {
+      try {
+        return void (await store.execute("giveBack", { held }));
+      } catch {
+        await clock.sleep(clock.now() + patience, new AbortController().signal);
+      }
+    }
   }
 
   /** How many deliveries are running. */
@@ -215,6 +254,7 @@ export class Dispatcher {
   }
 
   #send(delivery: Delivery): void {
+    if (!this.#isHeld) return void this.#returnLater([heldOf(delivery)]);
     const host = hostOf(delivery.message.url);
     const lane = laneOf(delivery.message.account, host);
     const room: Room = { take: (bytes, must) => this.#takeRoom(running, bytes, must) };

@@ -358,8 +358,8 @@ export class WorkingSet implements Draft {
     if (state.line !== null && this.isWholeLine(state.account, state.line)) this.#heads.join(state);
   }
 
-  async #loadLeased(loader: Loader, { node, limit }: NonNullable<Needs["leasedByOthers"]>): Promise<void> {
-    this.#leasedByOthers = await loader.leasedByOthers(node, limit);
+  async #loadLeased(loader: Loader, need: NonNullable<Needs["leasedByOthers"]>): Promise<void> {
+    this.#leasedByOthers = await loader.leasedByOthers(need);
     for (const state of this.#leasedByOthers) this.#learn("messages", state);
   }
 

@@ -7,7 +7,7 @@ import { limits } from "../core/limits.ts";
 import type { Letter, Millis } from "../core/message.ts";
 import { gather, type Look } from "./gather.ts";
 import type { Queries } from "./queries.ts";
-import type { BatchResult, Call, Desk, Haste, Reply, RunBatch, Store, Unsubscribe } from "./store.ts";
+import type { BatchResult, Call, Desk, Haste, Hold, Reply, RunBatch, Store, Unsubscribe } from "./store.ts";
 import { Interrupted, Outdated, Unavailable } from "./store.ts";
 
 /** At most so many calls, and so many bytes of bodies, in one transaction. */
@@ -40,6 +40,7 @@ export type Parts = {
   hearAccounts?(listener: () => void): void;
   tellAccounts?(): Promise<void>;
   forgetBefore?(time: Millis): Promise<void>;
+  hold?: Hold;
   /** Not given: a batch waits for nobody who comes in after this turn of the event loop. */
   look?: Look;
   /** For so long calls that can wait do, for the company of others; not at all where this is not given. */
@@ -61,6 +62,7 @@ export function groupCommit(parts: Parts): Store {
     isInDoubt: () => group.isInDoubt(),
     onDue: (listener) => group.onDue(listener),
     onAccounts: (listener) => group.onAccounts(listener),
+    ...(parts.hold && { hold: parts.hold }),
     attach: (desk) => group.attach(desk),
     forgetBefore: async (time) => parts.forgetBefore?.(time),
     close: () => group.close(),

@@ -12,6 +12,7 @@ import type {
   RunTableName,
   StepsNeed,
   TableName,
+  LeasedNeed,
 } from "../core/command.ts";
 import type { Flow, Line, LogRow, MessageState, Millis, Schedule } from "../core/message.ts";
 import type { SentStep, Step, Waiter } from "../core/run.ts";
@@ -22,8 +23,7 @@ export interface Loader {
   rows<T extends TableName>(table: T, keys: readonly Key[], how?: Bodies): Promise<readonly Rows[T][]>;
   due(now: Millis, most: DueNeed): Promise<Due>;
   heads(heads: readonly LineHead[]): Promise<readonly MessageState[]>;
-  leasedByOthers(node: string, limit: number): Promise<readonly MessageState[]>;
-  /** On a shared database, other nodes that ask for the same account wait until this transaction ends. */
+  leasedByOthers(need: LeasedNeed): Promise<readonly MessageState[]>;
   expired(need: ExpiredNeed): Promise<Expired>;
   /** Entries of these messages in the kept log, without their bodies. */
   kept(messages: readonly Key[]): Promise<readonly LogRow[]>;

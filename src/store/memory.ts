@@ -3,7 +3,7 @@ import type { Commands } from "../core/commands.ts";
 import { firstIdAt } from "../core/ids.ts";
 import { placesOf } from "../core/place.ts";
 import { dayOf, ofDay } from "../core/sighting.ts";
-import type { AccountId, MessageState, Millis, Schedule } from "../core/message.ts";
+import type { AccountId, MessageState, Millis, NodeId, Schedule } from "../core/message.ts";
 import { endedWithServer } from "../core/lease.ts";
 import { isUnfinished, noBytes } from "../core/message.ts";
 import type { Run, Step } from "../core/run.ts";
@@ -31,6 +31,8 @@ type Tables = { [T in TableName]: Map<string, Rows[T]> };
 /** What a memory store keeps, apart from any node, so that several may share it and outlive each other. */
 export class Memory {
   readonly tables = Object.fromEntries(tableNames.map((name) => [name, new Map()])) as unknown as Tables;
+  /** The number of each node's latest session: see `core/takeover.ts`. */
+  readonly sessions = new Map<NodeId, number>();
   /** Batches of all nodes, one after another. */
   turn: Promise<unknown> = Promise.resolve();
 }
@@ -109,8 +111,13 @@ export function memoryLoader(memory: Memory): Loader {
     sizesOfSteps: async (of) => of.map((need) => entriesOf(memory, need).reduce((sum, { body }) => sum + bytesOfRow + body.byteLength, 0)),
     histories: async (of) => of.map(({ upTo, ...run }) => inOrder(belonging(steps, run).filter(({ position }) => position <= upTo))),
     heads: async (heads) => heads.flatMap(({ account, line, limit }) => held(memory, account, line).slice(0, limit)),
-    leasedByOthers: async (node, limit) => {
-      const leased = those(messages, (row) => row.leasedBy !== null && row.leasedBy !== node && row.dueAt !== endedWithServer);
+    leasedByOthers: async ({ node, session, limit }) => {
+      if (session && memory.sessions.get(node) !== session.number) return [];
+      const isMeant = ({ leasedBy, dueAt }: MessageState): boolean =>
+        session
+          ? leasedBy === node && dueAt !== null && dueAt > session.after && dueAt <= session.until
+          : leasedBy !== null && leasedBy !== node && dueAt !== endedWithServer;
+      const leased = those(messages, isMeant);
       return earliest(leased, (a, b) => byText(a.id, b.id)).slice(0, limit);
     },
     kept: async (messages) => {

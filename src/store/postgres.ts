@@ -1,6 +1,7 @@
 import type { Client } from "pg";
 import { idMaker } from "../core/ids.ts";
 import type { Millis } from "../core/message.ts";
+import type { Session as NodeSession } from "../core/takeover.ts";
 import type { Connection, Database } from "./database.ts";
 import { LostUpdate } from "./database.ts";
 import { afterLook } from "./gather.ts";
@@ -16,6 +17,7 @@ import { LogPartitions } from "./logPartitions.ts";
 import { isWithoutPart } from "./logParts.ts";
 import type { Others } from "./postgresListener.ts";
 import { othersOf } from "./postgresListener.ts";
+import { NodeHold } from "./postgresHold.ts";
 import { NodeRow } from "./postgresNode.ts";
 import { requireOwnConnections } from "./postgresPooling.ts";
 import type { Readers } from "./postgresReaders.ts";
@@ -57,10 +59,17 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
   const parts = postgresParts(readers, database, { node, now: () => clock.now(), random, newId: idMaker(random) });
   // It is tried again at the next start.
   await database.removeOldNodes().catch(() => undefined);
-  const others = await othersOf({ ...options, connection: readers.connection });
+  const hold = new NodeHold(options);
+  let store: Store | null = null;
+  const takeOver = async (session: NodeSession): Promise<void> => {
+    for (let more = true; more && store;)
+      more = (await store.execute("takeOver", { ...session, now: clock.now(), limit: mostTakenOver })).reclaimed > 0;
+  };
+  const others = await othersOf({ ...options, connection: readers.connection, holding: { hold, takeOver } });
   database.others = others;
-  return groupCommit({
+  store = groupCommit({
     ...parts,
+    hold,
     look: afterLook,
     pause: (time) => pauseOf(options)(time, never),
     hearOthers: (tell) => others.hear(tell),
@@ -70,7 +79,11 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
       await Promise.all([others.close(), parts.close()]);
     },
   });
+  return store;
 }
+
+/** Of a node that is gone, with one batch. */
+const mostTakenOver = 1_000;
 
 const never = new AbortController().signal;
 

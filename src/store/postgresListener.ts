@@ -2,10 +2,13 @@ import type { Client, Notification } from "pg";
 import type { Millis, NodeId } from "../core/message.ts";
 import type { Connection } from "./database.ts";
 import { tooNewAt } from "./migrate.ts";
+import type { Session } from "../core/takeover.ts";
+import type { NodeHold } from "./postgresHold.ts";
 import type { Place, PostgresOptions } from "./postgresSession.ts";
 import { codeOf, connect, connectionOf, cut } from "./postgresSession.ts";
 import { whileHostAnswers } from "./postgresSilence.ts";
 import { nextDueAt } from "./sqlShelf.ts";
+import { Unavailable } from "./store.ts";
 
 /** Where nodes tell each other what became due: `<node> <time of the database>`. */
 const channel = "waypost_due";
@@ -21,6 +24,8 @@ const accountChannel = "waypost_accounts";
 const heartbeat: Millis = 30_000;
 /** So often a node looks that cannot listen. */
 const pollPeriod: Millis = 1_000;
+/** So often a node looks which other nodes are there. */
+const nodesPeriod: Millis = 1_000;
 /** Between two tries to connect again, at least and at most. */
 const shortestPause: Millis = 100;
 const longestPause: Millis = 5_000;
@@ -37,7 +42,10 @@ export type Others = {
 };
 
 /** `connection`: one to read with, for a node that cannot listen, or can no longer. */
-type Parts = Place & Pick<PostgresOptions, "node" | "clock" | "onOutdated"> & { connection: Connection };
+type Parts = Place & Pick<PostgresOptions, "node" | "clock" | "onOutdated"> & { connection: Connection; holding: Holding };
+
+/** `takeOver` is called with each node whose leases end early. */
+type Holding = { hold: NodeHold; takeOver(session: Session): Promise<void> };
 
 /** Hears of the other nodes, by listening where the database and the way to it allow that, else by looking every second. */
 export async function othersOf(parts: Parts): Promise<Others> {
@@ -71,6 +79,8 @@ class Listener implements Others {
   #hearAccounts: () => void = () => undefined;
   #client: Client | null = null;
   #polling: Others | null = null;
+  /** Whether this database has holds, as far as is known. */
+  #holds = true;
   #kept: Promise<void> = Promise.resolve();
 
   constructor(parts: Parts) {
@@ -129,11 +139,25 @@ class Listener implements Others {
     const connection = connectionOf((query) => client.query(query));
     client.once("end", lost);
     this.#end.signal.addEventListener("abort", lost);
+    const watching = this.#watchNodes(client, wake.signal);
     while (!wake.signal.aborted) {
       await clock.sleep(clock.now() + heartbeat, wake.signal);
       if (!wake.signal.aborted) await whileHostAnswers(this.#look(connection), { client, place: this.#parts, pause }).catch(lost);
     }
     this.#end.signal.removeEventListener("abort", lost);
+    await watching;
+  }
+
+  /** Looks once a second which nodes are there. What fails is tried at the next look. */
+  async #watchNodes(client: Client, end: AbortSignal): Promise<void> {
+    const { clock, holding } = this.#parts;
+    const connection = connectionOf((query) => client.query(query));
+    while (this.#holds && !end.aborted) {
+      await clock.sleep(clock.now() + nodesPeriod, end);
+      if (end.aborted) return;
+      const gone = await holding.hold.look(connection).catch(() => []);
+      for (const session of gone) await holding.takeOver(session).catch(() => undefined);
+    }
   }
 
   async #look(connection: Connection): Promise<void> {
@@ -161,7 +185,24 @@ class Listener implements Others {
   }
 
   async #connect(): Promise<Client> {
-    return (this.#client = await listening(this.#parts, (notification) => this.#take(notification)));
+    const client = (this.#client = await listening(this.#parts, (notification) => this.#take(notification)));
+    await this.#hold(client);
+    return client;
+  }
+
+  /** A database that refuses a part of it has no holds: leases run out by time then. */
+  async #hold(client: Client): Promise<void> {
+    if (!this.#holds) return;
+    try {
+      await this.#parts.holding.hold.take(client);
+    } catch (error) {
+      if (error instanceof Unavailable) {
+        cut(client);
+        throw error;
+      }
+      this.#holds = false;
+      await this.#parts.holding.hold.giveUp(this.#parts.connection);
+    }
   }
 
   #take({ channel: on, payload = "" }: Notification): void {
@@ -171,12 +212,25 @@ class Listener implements Others {
     if (at !== null) this.#hear(at);
   }
 
+  async #giveUpHold(): Promise<void> {
+    const { clock, connection, holding } = this.#parts;
+    while (!this.#end.signal.aborted) {
+      try {
+        return await holding.hold.giveUp(connection);
+      } catch {
+        await clock.sleep(clock.now() + pollPeriod, this.#end.signal);
+      }
+    }
+  }
+
   #lookNow(): void {
     this.#hearAccounts();
     this.#hear(0);
   }
 
   #lookInstead(): void {
+    this.#holds = false;
+    void this.#giveUpHold();
     this.#polling = poll(this.#parts);
     this.#polling.hear((at) => this.#hear(at));
     this.#polling.hearAccounts(() => this.#hearAccounts());

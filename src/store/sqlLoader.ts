@@ -42,6 +42,10 @@ function makeLoader(connection: Connection): Loader {
     return taken.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0));
   };
   const leasedByOthers = `where due_at > ${endedWithServer} and leased_by <> ? order by due_at, id limit ?`;
+  const ofSession = `(select id from nodes where id = ? and session = ?${dialect.lock("nodes")})`;
+  // The bounds keep it from going through all that is due, or is delayed for long.
+  const leasedInSession = `where due_at > ? and due_at <= ? and leased_by = ${ofSession}
+    order by due_at, id limit ?${dialect.lock(messages.name, "skip locked")}`;
   return {
     rows: (name, keys, how) => rows(connection, name, keys, { to: "take", ...how }),
     due: async (now, most) => {
@@ -57,7 +61,10 @@ function makeLoader(connection: Connection): Loader {
     ofRuns: ofRunsIn(connection),
     ...historiesOf(connection),
     heads: headsIn(connection),
-    leasedByOthers: (node, limit) => list(messages, leasedByOthers, [node, limit]),
+    leasedByOthers: ({ node, session, limit }) =>
+      session === undefined
+        ? list(messages, leasedByOthers, [node, limit])
+        : list(messages, leasedInSession, [session.after, session.until, node, session.number, limit]),
     ...expiredOf(connection),
     kept: keptIn(connection),
     counts: countsIn(connection),

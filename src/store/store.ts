@@ -30,6 +30,8 @@ export interface Store {
   onDue(listener: (at: Millis) => void): Unsubscribe;
   /** Called when an account was changed: by this node, or another one. Word of another one can be lost. */
   onAccounts(listener: () => void): Unsubscribe;
+  /** If it is missing, the leases of this node end by time alone. */
+  readonly hold?: Hold;
   /** Says who leases through this store. Until then nothing is leased at once. */
   attach(desk: Desk): void;
   /**
@@ -39,6 +41,13 @@ export interface Store {
   forgetBefore(time: Millis): Promise<void>;
   /** Waits for what is under way, then lets go of the data. */
   close(): Promise<void>;
+}
+
+/** What other nodes see of this one: while it is there, they leave its leases alone. See docs/decisions/0051. */
+export interface Hold {
+  /** Without it, no delivery begins, and after 1.5 s those in flight end. */
+  isHeld(): boolean;
+  onChange(listener: () => void): Unsubscribe;
 }
 
 /** A node as its store sees it: the hands it has free now, and where it hears of its leased deliveries. */

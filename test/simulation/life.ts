@@ -1,3 +1,4 @@
+import { endedWithNode } from "../../src/core/takeover.ts";
 import type { Envelope, LogRow, LogState, MessageState, Tells } from "../../src/core/message.ts";
 import type { Demand } from "./batch.ts";
 import { isLease, isLost } from "./batch.ts";
@@ -115,7 +116,8 @@ export class Life {
       before.dueAt !== after.dueAt
     ) {
       const renewed = before.leasedBy === after.leasedBy && names.has("renew") && before.leasedBy === node;
-      this.#demand(renewed || names.has("reclaim"), `a lease belongs to one node: ${before.leasedBy} → ${after.leasedBy}`);
+      const takenOver = names.has("takeOver") && after.dueAt === endedWithNode;
+      this.#demand(renewed || takenOver || names.has("reclaim"), `a lease belongs to one node: ${before.leasedBy} → ${after.leasedBy}`);
     }
     // The same attempt may be lost and leased again, or retried and leased again, within one batch.
     if (!isLease(before, after)) return;

@@ -4,6 +4,7 @@ import type { Delivery, Outcome } from "../../src/core/message.ts";
 import { hostOf } from "../../src/core/parsedUrl.ts";
 import type { Retention } from "../../src/core/retention.ts";
 import type { Settled } from "../../src/core/settle.ts";
+import type { Session } from "../../src/core/takeover.ts";
 import { Dispatcher } from "../../src/engine/dispatcher.ts";
 import { Timers, promptRetentionDuty, retentionDuty } from "../../src/engine/timers.ts";
 import { spendingDuty } from "../../src/engine/spending.ts";
@@ -19,6 +20,8 @@ import { outcomeOf } from "./destinations.ts";
 import type { Endpoints } from "./endpoints.ts";
 import type { Judge } from "./judge.ts";
 import { isWorkflow } from "./programs.ts";
+import { SimulatedHold } from "./holds.ts";
+import type { Holds } from "./holds.ts";
 import type { Meetings } from "./meetings.ts";
 import type { Loss, Storage, Way } from "./storage.ts";
 import { Unheard } from "./storage.ts";
@@ -48,6 +51,8 @@ export type Broker = {
   faults: Faults;
   hands: NodeHands;
   meetings: Meetings;
+  /** Null: leases end by time alone. */
+  holds: Holds | null;
   /** Tells every node but this one what became due. */
   tell(from: string, at: number): void;
   kill(node: SimulatedNode, why: string): void;
@@ -68,6 +73,7 @@ export class SimulatedNode {
   readonly #broker: Broker;
   readonly #way: Way;
   readonly #timers: Timers;
+  readonly #hold: SimulatedHold | null;
   readonly #asked = new Set<Promise<unknown>>();
   readonly #listeners = new Set<(at: number) => void>();
   #dead = false;
@@ -95,8 +101,10 @@ export class SimulatedNode {
       hearOthers: (listener) => this.#listeners.add(listener),
     });
     const trouble = (what: string, error: unknown): void => world.note(`${id} trouble: ${what}: ${String(error)}`);
+    this.#hold =
+      broker.holds && new SimulatedHold({ node: id, world, holds: broker.holds, takeOver: (session) => this.#takeOver(session) });
     this.dispatcher = new Dispatcher({
-      store: { ...this.store, execute: this.#executeUnreliably() },
+      store: { ...this.store, ...(this.#hold && { hold: this.#hold }), execute: this.#executeUnreliably() },
       deliver: (delivery) => {
         const end = new AbortController();
         return { outcome: this.#deliver(delivery, end.signal), abort: () => end.abort() };
@@ -123,6 +131,7 @@ export class SimulatedNode {
 
   /** `alone`: no other node can be alive, so what any has leased is due now. */
   async start(alone: boolean): Promise<void> {
+    await this.#hold?.take();
     if (alone) await this.store.execute("reclaim", { node: this.id, limit: 10_000 }).catch(() => undefined);
     this.dispatcher.start();
     this.#timers.start();
@@ -135,6 +144,7 @@ export class SimulatedNode {
     await this.dispatcher.stop(grace);
     await this.#timers.stop();
     await this.store.close();
+    this.#hold?.end();
     this.#broker.judge.stopped(this.id, this.harmed);
     this.#broker.world.note(`${this.id} stopped`);
   }
@@ -146,6 +156,7 @@ export class SimulatedNode {
     this.#broker.world.forget(this.id);
     this.#broker.judge.requests.died(this.id);
     this.#listeners.clear();
+    this.#hold?.end();
     void this.#way.close();
   }
 
@@ -153,6 +164,17 @@ export class SimulatedNode {
   cutOff(until: number): void {
     this.cutOffUntil = until;
     this.#way.hangUp?.();
+  }
+
+  /** Its session ends, which the others see at once, and it begins another one after this time. */
+  loseSession(back: number): void {
+    this.harmed = true;
+    this.#hold?.lose(back);
+  }
+
+  async #takeOver(session: Session): Promise<void> {
+    const { reclaimed } = await this.store.execute("takeOver", { ...session, now: this.#broker.world.now, limit: 1_000 });
+    this.#broker.world.note(`${this.id} takes over ${reclaimed} of ${session.node}`);
   }
 
   /** What a client asks of this node. */

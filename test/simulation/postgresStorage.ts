@@ -4,6 +4,7 @@ import type { Connection } from "../../src/store/database.ts";
 import { PostgresDatabase, postgresParts } from "../../src/store/postgres.ts";
 import { migratePostgres } from "../../src/store/postgresMigration.ts";
 import { readersOf } from "../../src/store/postgresReaders.ts";
+import { beginSession } from "../../src/store/postgresHold.ts";
 import type { PostgresOptions } from "../../src/store/postgresSession.ts";
 import { connect, connectionOf } from "../../src/store/postgresSession.ts";
 import type { Queries } from "../../src/store/queries.ts";
@@ -35,6 +36,7 @@ export async function postgresStorage(url: string): Promise<Storage> {
       return way;
     },
     tables: watch.tables,
+    beginSession: (node) => work.track(beginSession(connection, node, 0)),
     changes: () => work.track(watch.changes(connection)),
     together: async (first, second) => {
       const baton = new Baton(chance);

@@ -1,4 +1,5 @@
 import type { Delivery, Held } from "../../src/core/message.ts";
+import { endedWithNode } from "../../src/core/takeover.ts";
 import type { Case, Demand } from "./batch.ts";
 import type { Tables } from "./changes.ts";
 
@@ -27,6 +28,7 @@ export class Requests {
   }
 
   judge(of: Case, { demand, tables, happens }: Court): void {
+    this.#checkTakenOver(of, { demand, happens });
     const lost = new Set(of.changes.log.flatMap(({ after }) => (after?.error?.startsWith("no report: ") ? after.messageId : [])));
     for (const [delivery] of this.#underWay) if (lost.has(delivery.message.id)) this.#underWay.delete(delivery);
     const counts = new Map<string, number>();
@@ -43,6 +45,16 @@ export class Requests {
       demand(count <= running, `a request keeps its place under the key until it has ended: ${count} of ${running} of ${name}`);
     }
     checkCallingOff(of, { demand, tables });
+  }
+
+  /** Leases end early only when their node is gone, or has ended what it was sending. */
+  #checkTakenOver({ changes }: Case, { demand, happens }: Pick<Court, "demand" | "happens">): void {
+    for (const { before, after } of changes.messages) {
+      if (after?.dueAt !== endedWithNode || before?.dueAt === endedWithNode) continue;
+      happens("taken over");
+      const sending = [...this.#underWay].find(([{ message }]) => message.id === after.id);
+      demand(sending === undefined, `what is taken over is being sent by nobody: ${after.id} by ${sending?.[1]}`);
+    }
   }
 }
 

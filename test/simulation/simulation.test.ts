@@ -50,6 +50,7 @@ const setUps = [
 const wanted = [
   ...["queue", "key"].flatMap((kind) => [`${kind} with several at once`, `${kind} paused with a line`, `${kind} full with a line`]),
   ...["account", "endpoint"].flatMap((kind) => [`${kind} with several at once`, `${kind} full with a line`]),
+  "taken over",
   ...["log trimmed", "dead letter trimmed", "log kept"],
   "cancelled while it is sent, with a place under a key",
   ...["key with a full window and a line", "callback keeps the slot", "callback with a delay", "schedule to a URL", "schedule to a group"],

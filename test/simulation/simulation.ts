@@ -13,6 +13,7 @@ import { Endpoints } from "./endpoints.ts";
 import { Judge } from "./judge.ts";
 import type { Broker } from "./node.ts";
 import { SimulatedNode, faultNames, noFaults } from "./node.ts";
+import { Holds } from "./holds.ts";
 import { Meetings } from "./meetings.ts";
 import { randomRunRequest } from "./runClients.ts";
 import type { Storage } from "./storage.ts";
@@ -99,6 +100,7 @@ class Simulation {
       ...{ world, storage, retention, hands, judge: this.#judge, destinations, endpoints },
       faults: { ...noFaults },
       meetings: new Meetings({ world, storage }),
+      holds: seed % 2 === 0 ? new Holds(storage) : null,
       tell: (from, at) => this.#nodes.forEach((node) => node.id !== from && node.hearOf(at)),
       kill: (node, why) => this.#kill(node, why),
     };
@@ -276,7 +278,13 @@ class Simulation {
     if (this.#nodes.length === 0) return;
     const node = chance.of(this.#nodes);
     const what = chance.next();
-    if (what < 0.25) this.#kill(node, "of nothing in particular");
+    const { holds } = this.#broker;
+    if (holds && chance.happens(0.4)) {
+      // A restart of the database ends all sessions at once.
+      const isRestart = chance.happens(0.2);
+      if (isRestart) holds.restart();
+      for (const one of isRestart ? this.#nodes : [node]) one.loseSession(chance.of([10, 500, 1_400, 1_600, 3 * second, 30 * second]));
+    } else if (what < 0.25) this.#kill(node, "of nothing in particular");
     else if (what < 0.5) this.#stop(node);
     else if (what < 0.7) {
       node.cutOff(this.#world.now + chance.of([2, 20, 45, 100]) * second);

@@ -3,6 +3,7 @@ import type { Commands } from "../../src/core/commands.ts";
 import type { Hands } from "../../src/core/hands.ts";
 import type { Parts } from "../../src/store/group.ts";
 import { Memory, memoryParts } from "../../src/store/memory.ts";
+import { beginSession } from "../../src/store/postgresHold.ts";
 import { queriesOf } from "../../src/store/queries.ts";
 import { runSqlBatch } from "../../src/store/sql.ts";
 import { nextDueAt, sqlShelf } from "../../src/store/sqlShelf.ts";
@@ -19,6 +20,8 @@ import type { AtWork } from "./world.ts";
 export interface Storage {
   open(source: Source): Way;
   readonly tables: Tables;
+  /** Begins a session of a node, and returns its number: see `core/takeover.ts`. */
+  beginSession(node: string): Promise<number>;
   /** What changed since this was last asked. */
   changes(): Promise<Changes>;
   /** Runs two at the same time, where batches can be. How often one of them had to begin again. */
@@ -93,6 +96,11 @@ export function memoryStorage(decisions?: Commands): Storage {
       return { ...parts, runBatch: losing(parts.runBatch) };
     },
     tables: memory.tables,
+    beginSession: async (node) => {
+      const session = (memory.sessions.get(node) ?? 0) + 1;
+      memory.sessions.set(node, session);
+      return session;
+    },
     changes: async () => {
       changes = noChanges();
       for (const tell of touched.values()) tell();
@@ -126,6 +134,7 @@ export async function sqliteStorage(): Promise<Storage> {
       close: async () => undefined,
     }),
     tables: watch.tables,
+    beginSession: (node) => beginSession(connection, node, 0),
     changes: async () => {
       watch.add(written.splice(0));
       return watch.changes(connection);

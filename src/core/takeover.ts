@@ -1,0 +1,57 @@
+import type { Decision } from "./command.ts";
+import { spans } from "./limits.ts";
+import type { Millis, NodeId } from "./message.ts";
+
+// When the leases of a node end early: see docs/decisions/0051.
+
+/** The hold of a node on its leases: a lock that goes with one of its connections, the `session`th. */
+export type Session = { node: NodeId; session: number };
+/** What a look at the database shows. `server` is another one after every restart and failover. */
+export type Look = { server: string; sessions: readonly (Session & { isHeld: boolean })[]; at: Millis };
+/** What a node has seen of the others, on one `server`. `goneAt`: when a session was first seen gone; null: it was held. */
+export type Watch = { server: string; seen: ReadonlyMap<NodeId, { session: number; goneAt: Millis | null }> };
+
+/** A hold must be gone for this long before the leases end. */
+export const goneFor: Millis = 2_000;
+/** A node that has been without its hold for this long ends its deliveries. Shorter than `goneFor` by the time they take to end. */
+export const withoutHold: Millis = 1_500;
+
+/**
+ * Returns what a node has seen after a look, and the sessions whose leases end now: each was seen held on this very server, and has been
+ * gone in every look for 2 s. A session that was never seen held keeps its leases until they run out.
+ */
+export function watch(before: Watch | null, { server, sessions, at }: Look): { watch: Watch; gone: Session[] } {
+  const seen = new Map<NodeId, { session: number; goneAt: Millis | null }>();
+  const gone: Session[] = [];
+  for (const { node, session, isHeld } of sessions) {
+    const known = before?.server === server ? before.seen.get(node) : undefined;
+    if (isHeld) seen.set(node, { session, goneAt: null });
+    else if (known?.session === session) {
+      const goneAt = known.goneAt ?? at;
+      if (at - goneAt >= goneFor) gone.push({ node, session });
+      seen.set(node, { session, goneAt });
+    }
+  }
+  return { watch: { server, seen }, gone };
+}
+
+/** Reports whether a look or what was seen before shows another node. Only another node can end the leases of this one early. */
+export const hasOthers = (seen: Watch | null): boolean => (seen?.seen.size ?? 0) > 0;
+
+/** The end of a lease whose node ended: the message is due, whatever the time is. */
+export const endedWithNode: Millis = 1;
+
+/**
+ * Makes what a node has leased due, if its session is still the one that was seen gone. The claim counts the attempt as lost. `now` may be
+ * wrong by as long as a lease lasts: what it misses then is sent when its lease ends.
+ */
+export const takeOver: Decision<Session & { now: Millis; limit: number }, { reclaimed: number }> = {
+  needs: ({ node, session, now, limit }) => ({
+    leasedByOthers: { node, limit, session: { number: session, after: now - spans.lease, until: now + 2 * spans.lease } },
+  }),
+  decide: ({ node }, draft) => {
+    const states = draft.leasedByOthers().filter(({ leasedBy }) => leasedBy === node);
+    for (const state of states) draft.put("messages", { ...state, dueAt: endedWithNode });
+    return { reclaimed: states.length };
+  },
+};

@@ -1,0 +1,74 @@
+import { expect, test } from "vitest";
+import type { Watch } from "../../src/core/takeover.ts";
+import { goneFor, hasOthers, watch, withoutHold } from "../../src/core/takeover.ts";
+
+type Seen = [at: number, session: number, isHeld: boolean, server?: string];
+
+/** Which looks at one other node end its leases. */
+function endsAt(looks: readonly Seen[]): number[] {
+  let known: Watch | null = null;
+  return looks.flatMap(([at, session, isHeld, server = "one"]) => {
+    const looked = watch(known, { server, sessions: [{ node: "nod_b", session, isHeld }], at });
+    known = looked.watch;
+    return looked.gone.length > 0 ? [at] : [];
+  });
+}
+
+test("leases end when the hold was seen, and then was gone for 2 s", () => {
+  const ends = endsAt([
+    [0, 1, true],
+    [1_000, 1, false],
+    [2_000, 1, false],
+    [2_999, 1, false],
+    [3_000, 1, false],
+    [4_000, 1, false],
+  ]);
+  expect(ends).toEqual([3_000, 4_000]);
+});
+
+test("a hold that came back begins anew, also where nobody saw it", () => {
+  const seen: Seen[] = [
+    [0, 1, true],
+    [1_000, 1, false],
+    [2_000, 1, true],
+    [3_000, 1, false],
+    [4_000, 1, false],
+  ];
+  expect(endsAt(seen)).toEqual([]);
+  // The second session was held between two looks only.
+  const unseen: Seen[] = [
+    [0, 1, true],
+    [1_000, 1, false],
+    [2_000, 2, false],
+    [9_000, 2, false],
+    [19_000, 2, false],
+  ];
+  expect(endsAt(unseen)).toEqual([]);
+});
+
+test("after a restart or a failover of the database the lease alone counts, until the hold is seen there", () => {
+  const restarted: Seen[] = [
+    [0, 1, true],
+    [1_000, 1, false],
+    [3_500, 1, false, "two"],
+    [9_000, 1, false, "two"],
+  ];
+  expect(endsAt(restarted)).toEqual([]);
+  expect(endsAt([...restarted, [10_000, 2, true, "two"], [11_000, 2, false, "two"], [13_000, 2, false, "two"]])).toEqual([13_000]);
+});
+
+test("a node that is seen for the first time, or not at all, keeps its leases", () => {
+  expect(
+    endsAt([
+      [0, 1, false],
+      [9_000, 1, false],
+    ]),
+  ).toEqual([]);
+  const { watch: seen } = watch(null, { server: "one", sessions: [{ node: "nod_b", session: 1, isHeld: false }], at: 0 });
+  expect(hasOthers(seen)).toBe(false);
+  expect(hasOthers(null)).toBe(false);
+});
+
+test("a node ends its deliveries half a second before others may send them", () => {
+  expect(goneFor - withoutHold).toBe(500);
+});

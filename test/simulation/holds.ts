@@ -1,0 +1,133 @@
+import type { Look, Session, Watch } from "../../src/core/takeover.ts";
+import { hasOthers, watch } from "../../src/core/takeover.ts";
+import type { Hold } from "../../src/store/store.ts";
+import type { Storage } from "./storage.ts";
+import type { World } from "./world.ts";
+
+const second = 1000;
+
+/** The locks that a database shows to all nodes. Those that look are told when there is something to see, as a broker that is idle has to sleep. */
+export class Holds {
+  readonly #storage: Storage;
+  readonly #sessions = new Map<string, { session: number; isHeld: boolean }>();
+  readonly #looking = new Set<() => void>();
+  #restarts = 0;
+
+  constructor(storage: Storage) {
+    this.#storage = storage;
+  }
+
+  async take(node: string): Promise<number> {
+    const session = await this.#storage.beginSession(node);
+    this.#change(node, { session, isHeld: true });
+    return session;
+  }
+
+  /** A session that is not the latest one of its node has ended before. */
+  release(node: string, session: number): void {
+    if (this.#sessions.get(node)?.session === session) this.#change(node, { session, isHeld: false });
+  }
+
+  /** What the others saw before does not count any more. */
+  restart(): void {
+    this.#restarts++;
+  }
+
+  look(from: string, at: number): Look {
+    const others = [...this.#sessions].filter(([node]) => node !== from);
+    return { server: `run ${this.#restarts}`, sessions: others.map(([node, row]) => ({ node, ...row })), at };
+  }
+
+  onChange(listener: () => void): () => void {
+    this.#looking.add(listener);
+    return () => this.#looking.delete(listener);
+  }
+
+  #change(node: string, row: { session: number; isHeld: boolean }): void {
+    this.#sessions.set(node, row);
+    for (const listener of this.#looking) listener();
+  }
+}
+
+type Parts = { node: string; world: World; holds: Holds; takeOver(session: Session): Promise<void> };
+
+/** The hold of one node, which looks at the others once a second while there is something to see. */
+export class SimulatedHold implements Hold {
+  readonly #parts: Parts;
+  readonly #listeners = new Set<() => void>();
+  #session: number | null = null;
+  #isHeld = true;
+  #seen: Watch | null = null;
+  #looks = 0;
+  #isLooking = false;
+  #forget: () => void = () => undefined;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  isHeld(): boolean {
+    return this.#isHeld;
+  }
+
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  async take(): Promise<void> {
+    const { node, holds } = this.#parts;
+    this.#session = await holds.take(node);
+    this.#seen = null;
+    this.#forget();
+    this.#forget = holds.onChange(() => this.#watch());
+    this.#watch();
+    this.#set(true);
+  }
+
+  /** The connection breaks, and there is another one after `back` milliseconds. */
+  lose(back: number): void {
+    const { node, world } = this.#parts;
+    if (this.#session === null) return;
+    const others = hasOthers(this.#seen);
+    world.note(`${node} loses its session, and is back in ${back} ms${others ? "" : "; it has seen no other node"}`);
+    this.end();
+    if (others) this.#set(false);
+    world.after(back, { owner: node, what: "session" }, () => void this.take());
+  }
+
+  /** There is no session any more. */
+  end(): void {
+    const { node, holds } = this.#parts;
+    if (this.#session !== null) holds.release(node, this.#session);
+    this.#session = null;
+    this.#forget();
+  }
+
+  /** A few looks, a second apart, after whatever there was to see. */
+  #watch(): void {
+    this.#looks = 5;
+    if (this.#isLooking) return;
+    this.#isLooking = true;
+    const { node, world } = this.#parts;
+    world.after(world.chance.between(1, second), { owner: node, what: "look at nodes" }, () => this.#look());
+  }
+
+  #look(): void {
+    const { node, world, holds, takeOver } = this.#parts;
+    this.#isLooking = false;
+    if (this.#session === null) return;
+    const looked = watch(this.#seen, holds.look(node, world.now));
+    this.#seen = looked.watch;
+    for (const session of looked.gone) void takeOver(session).catch(() => undefined);
+    if (--this.#looks <= 0) return;
+    this.#isLooking = true;
+    world.after(second, { owner: node, what: "look at nodes" }, () => this.#look());
+  }
+
+  #set(isHeld: boolean): void {
+    if (this.#isHeld === isHeld) return;
+    this.#isHeld = isHeld;
+    for (const listener of this.#listeners) listener();
+  }
+}
