@@ -4,13 +4,13 @@ import { laneOf } from "../core/hands.ts";
 import { memory, spans } from "../core/limits.ts";
 import type { Delivery, Held, Millis, Outcome } from "../core/message.ts";
 import { hostOf } from "../core/parsedUrl.ts";
-import { noAnswer } from "../core/outcome.ts";
 import type { Settled } from "../core/settle.ts";
-import { withoutHold } from "../core/takeover.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
 import { Claims } from "./claims.ts";
 import type { Clock } from "./clock.ts";
 import type { Deliver, DeliveryCall, Room } from "./deliver.ts";
+import { unsent } from "./unsent.ts";
+import { HoldGuard } from "./holdGuard.ts";
 
 export type DispatcherLog = {
   attempt(delivery: Delivery, outcome: Outcome, settled: Settled["became"]): void;
@@ -55,6 +55,7 @@ const refrain: Millis = 60_000;
 export class Dispatcher {
   readonly #parts: DispatcherParts;
   readonly #claims: Claims;
+  readonly #guard: HoldGuard | null;
   /** A plain list, whose places are handed on: see docs/decisions/0034. */
   #running: Running[] = [];
   readonly #busy = new Map<string, number>();
@@ -75,8 +76,6 @@ export class Dispatcher {
   #stopping = false;
   #renewing = false;
   #alarm = new AbortController();
-  /** How often the hold was lost or taken again. */
-  #holdChanges = 0;
   /** The time to stop is over: what is running is cut off. */
   #isCut = false;
   #loop: Promise<void> | null = null;
@@ -87,6 +86,11 @@ export class Dispatcher {
     this.#parts = parts;
     const { store, clock, log } = parts;
     this.#claims = new Claims({ store, now: () => clock.now(), trouble: (what, error) => log.trouble(what, error) });
+    const resume = (): void => {
+      this.#starved = false;
+      this.#lookAt(atOnce);
+    };
+    this.#guard = store.hold ? new HoldGuard({ hold: store.hold, store, clock, abortAll: () => this.#abortAll(), resume }) : null;
   }
 
   /** Begins to send. What is due already is claimed at once. */
@@ -98,8 +102,7 @@ export class Dispatcher {
       callOff: (held) => this.#callOff(held),
       fault: (what) => this.#fault(what),
     });
-    const ends = [store.onDue((at) => this.#lookAt(at)), store.hold?.onChange(() => void this.#onHold())];
-    this.#unsubscribe = () => ends.forEach((end) => end?.());
+    this.#unsubscribe = store.onDue((at) => this.#lookAt(at));
     this.#nextAt = atOnce;
     this.#loop = this.#run();
   }
@@ -118,63 +121,35 @@ export class Dispatcher {
     const patienceEnds = new AbortController();
     if (this.#running.length + this.#reports > 0) await Promise.race([empty, clock.sleep(clock.now() + grace, patienceEnds.signal)]);
     patienceEnds.abort();
-    const left = this.#running;
-    this.#running = [];
-    for (const running of left) running.place = over;
     this.#isCut = true;
-    for (const { call } of left) call.abort();
+    const left = this.#abortAll();
+    await this.#guard?.end();
     if (left.length === 0) return;
     const trouble = "giving back what was not finished failed; it is sent again when its leases run out";
-    await this.#ofLeases(
-      "giveBack",
-      left.map(({ delivery }) => heldOf(delivery)),
-      trouble,
-    );
+    await this.#ofLeases("giveBack", left, trouble);
   }
 
   /** The hands of this node, as they are now. */
   hands(): Hands {
     const { total, perHost, bytes = { total: memory.sending, perBatch: memory.batch } } = this.#parts.hands;
-    const free = this.#stopping || !this.#isHeld ? 0 : total - this.#running.length;
+    const free = this.#stopping || !this.#maySend ? 0 : total - this.#running.length;
     return {
       ...{ free, perHost, behind: this.#behind, busy: new Map(this.#busy) },
       bytes: { free: bytes.total - this.#bytes, perBatch: bytes.perBatch, busy: Object.fromEntries(this.#busyBytes) },
     };
   }
 
-  /** Other nodes leave the leases of this one alone. */
-  get #isHeld(): boolean {
+  get #maySend(): boolean {
     return this.#parts.store.hold?.isHeld() ?? true;
   }
 
-  /** Without its hold a node begins nothing, and after a while ends what it is sending: others may send that then. */
-  async #onHold(): Promise<void> {
-    const { clock } = this.#parts;
-    const change = ++this.#holdChanges;
-    if (this.#isHeld) {
-      this.#starved = false;
-      return this.#lookAt(atOnce);
-    }
-    await clock.sleep(clock.now() + withoutHold, new AbortController().signal);
-    if (change !== this.#holdChanges || this.#stopping) return;
+  /** Ends all deliveries without a report, and returns them. */
+  #abortAll(): Held[] {
     const left = this.#running;
     this.#running = [];
     for (const running of left) running.place = over;
     for (const { call } of left) call.abort();
-    await this.#returnLater(left.map(({ delivery }) => heldOf(delivery)));
-  }
-
-  /** Gives back what is not sent, as soon as the storage takes it, for as long as the leases last. */
-  async #returnLater(held: readonly Held[]): Promise<void> {
-    const { store, clock } = this.#parts;
-    const until = clock.now() + spans.lease;
-    while (held.length > 0 && clock.now() < until && !this.#stopping) {
-      try {
-        return void (await store.execute("giveBack", { held }));
-      } catch {
-        await clock.sleep(clock.now() + patience, new AbortController().signal);
-      }
-    }
+    return left.map(({ delivery }) => heldOf(delivery));
   }
 
   /** How many deliveries are running. */
@@ -254,7 +229,7 @@ export class Dispatcher {
   }
 
   #send(delivery: Delivery): void {
-    if (!this.#isHeld) return void this.#returnLater([heldOf(delivery)]);
+    if (!this.#maySend) return this.#guard?.giveBack([heldOf(delivery)]);
     const host = hostOf(delivery.message.url);
     const lane = laneOf(delivery.message.account, host);
     const room: Room = { take: (bytes, must) => this.#takeRoom(running, bytes, must) };
@@ -321,8 +296,11 @@ export class Dispatcher {
     const { delivery, call } = running;
     const outcome = await call.outcome;
     this.#count(running, -1);
-    // Not running any more: given back while the server stops.
-    if (running.place === over) return this.#leaveRoom(running);
+    // Not running any more: it is given back.
+    if (running.place === over) {
+      this.#leaveRoom(running);
+      return this.#checkEmpty();
+    }
     this.#remove(running);
     this.#reports++;
     if (this.#starved) {
@@ -333,6 +311,10 @@ export class Dispatcher {
     this.#leaveRoom(running);
     if (settled) log.attempt(delivery, outcome, settled.became);
     this.#reports--;
+    this.#checkEmpty();
+  }
+
+  #checkEmpty(): void {
     if (this.#running.length + this.#reports === 0) this.#emptied();
   }
 
@@ -406,13 +388,6 @@ export class Dispatcher {
       await this.#ofLeases(command, held.slice(middle), trouble);
     }
   }
-}
-
-/** What comes of a call that is not made. */
-function unsent({ message, attempt, unsendable = "" }: Delivery): DeliveryCall {
-  const of = { account: message.account, messageId: message.id, host: hostOf(message.url), attempt };
-  const outcome: Outcome = { ...of, ...noAnswer, error: unsendable, took: 0, final: true };
-  return { outcome: Promise.resolve(outcome), abort: () => undefined };
 }
 
 /** Those that have nothing left are forgotten. */

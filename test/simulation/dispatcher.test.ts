@@ -8,7 +8,7 @@ import type { Delivery, Letter, Outcome } from "../../src/core/message.ts";
 import { Dispatcher } from "../../src/engine/dispatcher.ts";
 import { groupCommit } from "../../src/store/group.ts";
 import { Memory, memoryParts } from "../../src/store/memory.ts";
-import type { Hold, Store } from "../../src/store/store.ts";
+import type { Store } from "../../src/store/store.ts";
 import { letterOf } from "../core/broker.ts";
 import { Chance } from "./chance.ts";
 import { NodeClock, World, settled } from "./world.ts";
@@ -394,64 +394,4 @@ test("what was delivered while the storage was away, however long, is settled wh
   expect(calls).toHaveLength(2);
   const { messageIds } = await store.read.unfinished({ account: "acme", filter: {}, cursor: null, count: 10 });
   expect(messageIds).toEqual([]);
-});
-
-describe("a node that has lost its hold on its leases", () => {
-  let isHeld: boolean;
-  let change: () => void;
-
-  beforeEach(() => {
-    isHeld = true;
-    const hold: Hold = { isHeld: () => isHeld, onChange: (listener) => ((change = listener), () => undefined) };
-    store = { ...store, hold };
-  });
-
-  const setHeld = (held: boolean): void => {
-    isHeld = held;
-    change();
-  };
-  const states = () => [...rows.tables.messages.values()].map(({ state, attempts }) => `${state} ${attempts}`);
-
-  test("begins nothing, and begins again when it has it", async () => {
-    dispatcher();
-    setHeld(false);
-    publish({ url: "https://one.example" });
-    await runUntil(10 * second);
-    expect([calls.length, states()]).toEqual([0, ["pending 0"]]);
-    setHeld(true);
-    await runUntil(11 * second);
-    expect([calls.length, states()]).toEqual([1, []]);
-  });
-
-  test("goes on with what it is sending for 1.5 s", async () => {
-    takes = 5 * second;
-    dispatcher();
-    publish({ url: "https://one.example" });
-    await runUntil(second);
-    setHeld(false);
-    await runUntil(2 * second + 400);
-    setHeld(true);
-    await runUntil(10 * second);
-    expect([calls.length, states()]).toEqual([1, []]);
-  });
-
-  test("then ends it and gives it back, as soon as the storage takes that", async () => {
-    takes = 60 * second;
-    dispatcher();
-    publish({ url: "https://one.example" });
-    publish({ url: "https://two.example" });
-    await runUntil(second);
-    isAway = true;
-    setHeld(false);
-    await runUntil(4 * second);
-    expect(states()).toEqual(["active 0", "active 0"]);
-    isAway = false;
-    await runUntil(6 * second);
-    // No attempt was used up, and nobody has them.
-    expect(states()).toEqual(["pending 0", "pending 0"]);
-    takes = 10;
-    setHeld(true);
-    await runUntil(8 * second);
-    expect([calls.length, states()]).toEqual([4, []]);
-  });
 });

@@ -9,7 +9,7 @@ const second = 1000;
 /** The locks that a database shows to all nodes. Those that look are told when there is something to see, as a broker that is idle has to sleep. */
 export class Holds {
   readonly #storage: Storage;
-  readonly #sessions = new Map<string, { session: number; isHeld: boolean }>();
+  readonly #sessions = new Map<string, Session & { isHeld: boolean }>();
   readonly #looking = new Set<() => void>();
   #restarts = 0;
 
@@ -19,13 +19,13 @@ export class Holds {
 
   async take(node: string): Promise<number> {
     const session = await this.#storage.beginSession(node);
-    this.#change(node, { session, isHeld: true });
+    this.#change({ node, session, isHeld: true });
     return session;
   }
 
   /** A session that is not the latest one of its node has ended before. */
   release(node: string, session: number): void {
-    if (this.#sessions.get(node)?.session === session) this.#change(node, { session, isHeld: false });
+    if (this.#sessions.get(node)?.session === session) this.#change({ node, session, isHeld: false });
   }
 
   /** What the others saw before does not count any more. */
@@ -34,8 +34,8 @@ export class Holds {
   }
 
   look(from: string, at: number): Look {
-    const others = [...this.#sessions].filter(([node]) => node !== from);
-    return { server: `run ${this.#restarts}`, sessions: others.map(([node, row]) => ({ node, ...row })), at };
+    const others = [...this.#sessions.values()].filter(({ node }) => node !== from);
+    return { server: `run ${this.#restarts}`, sessions: others, at };
   }
 
   onChange(listener: () => void): () => void {
@@ -43,8 +43,8 @@ export class Holds {
     return () => this.#looking.delete(listener);
   }
 
-  #change(node: string, row: { session: number; isHeld: boolean }): void {
-    this.#sessions.set(node, row);
+  #change(row: Session & { isHeld: boolean }): void {
+    this.#sessions.set(row.node, row);
     for (const listener of this.#looking) listener();
   }
 }

@@ -1,0 +1,65 @@
+import { spans } from "../core/limits.ts";
+import type { Held, Millis } from "../core/message.ts";
+import { withoutHold } from "../core/takeover.ts";
+import type { Hold, Store } from "../store/store.ts";
+import type { Clock } from "./clock.ts";
+
+/** Between two tries to give back. */
+const pause: Millis = 1000;
+
+/** `abortAll` ends all deliveries in flight without a report, and returns them. `resume` is called when the node may send again. */
+type Parts = { hold: Hold; store: Store; clock: Clock; abortAll(): Held[]; resume(): void };
+
+/**
+ * Ends what a node is sending when it has been without its hold on its leases for 1.5 s: half a second later other nodes may send it.
+ * See docs/decisions/0051.
+ */
+export class HoldGuard {
+  readonly #parts: Parts;
+  readonly #unsubscribe: () => void;
+  readonly #returning = new Set<Promise<void>>();
+  readonly #ended = new AbortController();
+  /** How often the hold was lost or taken again. */
+  #changes = 0;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+    this.#unsubscribe = parts.hold.onChange(() => void this.#changed());
+  }
+
+  /** Gives leases back as soon as the storage takes that, for as long as they last. */
+  giveBack(held: readonly Held[]): void {
+    const returning: Promise<void> = this.#giveBack(held).then(() => void this.#returning.delete(returning));
+    this.#returning.add(returning);
+  }
+
+  /** Resolves when what is to be given back has been tried once more. */
+  async end(): Promise<void> {
+    this.#unsubscribe();
+    this.#changes++;
+    this.#ended.abort();
+    await Promise.all(this.#returning);
+  }
+
+  async #changed(): Promise<void> {
+    const { hold, clock, abortAll, resume } = this.#parts;
+    const change = ++this.#changes;
+    if (hold.isHeld()) return resume();
+    await clock.sleep(clock.now() + withoutHold, this.#ended.signal);
+    if (change === this.#changes) this.giveBack(abortAll());
+  }
+
+  async #giveBack(held: readonly Held[]): Promise<void> {
+    const { store, clock } = this.#parts;
+    const until = clock.now() + spans.lease;
+    while (held.length > 0 && clock.now() < until) {
+      const isLast = this.#ended.signal.aborted;
+      try {
+        return void (await store.execute("giveBack", { held }));
+      } catch {
+        if (isLast) return;
+        await clock.sleep(clock.now() + pause, this.#ended.signal);
+      }
+    }
+  }
+}
