@@ -51,7 +51,7 @@ test.each(["global-parallelism", "parallelism"])(
     const publish = async (number: number): Promise<void> => {
       const key: Record<string, string> = { "svc-flow-control-key": "k", "svc-flow-control-value": "parallelism=2" };
       const headers = { authorization: `Bearer ${developmentToken}`, "svc-retries": "1000", ...(number % 2 === 0 ? key : {}) };
-      const answer = await request(`${server.url}/v2/publish/${destination.url}/${number}`, { method: "POST", headers });
+      const answer = await request(`${server.url}/v2/publish/${destination.url}/hook?number=${number}`, { method: "POST", headers });
       acknowledged.add(((await answer.body.json()) as { messageId: string }).messageId);
     };
     for (let kill = 0; kill <= kills; kill++) {
