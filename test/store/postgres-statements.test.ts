@@ -103,7 +103,10 @@ test("the same for workflow runs: their histories are read together", async () =
     const settled = await during(() => Promise.all(sent.map((delivery) => world.settle(delivery))));
     return [started, settled];
   };
-  expect(await statements(50)).toEqual(await statements(2));
+  const few = await statements(2);
+  // The history that a step carries is read behind what is written, without waiting for that.
+  expect(few.map(({ trips }) => trips)).toEqual([3, 3]);
+  expect(await statements(50)).toEqual(few);
 });
 
 /** Notes what is put to a connection that has not answered yet, and was not opened for that: from version 9 on the driver refuses it. */
