@@ -8,8 +8,12 @@ import type { Millis, NodeId } from "./message.ts";
 export type Session = { node: NodeId; session: number };
 /** What a look at the database shows. `server` is another one after every restart and failover. */
 export type Look = { server: string; sessions: readonly (Session & { isHeld: boolean })[]; at: Millis };
-/** What a node has seen of the others, on one `server`. `goneAt`: when a session was first seen gone; null: it was held. */
-export type Watch = { server: string; seen: ReadonlyMap<NodeId, { session: number; goneAt: Millis | null }> };
+/**
+ * What a node has seen of the others, on one `server`. `goneAt`: when a session was first seen gone, or taken over last; null: it was held.
+ * `times`: how often it was taken over.
+ */
+export type Watch = { server: string; seen: ReadonlyMap<NodeId, Seen> };
+type Seen = { session: number; goneAt: Millis | null; times: number };
 
 /** A hold must be gone for this long before the leases end. */
 export const goneFor: Millis = 2_000;
@@ -21,18 +25,37 @@ export const withoutHold: Millis = 1_500;
  * gone in every look for 2 s. A session that was never seen held keeps its leases until they run out.
  */
 export function watch(before: Watch | null, { server, sessions, at }: Look): { watch: Watch; gone: Session[] } {
-  const seen = new Map<NodeId, { session: number; goneAt: Millis | null }>();
+  const seen = new Map<NodeId, Seen>();
   const gone: Session[] = [];
   for (const { node, session, isHeld } of sessions) {
     const known = before?.server === server ? before.seen.get(node) : undefined;
-    if (isHeld) seen.set(node, { session, goneAt: null });
+    if (isHeld) seen.set(node, { session, goneAt: null, times: 0 });
     else if (known?.session === session) {
       const goneAt = known.goneAt ?? at;
       if (at - goneAt >= goneFor) gone.push({ node, session });
-      seen.set(node, { session, goneAt });
+      seen.set(node, { ...known, goneAt });
     }
   }
   return { watch: { server, seen }, gone };
+}
+
+/** A session is taken over this often, 2 s apart: the first time, a row may be locked, or a last commit of the node under way. */
+const mostTimes = 3;
+
+/** Returns what a node has seen when it has taken a session over. The last time, the session is forgotten. */
+export function taken({ server, seen }: Watch, { node, session }: Session, at: Millis): Watch {
+  const left = new Map(seen);
+  const known = seen.get(node);
+  if (known?.session !== session) return { server, seen };
+  if (known.times + 1 >= mostTimes) left.delete(node);
+  else left.set(node, { session, goneAt: at, times: known.times + 1 });
+  return { server, seen: left };
+}
+
+/** Returns how long until the next look: `usual`, or less if a session will have been gone for 2 s by then. */
+export function untilNextLook(seen: Watch | null, at: Millis, usual: Millis): Millis {
+  const ends = [...(seen?.seen.values() ?? [])].flatMap(({ goneAt }) => (goneAt === null ? [] : [goneAt + goneFor - at]));
+  return Math.max(0, Math.min(usual, ...ends.filter((left) => left > 0)));
 }
 
 /** Reports whether a look or what was seen before shows another node. Only another node can end the leases of this one early. */

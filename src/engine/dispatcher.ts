@@ -140,7 +140,7 @@ export class Dispatcher {
   }
 
   get #maySend(): boolean {
-    return this.#parts.store.hold?.isHeld() ?? true;
+    return this.#guard?.maySend ?? true;
   }
 
   /** Ends all deliveries without a report, and returns them. */

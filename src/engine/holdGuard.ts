@@ -27,9 +27,17 @@ export class HoldGuard {
     this.#unsubscribe = parts.hold.onChange(() => void this.#changed());
   }
 
+  /** Whether this node may send. Not while anything is given back: a second try could take back what was leased anew meanwhile. */
+  get maySend(): boolean {
+    return this.#parts.hold.isHeld() && this.#returning.size === 0;
+  }
+
   /** Gives leases back as soon as the storage takes that, for as long as they last. */
   giveBack(held: readonly Held[]): void {
-    const returning: Promise<void> = this.#giveBack(held).then(() => void this.#returning.delete(returning));
+    const returning: Promise<void> = this.#giveBack(held).then(() => {
+      this.#returning.delete(returning);
+      if (this.maySend) this.#parts.resume();
+    });
     this.#returning.add(returning);
   }
 
@@ -44,8 +52,8 @@ export class HoldGuard {
   async #changed(): Promise<void> {
     const { hold, clock, abortAll, resume } = this.#parts;
     const change = ++this.#changes;
-    if (hold.isHeld()) return resume();
-    await clock.sleep(clock.now() + withoutHold, this.#ended.signal);
+    if (hold.isHeld()) return this.maySend ? resume() : undefined;
+    await clock.sleep(clock.now() + Math.max(0, withoutHold - hold.lostFor()), this.#ended.signal);
     if (change === this.#changes) this.giveBack(abortAll());
   }
 

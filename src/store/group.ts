@@ -170,7 +170,9 @@ class GroupCommit {
     return !this.#isAway;
   }
 
+  /** Also begins to find out: nobody else may ask whether it takes changes. */
   isInDoubt(): boolean {
+    if (this.#isAway) this.#probe ??= this.#tryToStore();
     return this.#isAway || this.#isLate();
   }
 

@@ -63,7 +63,7 @@ export async function postgresStore(options: PostgresOptions): Promise<Store> {
   let store: Store | null = null;
   const takeOver = async (session: NodeSession): Promise<void> => {
     for (let more = true; more && store;)
-      more = (await store.execute("takeOver", { ...session, now: clock.now(), limit: mostTakenOver })).reclaimed > 0;
+      more = (await store.execute("takeOver", { ...session, now: database.now(), limit: mostTakenOver })).reclaimed > 0;
   };
   const others = await othersOf({ ...options, connection: readers.connection, holding: { hold, takeOver } });
   database.others = others;
@@ -188,9 +188,13 @@ export class PostgresDatabase implements Database {
     await clock.sleep(clock.now() + random() * Math.min(2 ** race, longestPause), new AbortController().signal);
   }
 
+  /** Returns the time of the database as far as this node knows it: that of its last batch, and what has passed since. */
+  now(): Millis {
+    return this.#begunAt + Math.max(0, this.#options.clock.now() - this.#begunHere);
+  }
+
   tellOthers(dueAt: Millis): void {
-    const { clock } = this.#options;
-    this.others?.tell(dueAt, this.#begunAt + Math.max(0, clock.now() - this.#begunHere));
+    this.others?.tell(dueAt, this.now());
   }
 
   /** One after another: in the middle of one, another would be a part of it. */

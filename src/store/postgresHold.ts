@@ -1,7 +1,7 @@
 import type { Client } from "pg";
 import type { Millis, NodeId } from "../core/message.ts";
 import type { Session, Watch } from "../core/takeover.ts";
-import { hasOthers, watch } from "../core/takeover.ts";
+import { hasOthers, taken, untilNextLook, watch } from "../core/takeover.ts";
 import type { Connection } from "./database.ts";
 import { connectionOf } from "./postgresSession.ts";
 import type { Hold, Unsubscribe } from "./store.ts";
@@ -12,12 +12,14 @@ const begin = `insert into nodes (id, started_at, session) values (?, ?, 1)
   on conflict (id) do update set session = nodes.session + 1 returning session`;
 
 const look = `select pg_postmaster_start_time()::text || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8) as server, nodes.id, session,
-    case when exists (select 1 from pg_locks where locktype = 'advisory' and granted and objsubid = 1
-      and database = (select oid from pg_database where datname = current_database())
-      and ((classid::bigint << 32) | objid::bigint) = ${key("nodes.id", "session")}) then 1 else 0 end as held
+    case when ${key("nodes.id", "session")} in (select (classid::bigint << 32) | objid::bigint from pg_locks
+      where locktype = 'advisory' and granted and objsubid = 1
+        and database = (select oid from pg_database where datname = current_database())) then 1 else 0 end as held
   from nodes where id <> ? and session > 0`;
 
-/** So long after its own lock was taken every other node has looked, which each does once a second. */
+/** So often a node looks at the others. */
+const period: Millis = 500;
+/** So long after its own lock was taken every other node has looked. */
 const seenByAll: Millis = 3_000;
 
 /** Raises the number of a node's session, so that nothing is taken over from it that was leased before, and returns it. */
@@ -40,6 +42,9 @@ export class NodeHold implements Hold {
   #isHeld = true;
   #isUsed = false;
   #takenAt: Millis = 0;
+  /** When the database was last asked something on the connection that it has answered. */
+  #provenAt: Millis = 0;
+  #lostFor: Millis = 0;
 
   constructor(parts: Parts) {
     this.#parts = parts;
@@ -47,6 +52,10 @@ export class NodeHold implements Hold {
 
   isHeld(): boolean {
     return this.#isHeld;
+  }
+
+  lostFor(): Millis {
+    return this.#lostFor;
   }
 
   onChange(listener: () => void): Unsubscribe {
@@ -58,19 +67,23 @@ export class NodeHold implements Hold {
   async take(client: Client): Promise<void> {
     const connection = connectionOf((query) => client.query(query));
     const { node, clock } = this.#parts;
+    // What is refused is refused before anybody can see the lock.
+    await connection.query(look, [node]);
     const session = await beginSession(connection, node, clock.now());
+    this.#isUsed = true;
     await connection.query(`select pg_advisory_lock(${key("?::text", "?::text")}) is null as held`, [node, String(session)]);
     this.#client = client;
     this.#takenAt = this.#now();
     await this.look(connection);
-    client.once("end", () => this.#lose(client));
-    this.#isUsed = true;
+    client.once("end", () => this.#lose(client, 0));
     this.#set(true);
   }
 
   /** Looks at the other nodes, and returns those whose leases end now. */
   async look(connection: Connection): Promise<Session[]> {
+    const askedAt = this.#now();
     const found = await connection.query(look, [this.#parts.node]);
+    this.#provenAt = askedAt;
     const [first] = found;
     if (!first) return [];
     const sessions = found.map(({ id, session, held }) => ({ node: String(id), session: Number(session), isHeld: held === 1 }));
@@ -80,6 +93,21 @@ export class NodeHold implements Hold {
     const looked = watch(before, { server: String(first.server), sessions, at });
     this.#seen = looked.watch;
     return looked.gone;
+  }
+
+  /** Returns how long until the next look. */
+  untilNextLook(): Millis {
+    return untilNextLook(this.#seen, this.#now(), period);
+  }
+
+  /** The leases of a session have ended. */
+  takenOver(session: Session): void {
+    this.#seen &&= taken(this.#seen, session, this.#now());
+  }
+
+  /** This node ends in order: it has no leases any more. */
+  async end(connection: Connection): Promise<void> {
+    if (this.#isUsed) await connection.query("update nodes set session = 0 where id = ?", [this.#parts.node]);
   }
 
   /** There will be no lock any more. What the others saw last must not count, so the session becomes another one first. */
@@ -93,10 +121,16 @@ export class NodeHold implements Hold {
     return this.#parts.elapsed?.() ?? this.#parts.clock.now();
   }
 
+  /** The connection does not answer any more, while others do: it may have ended at the database since the last answer. */
+  loseSilent(client: Client): void {
+    this.#lose(client, this.#now() - this.#provenAt);
+  }
+
   /** Without another node nobody can end the leases early, so what this node is doing may continue. */
-  #lose(client: Client): void {
+  #lose(client: Client, lostFor: Millis): void {
     if (this.#client !== client) return;
     this.#client = null;
+    this.#lostFor = lostFor;
     if (hasOthers(this.#seen)) this.#set(false);
   }
 

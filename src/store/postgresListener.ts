@@ -24,8 +24,13 @@ const accountChannel = "waypost_accounts";
 const heartbeat: Millis = 30_000;
 /** So often a node looks that cannot listen. */
 const pollPeriod: Millis = 1_000;
-/** So often a node looks which other nodes are there. */
-const nodesPeriod: Millis = 1_000;
+/**
+ * If a look at the other nodes takes longer than this, and another connection answers meanwhile, the connection that does not, and the lock on
+ * it, may be gone. If no connection answers, the database is slow, and nobody takes anything over.
+ */
+const lookPatience: Millis = 300;
+/** So long an end in order waits for the database. */
+const endPatience: Millis = 1_000;
 /** Between two tries to connect again, at least and at most. */
 const shortestPause: Millis = 100;
 const longestPause: Millis = 5_000;
@@ -81,6 +86,7 @@ class Listener implements Others {
   #polling: Others | null = null;
   /** Whether this database has holds, as far as is known. */
   #holds = true;
+  readonly #takingOver = new Set<string>();
   #kept: Promise<void> = Promise.resolve();
 
   constructor(parts: Parts) {
@@ -110,11 +116,12 @@ class Listener implements Others {
   }
 
   async close(): Promise<void> {
+    await this.#within(endPatience, this.#parts.holding.hold.end(this.#parts.connection));
     this.#end.abort();
-    await this.#kept;
-    await this.#polling?.close();
     // What is still unanswered here does not matter, so closing does not wait for it.
     if (this.#client) cut(this.#client);
+    await this.#kept;
+    await this.#polling?.close();
   }
 
   async #notify(on: string, what: string): Promise<void> {
@@ -139,7 +146,7 @@ class Listener implements Others {
     const connection = connectionOf((query) => client.query(query));
     client.once("end", lost);
     this.#end.signal.addEventListener("abort", lost);
-    const watching = this.#watchNodes(client, wake.signal);
+    const watching = this.#watchNodes(client, wake);
     while (!wake.signal.aborted) {
       await clock.sleep(clock.now() + heartbeat, wake.signal);
       if (!wake.signal.aborted) await whileHostAnswers(this.#look(connection), { client, place: this.#parts, pause }).catch(lost);
@@ -148,15 +155,65 @@ class Listener implements Others {
     await watching;
   }
 
-  /** Looks once a second which nodes are there. What fails is tried at the next look. */
-  async #watchNodes(client: Client, end: AbortSignal): Promise<void> {
+  /** Looks which other nodes are there. A connection that does not answer is given up, and the hold with it. */
+  async #watchNodes(client: Client, lost: AbortController): Promise<void> {
     const { clock, holding } = this.#parts;
     const connection = connectionOf((query) => client.query(query));
-    while (this.#holds && !end.aborted) {
-      await clock.sleep(clock.now() + nodesPeriod, end);
-      if (end.aborted) return;
-      const gone = await holding.hold.look(connection).catch(() => []);
-      for (const session of gone) await holding.takeOver(session).catch(() => undefined);
+    while (this.#holds && !lost.signal.aborted) {
+      await clock.sleep(clock.now() + holding.hold.untilNextLook(), lost.signal);
+      if (lost.signal.aborted) return;
+      const looking = holding.hold.look(connection).catch(() => null);
+      const gone = (await this.#within(lookPatience, looking)) ?? (await Promise.race([looking, this.#otherAnswers(lost.signal)]));
+      for (const session of gone ?? []) void this.#takeOver(session);
+      if (gone !== null || lost.signal.aborted) continue;
+      holding.hold.loseSilent(client);
+      lost.abort();
+    }
+  }
+
+  /** Returns null when the database has answered on another connection, or when it does not matter any more. */
+  async #otherAnswers(end: AbortSignal): Promise<null> {
+    const { clock, connection } = this.#parts;
+    while (!end.aborted) {
+      const answers = await connection.query("select 1 as one", []).then(
+        () => true,
+        () => false,
+      );
+      if (answers) break;
+      await clock.sleep(clock.now() + lookPatience, end);
+    }
+    // An answer to the look that came in before this one counts.
+    return new Promise((resolve) => setImmediate(resolve, null));
+  }
+
+  /** One at a time of each session. Those of several may wait for the storage at the same time, and no look waits for any of them. */
+  async #takeOver(session: Session): Promise<void> {
+    const { hold, takeOver } = this.#parts.holding;
+    const name = `${session.node} ${session.session}`;
+    if (this.#takingOver.has(name)) return;
+    this.#takingOver.add(name);
+    // If it fails, the session is still gone at the next look.
+    await takeOver(session).then(
+      () => {
+        hold.takenOver(session);
+        // What the node gave back itself, nobody was told of.
+        this.#hear(0);
+      },
+      () => undefined,
+    );
+    this.#takingOver.delete(name);
+  }
+
+  /** Returns the answer; null if it fails, or takes longer than this. */
+  async #within<T>(time: Millis, answer: Promise<T>): Promise<T | null> {
+    const { clock } = this.#parts;
+    const over = new AbortController();
+    // What has come in while this process stood still counts.
+    const late = clock.sleep(clock.now() + time, over.signal).then(() => new Promise<null>((resolve) => setImmediate(resolve, null)));
+    try {
+      return await Promise.race([answer.catch(() => null), late]);
+    } finally {
+      over.abort();
     }
   }
 
@@ -201,7 +258,7 @@ class Listener implements Others {
         throw error;
       }
       this.#holds = false;
-      await this.#parts.holding.hold.giveUp(this.#parts.connection);
+      void this.#giveUpHold();
     }
   }
 
@@ -289,13 +346,14 @@ function poll({ clock, connection, onOutdated }: Parts): Others {
   let hearAccounts: () => void = () => undefined;
   let checkedAt = -Infinity;
   const look = async (): Promise<void> => {
-    hearAccounts();
     if (clock.now() - checkedAt >= heartbeat) {
       const trouble = await tooNewAt(connection);
       if (trouble !== null) return onOutdated?.(trouble);
       checkedAt = clock.now();
     }
     const at = await nextDueAt(connection);
+    // While nobody answers, nothing is known of accounts that was not known before.
+    hearAccounts();
     if (at !== null) hear(at);
   };
   const keep = async (): Promise<void> => {

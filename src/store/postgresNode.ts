@@ -43,7 +43,8 @@ export class NodeRow {
   begin({ counter, used_at: usedAt, latest }: Columns, reading: Reading): Millis {
     const { clock } = reading;
     this.#written = null;
-    const found = typeof counter === "number" ? { counter, usedAt: Number(usedAt) } : null;
+    // A row that only has a session, see `postgresHold.ts`, tells of no batch.
+    const found = typeof counter === "number" && counter > 0 ? { counter, usedAt: Number(usedAt) } : null;
     const loss = lossOf(this.#acknowledged, found, clock);
     if (loss !== null) {
       this.#acknowledged = found;

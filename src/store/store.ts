@@ -47,6 +47,8 @@ export interface Store {
 export interface Hold {
   /** Without it, no delivery begins, and after 1.5 s those in flight end. */
   isHeld(): boolean;
+  /** For how long others may have seen that it is lost, at the moment of `onChange`. */
+  lostFor(): Millis;
   onChange(listener: () => void): Unsubscribe;
 }
 

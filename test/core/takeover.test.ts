@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Watch } from "../../src/core/takeover.ts";
-import { goneFor, hasOthers, watch, withoutHold } from "../../src/core/takeover.ts";
+import { goneFor, hasOthers, taken, untilNextLook, watch, withoutHold } from "../../src/core/takeover.ts";
 
 type Seen = [at: number, session: number, isHeld: boolean, server?: string];
 
@@ -71,4 +71,33 @@ test("a node that is seen for the first time, or not at all, keeps its leases", 
 
 test("a node ends its deliveries half a second before others may send them", () => {
   expect(goneFor - withoutHold).toBe(500);
+});
+
+test("a session is taken over three times, 2 s apart, and a later one anew", () => {
+  const look = (at: number, session: number, isHeld: boolean) => ({ server: "one", sessions: [{ node: "nod_b", session, isHeld }], at });
+  const session = { node: "nod_b", session: 1 };
+  let seen = watch(null, look(0, 1, true)).watch;
+  const ends: number[] = [];
+  for (let at = 1_000; at <= 20_000; at += 500) {
+    const looked = watch(seen, look(at, 1, false));
+    seen = looked.watch;
+    if (looked.gone.length === 0) continue;
+    ends.push(at);
+    seen = taken(seen, session, at);
+  }
+  expect(ends).toEqual([3_000, 5_000, 7_000]);
+  seen = watch(seen, look(30_000, 2, true)).watch;
+  expect(taken(seen, session, 30_000).seen.size).toBe(1);
+  seen = watch(seen, look(31_000, 2, false)).watch;
+  expect(watch(seen, look(33_000, 2, false)).gone).toEqual([{ node: "nod_b", session: 2 }]);
+});
+
+test("the next look is not later than the moment at which a session has been gone for 2 s", () => {
+  const of = (goneAt: number | null): Watch => ({ server: "one", seen: new Map([["nod_b", { session: 1, goneAt, times: 0 }]]) });
+  expect(untilNextLook(null, 5_000, 500)).toBe(500);
+  expect(untilNextLook(of(null), 5_000, 500)).toBe(500);
+  expect(untilNextLook(of(3_200), 5_000, 500)).toBe(200);
+  expect(untilNextLook(of(4_900), 5_000, 500)).toBe(500);
+  // Its leases end already, unless that has failed.
+  expect(untilNextLook(of(1_000), 5_000, 500)).toBe(500);
 });

@@ -18,14 +18,19 @@ let guard: HoldGuard;
 let happened: string[];
 let isHeld: boolean;
 let isAway: boolean;
+let lostFor: number;
 let change: (held: boolean) => Promise<void>;
 
 beforeEach(() => {
   world = new World(new Chance(1));
   start = world.now;
-  [happened, isHeld, isAway] = [[], true, false];
+  [happened, isHeld, isAway, lostFor] = [[], true, false, 0];
   let listener = (): void => undefined;
-  const hold: Hold = { isHeld: () => isHeld, onChange: (listen) => ((listener = listen), () => (listener = () => undefined)) };
+  const hold: Hold = {
+    isHeld: () => isHeld,
+    lostFor: () => lostFor,
+    onChange: (listen) => ((listener = listen), () => (listener = () => undefined)),
+  };
   const note = (what: string): void => void happened.push(`${world.now - start} ${what}`);
   const memory = memoryStore({ node: "node", now: () => world.now, random: () => 0, newId: (kind) => kind });
   const execute = async (_: string, input: unknown): Promise<void> => {
@@ -100,4 +105,24 @@ test("the end tries once more, and then nothing happens", async () => {
   await change(true);
   await runUntil(200 * second);
   expect(happened).toEqual(["500 gives back c"]);
+});
+
+test("nothing is sent while leases are given back: a second try must not take back what was leased anew", async () => {
+  isAway = true;
+  await change(false);
+  expect(guard.maySend).toBe(false);
+  await runUntil(2 * second);
+  await change(true);
+  expect(guard.maySend).toBe(false);
+  isAway = false;
+  await runUntil(5 * second);
+  expect(guard.maySend).toBe(true);
+  expect(happened).toEqual(["1500 aborts all", "2500 gives back a b", "2500 resumes"]);
+});
+
+test("what others may have seen before counts towards the 1.5 s", async () => {
+  lostFor = 900;
+  await change(false);
+  await runUntil(10 * second);
+  expect(happened).toEqual(["600 aborts all", "600 gives back a b"]);
 });

@@ -1,5 +1,5 @@
 import type { Look, Session, Watch } from "../../src/core/takeover.ts";
-import { hasOthers, watch } from "../../src/core/takeover.ts";
+import { hasOthers, taken, watch } from "../../src/core/takeover.ts";
 import type { Hold } from "../../src/store/store.ts";
 import type { Storage } from "./storage.ts";
 import type { World } from "./world.ts";
@@ -57,6 +57,7 @@ export class SimulatedHold implements Hold {
   readonly #listeners = new Set<() => void>();
   #session: number | null = null;
   #isHeld = true;
+  #lostFor = 0;
   #seen: Watch | null = null;
   #looks = 0;
   #isLooking = false;
@@ -68,6 +69,10 @@ export class SimulatedHold implements Hold {
 
   isHeld(): boolean {
     return this.#isHeld;
+  }
+
+  lostFor(): number {
+    return this.#lostFor;
   }
 
   onChange(listener: () => void): () => void {
@@ -85,15 +90,22 @@ export class SimulatedHold implements Hold {
     this.#set(true);
   }
 
-  /** The connection breaks, and there is another one after `back` milliseconds. */
-  lose(back: number): void {
+  /** The connection breaks, of which the node hears after `unheard` milliseconds, and there is another one after `back` more. */
+  lose(back: number, unheard: number): void {
     const { node, world } = this.#parts;
     if (this.#session === null) return;
     const others = hasOthers(this.#seen);
-    world.note(`${node} loses its session, and is back in ${back} ms${others ? "" : "; it has seen no other node"}`);
+    world.note(
+      `${node} loses its session, hears of it in ${unheard} ms, and is back ${back} ms later${others ? "" : "; it has seen no other node"}`,
+    );
     this.end();
-    if (others) this.#set(false);
-    world.after(back, { owner: node, what: "session" }, () => void this.take());
+    const hear = (): void => {
+      this.#lostFor = unheard;
+      if (others) this.#set(false);
+      world.after(back, { owner: node, what: "session" }, () => void this.take());
+    };
+    if (unheard === 0) hear();
+    else world.after(unheard, { owner: node, what: "loss" }, hear);
   }
 
   /** There is no session any more. */
@@ -119,7 +131,12 @@ export class SimulatedHold implements Hold {
     if (this.#session === null) return;
     const looked = watch(this.#seen, holds.look(node, world.now));
     this.#seen = looked.watch;
-    for (const session of looked.gone) void takeOver(session).catch(() => undefined);
+    const note = (session: Session): void => void (this.#seen &&= taken(this.#seen, session, world.now));
+    for (const session of looked.gone)
+      void takeOver(session).then(
+        () => note(session),
+        () => undefined,
+      );
     if (--this.#looks <= 0) return;
     this.#isLooking = true;
     world.after(second, { owner: node, what: "look at nodes" }, () => this.#look());

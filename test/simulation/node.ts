@@ -166,10 +166,10 @@ export class SimulatedNode {
     this.#way.hangUp?.();
   }
 
-  /** Its session ends, which the others see at once, and it begins another one after this time. */
-  loseSession(back: number): void {
+  /** Its session ends, which the others see at once, and this node after `unheard` milliseconds. `back` later it begins another one. */
+  loseSession(back: number, unheard: number): void {
     this.harmed = true;
-    this.#hold?.lose(back);
+    this.#hold?.lose(back, unheard);
   }
 
   async #takeOver(session: Session): Promise<void> {

@@ -283,7 +283,8 @@ class Simulation {
       // A restart of the database ends all sessions at once.
       const isRestart = chance.happens(0.2);
       if (isRestart) holds.restart();
-      for (const one of isRestart ? this.#nodes : [node]) one.loseSession(chance.of([10, 500, 1_400, 1_600, 3 * second, 30 * second]));
+      for (const one of isRestart ? this.#nodes : [node])
+        one.loseSession(chance.of([10, 500, 1_400, 1_600, 3 * second, 30 * second]), isRestart ? 0 : chance.of([0, 300, 900]));
     } else if (what < 0.25) this.#kill(node, "of nothing in particular");
     else if (what < 0.5) this.#stop(node);
     else if (what < 0.7) {

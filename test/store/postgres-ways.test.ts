@@ -18,7 +18,7 @@ type Given = Omit<Partial<PostgresOptions>, "clock"> & { clock?: TestClock; hast
 
 async function nodeAt(url: string, { clock = new TestClock(), node = "nod_a", hastes = 1, ...more }: Given) {
   const pace = paceOf(clock);
-  const isPatience = (time: number): boolean => [3_000, 5_000].includes(time);
+  const isPatience = (time: number): boolean => [300, 3_000, 5_000].includes(time);
   const sleep: typeof pace.sleep = (until, wake) =>
     pace.sleep(isPatience(until - clock.now) ? until : clock.now + (until - clock.now) / hastes, wake);
   const store = await postgresStore({ url, node, random: randomFrom(1), now: () => clock.now, ...more, clock: { ...pace, sleep } });

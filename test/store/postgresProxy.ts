@@ -6,8 +6,8 @@ import { onTestFinished } from "vitest";
 type Between = {
   /** With which code of an error a text is refused, instead of being put to the database; null: it is not. */
   refuses?(text: string): string | null;
-  /** Which messages of the database get lost on the way, by their type. */
-  loses?(type: string): boolean;
+  /** Which messages of the database get lost on the way, by their type, and by the name that the application gave on this connection. */
+  loses?(type: string, application: string): boolean;
 };
 
 /** Stands between nodes and a PostgreSQL, which is talked to in clear, and answers with the URL at which it is reached. */
@@ -25,12 +25,14 @@ export async function proxyTo(url: string, { refuses = () => null, loses = () =>
       one.on("close", () => other.destroy());
     }
     let isBegun = false;
+    let application = "";
     client.on(
       "data",
       messagesOf(
         (message, type) => {
           // The first one says who comes, and has no type.
           const code = isBegun && type === "Q" ? refuses(message.toString("utf8", 5, message.length - 1)) : null;
+          if (!isBegun) application = /application_name\0([^\0]*)/.exec(message.toString())?.[1] ?? "";
           isBegun = true;
           if (code === null) database.write(message);
           else client.write(refusal(code));
@@ -40,7 +42,7 @@ export async function proxyTo(url: string, { refuses = () => null, loses = () =>
     );
     database.on(
       "data",
-      messagesOf((message, type) => void (loses(type) || client.write(message))),
+      messagesOf((message, type) => void (loses(type, application) || client.write(message))),
     );
   });
   return reachedThrough(server, { url, sockets });
