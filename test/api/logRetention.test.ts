@@ -15,7 +15,11 @@ const deleted = ({ store }: House, dlqId: string) =>
 const trimmed = async ({ store }: House) => {
   await store.execute("changeAccount", { account: "acc_1", change: { limits: { deadLetters: 0 } } });
   const { id } = await store.read.tooMany("deadLetters", "acc_1", 0);
-  await store.execute("trim", { account: "acc_1", tooMany: { log: null, keptLog: null, deadLetters: { id: id ?? "", most: 0 } }, limit: 10 });
+  await store.execute("trim", {
+    account: "acc_1",
+    tooMany: { log: null, keptLog: null, deadLetters: { id: id ?? "", most: 0 } },
+    limit: 10,
+  });
 };
 
 /** The states of a message, in all ways in which they are shown. */
