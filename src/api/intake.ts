@@ -9,6 +9,14 @@ const intakeBytes = 512 * 1024 * 1024;
 /** A body that says it is no longer than this takes its room at once: counting it on its way would cost more than it keeps. */
 export const mostAtOnce = 64 * 1024;
 
+/** Chunks that are smaller are copied into pieces of this size: a chunk that is kept as it came costs 450 bytes more than it has. */
+const pieceBytes = 16 * 1024;
+/** The first piece of a body is smaller, as most bodies are. */
+const firstPieceBytes = 4 * 1024;
+/** Of so many chunks of a body on, they must have so many bytes on the average: each costs the time of a few hundred bytes. */
+const fewChunks = 10_000;
+const leastMean = 16;
+
 /** Whose bodies they are: an account; or "", all together who are none and may send any. */
 export type Sender = AccountId;
 
@@ -33,19 +41,27 @@ export class Intake {
     return () => this.#give(sender, bytes);
   }
 
-  /** The body, which takes room as it arrives. It fails with a `Refusal` when there is no more. `give` is to be called as soon as it is gone. */
+  /**
+   * The body, which takes room as it arrives, in pieces that are not small. It fails with a `Refusal` when there is no more room, or when it
+   * comes in chunks of a few bytes. `give` is to be called as soon as it is gone.
+   */
   counted(sender: Sender, body: Readable): { body: Readable; give(): void } {
     let taken = 0;
+    const take = (bytes: number): void => {
+      this.#take(sender, bytes, taken);
+      taken += bytes;
+    };
+    const pieces = new Pieces(take);
     const counter = new Transform({
       transform: (chunk: Buffer, _encoding, pass) => {
         try {
-          this.#take(sender, chunk.length, taken);
+          for (const piece of pieces.add(chunk)) counter.push(piece);
         } catch (error) {
           return pass(error instanceof Error ? error : new Error(String(error)));
         }
-        taken += chunk.length;
-        pass(null, chunk);
+        pass();
       },
+      flush: (pass) => pass(null, pieces.rest()),
     });
     // A pipe does not tell of a body that breaks off.
     body.once("error", (error) => counter.destroy(error));
@@ -69,6 +85,68 @@ export class Intake {
     this.#taken -= bytes;
     if (left > 0) this.#bySender.set(sender, left);
     else this.#bySender.delete(sender);
+  }
+}
+
+/** Puts small chunks together. `take` is called with the bytes of whatever is kept, and throws if there is no room. */
+class Pieces {
+  readonly #take: (bytes: number) => void;
+  /** The first chunk as it came: most bodies have one. */
+  #first: Buffer | null = null;
+  #piece: Buffer | null = null;
+  #used = 0;
+  #chunks = 0;
+  #bytes = 0;
+
+  constructor(take: (bytes: number) => void) {
+    this.#take = take;
+  }
+
+  /** Returns what is complete. Throws `Refusal`: no room, or chunks of a few bytes. */
+  add(chunk: Buffer): Buffer[] {
+    this.#bytes += chunk.length;
+    if (++this.#chunks > fewChunks && this.#bytes < this.#chunks * leastMean)
+      throw new Refusal("invalid", "body: comes in chunks of a few bytes each; send larger chunks, or Content-Length");
+    if (this.#chunks > 1 && chunk.length < pieceBytes) return this.#copyAll(chunk);
+    this.#take(chunk.length);
+    const before = this.rest();
+    if (chunk.length < pieceBytes) this.#first = chunk;
+    return [...(before ? [before] : []), ...(this.#first ? [] : [chunk])];
+  }
+
+  /** Returns the piece that is not full. Null: there is none. */
+  rest(): Buffer | null {
+    const rest = this.#first ?? (this.#piece && this.#piece.subarray(0, this.#used));
+    this.#first = null;
+    this.#piece = null;
+    return rest;
+  }
+
+  #copyAll(chunk: Buffer): Buffer[] {
+    const first = this.#first;
+    this.#first = null;
+    return first ? [...this.#copy(first), ...this.#copy(chunk)] : this.#copy(chunk);
+  }
+
+  #copy(chunk: Buffer): Buffer[] {
+    const full: Buffer[] = [];
+    for (let from = 0; from < chunk.length;) {
+      this.#piece ??= this.#begin();
+      const copied = chunk.copy(this.#piece, this.#used, from);
+      from += copied;
+      this.#used += copied;
+      if (this.#used < this.#piece.length) continue;
+      full.push(this.#piece);
+      this.#piece = null;
+    }
+    return full;
+  }
+
+  #begin(): Buffer {
+    const bytes = this.#bytes <= firstPieceBytes ? firstPieceBytes : pieceBytes;
+    this.#take(bytes);
+    this.#used = 0;
+    return Buffer.allocUnsafeSlow(bytes);
   }
 }
 

@@ -143,3 +143,57 @@ test.each([
   while (!accepted.closed) await turn();
   expect((await home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(900) })).status).toBe(200);
 });
+
+/** A chunked publish in chunks of so many bytes, on a connection of its own. */
+async function inChunks(port: number, of: { size: number; count: number; path?: string }): Promise<Socket> {
+  const socket = connect(port, "127.0.0.1");
+  onTestFinished(() => void socket.destroy());
+  socket.on("error", () => undefined);
+  await once(socket, "connect");
+  const { size, count, path = "/v2/publish/https://example.com" } = of;
+  socket.write(`POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nTransfer-Encoding: chunked\r\n\r\n`);
+  const chunk = `${size.toString(16)}\r\n${"x".repeat(size)}\r\n`;
+  for (let left = count; left > 0 && !socket.destroyed; left -= 1_000) {
+    if (!socket.write(chunk.repeat(Math.min(left, 1_000)))) await Promise.race([once(socket, "drain"), once(socket, "close")]);
+  }
+  return socket;
+}
+
+test.each([
+  [1, 5_000],
+  [100, 3_000],
+  [5_000, 30],
+  [20_000, 10],
+  [1, 1],
+])("a body in chunks of %d bytes arrives whole, %d of them", async (size, count) => {
+  const home = await house();
+  const socket = await inChunks(await listen(home), { size, count });
+  socket.write("0\r\n\r\n");
+  const [answer] = await once(socket, "data");
+  expect(String(answer)).toMatch(/^HTTP\/1.1 200 /);
+  expect(Buffer.from(home.delivery().message.body).toString()).toBe("x".repeat(size * count));
+});
+
+test("chunks of all sizes keep their order", async () => {
+  const home = await house();
+  const pieces = [1, 20_000, 3, 4_095, 1, 16_384, 17, 16_383, 2].map((size, at) => String(at).repeat(size));
+  const head = `POST /v2/publish/https://example.com HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer ${token}\r\nTransfer-Encoding: chunked\r\n\r\n`;
+  const chunks = pieces.map((text) => `${text.length.toString(16)}\r\n${text}\r\n`);
+  expect(replyIn(await send(await listen(home), `${head}${chunks.join("")}0\r\n\r\n`)).status).toBe(200);
+  expect(Buffer.from(home.delivery().message.body).toString()).toBe(pieces.join(""));
+});
+
+test("many bodies in chunks of a few bytes are refused before they take more memory than was sent", async () => {
+  const home = await house();
+  const port = await listen(home);
+  const { body: source } = await home.ask("POST", "/v2/sources", { body: '{"destination":"https://e.example"}' });
+  const paths = ["/v2/publish/https://example.com", new URL(source.url).pathname];
+  for (const path of paths) {
+    const answer = Promise.withResolvers<string>();
+    const socket = await inChunks(port, { size: 2, count: 5_000, path });
+    socket.once("data", (data) => answer.resolve(String(data)));
+    const more = "2\r\nxx\r\n".repeat(6_000);
+    socket.write(more);
+    expect(await answer.promise).toMatch(/^HTTP\/1.1 400 [^]*comes in chunks of a few bytes/);
+  }
+});
