@@ -40,7 +40,7 @@ describe("the answer to a repetition", () => {
     expect(await repeated(other, reading)).toEqual({ messageId, url: first, deduplicated: true });
   });
 
-  test("names the URLs of the older messages to a URL group, and only to who may read or has sent them", async () => {
+  test("names the URLs of the older messages to a URL group, and only to who may read", async () => {
     await home.ask("POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints: [{ url: first }] }) });
     const made = await post("/v2/publish/g?code=secret", repeat);
     const [{ messageId }] = made.body;
@@ -50,7 +50,18 @@ describe("the answer to a repetition", () => {
     expect(await again("?code=other")).toEqual([older]);
     const publishing = await tokenFor("publish");
     expect(await again("?code=other", publishing)).toEqual([{ messageId, deduplicated: true }]);
-    expect(await again("?code=secret", publishing)).toEqual([older]);
+    expect(await again("?code=secret", publishing)).toEqual([{ messageId, deduplicated: true }]);
+  });
+
+  test("names the URLs of a group's endpoints to no token without the verb read", async () => {
+    await home.ask("POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints: [{ url: `${first}?key=secret` }] }) });
+    const [publishing, reading] = [await tokenFor("publish"), await tokenFor("publish", "read")];
+    const message = { messageId: expect.stringMatching(/^msg_/) };
+    expect((await post("/v2/publish/g", {}, { token: publishing })).body).toEqual([message]);
+    expect((await post("/v2/enqueue/q/g", {}, { token: publishing })).body).toEqual([message]);
+    const body = JSON.stringify([{ destination: "g" }, { destination: other }]);
+    expect((await post("/v2/batch", {}, { token: publishing, body })).body).toEqual([[message], { ...message, url: other }]);
+    expect((await post("/v2/publish/g", {}, { token: reading })).body).toEqual([{ ...message, url: `${first}?key=secret` }]);
   });
 
   test("names no URL for a message whose row was written before URLs were kept", async () => {

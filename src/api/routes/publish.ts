@@ -22,7 +22,7 @@ export const published = z.object({
     .literal(true)
     .optional()
     .describe(
-      "An older message is the same as this one; the id and the URL are those of the older one. A token without the verb read gets the URL only if it is the one that it sent.",
+      "An older message is the same as this one; the id and the URL are those of the older one. A token without the verb read gets the URL only if it is the one that it sent, and never those of a URL group.",
     ),
 });
 
