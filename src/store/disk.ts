@@ -1,4 +1,4 @@
-import { closeSync, fdatasync, fdatasyncSync, fstatSync, fsyncSync, openSync, statfsSync } from "node:fs";
+import { closeSync, fdatasync, fdatasyncSync, fstatSync, fsyncSync, openSync, statfsSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
 import type { Millis } from "../core/message.ts";
@@ -14,15 +14,23 @@ export type Disk = {
 
 const dataSync = promisify(fdatasync);
 
-/** That of a file which is there: also its name in the folder is on the disk afterwards. `elapsed`: a stopwatch that nobody sets. */
+/**
+ * That of an SQLite database in WAL mode, at this path. What is synced is its write-ahead log. A sync fails if the log or the database no
+ * longer has its name: however well both are on the disk, the next start would not find them. `elapsed`: a stopwatch that nobody sets.
+ */
 export function diskOf(path: string, elapsed: () => Millis): Disk {
   syncFolder(dirname(path));
-  const file = openSync(path, "r+");
+  const file = openSync(`${path}-wal`, "r+");
+  const names = [
+    { name: `${path}-wal`, file: fstatSync(file).ino },
+    { name: path, file: statSync(path).ino },
+  ];
   const waits = patient({ here: () => fdatasyncSync(file), elsewhere: () => dataSync(file), elapsed });
   const sync = async (): Promise<void> => {
     await waits();
-    // Without a name it is gone when the process ends, however well it was brought to the disk.
-    if (fstatSync(file).nlink === 0) throw new Error(`${path} was removed while the server used it`);
+    for (const one of names)
+      if (statSync(one.name, { throwIfNoEntry: false })?.ino !== one.file)
+        throw new Error(`${one.name} was removed, renamed or replaced while the server used it`);
   };
   const room = (): number => {
     const { bavail, bsize } = statfsSync(dirname(path));

@@ -43,7 +43,7 @@ export async function embeddedStore(embedded: Embedded): Promise<Store> {
   const { openDisk = (file: string) => diskOf(file, elapsed) } = embedded;
   const database = openSqlite(path, { keys, apart: { pause: () => pause(whileLocked.time), tries: whileLocked.tries } });
   await database.migrate();
-  const disk = openDisk(`${path}-wal`);
+  const disk = openDisk(path);
   const commits = new Commits(disk, onBroken);
   await commits.sync();
   const [reading, folding] = [readingThread({ path, keys }), openFolding({ path, keys })];

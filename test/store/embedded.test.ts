@@ -1,4 +1,4 @@
-import { copyFileSync, rmSync, statSync, truncateSync } from "node:fs";
+import { copyFileSync, renameSync, rmSync, statSync, truncateSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
@@ -183,7 +183,24 @@ test("files that were removed under a server keep nothing: nobody is told that s
   rmSync(dirname(path), { recursive: true });
   await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
   await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
-  expect([told, world.delivered().length]).toEqual([[`${path}-wal was removed while the server used it`], 1]);
+  expect([told, world.delivered().length]).toEqual([[`${path}-wal was removed, renamed or replaced while the server used it`], 1]);
+});
+
+test.each([
+  ["the database is removed", "", (file: string) => rmSync(file)],
+  ["the log is removed", "-wal", (file: string) => rmSync(file)],
+  ["the database is renamed", "", (file: string) => renameSync(file, `${file}.old`)],
+  ["the database is replaced by a copy", "", (file: string) => (copyFileSync(file, `${file}.new`), renameSync(`${file}.new`, file))],
+])("nothing is acknowledged after %s under the server", async (_, end, act) => {
+  const path = freshPath();
+  const told: string[] = [];
+  const world = await openWorld(path, { onBroken: (error) => told.push(error.message) });
+  await world.account();
+  await world.send();
+  act(`${path}${end}`);
+  await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
+  expect(await world.store.takesChanges()).toBe(false);
+  expect([told, world.delivered().length]).toEqual([[`${path}${end} was removed, renamed or replaced while the server used it`], 1]);
 });
 
 test("whoever waits while the file is locked goes on when it is free", async () => {
