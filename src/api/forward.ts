@@ -63,14 +63,33 @@ export function sendersHeaders(rawHeaders: readonly string[], proof: Pick<Proof,
   return headers;
 }
 
-/** Whether a text has the token in it, as it is or percent-encoded, as in a URL. */
+/** Texts that are encoded more often are taken to hide something. */
+const mostEncodings = 5;
+
+/**
+ * Reports whether a text has the token in it: as it is, without its padding, in the alphabet of URLs, or percent-encoded any number of
+ * times. True as well for a text that is still encoded after five times.
+ */
 export function tells(value: string, token: string): boolean {
-  if (value.includes(token)) return true;
-  return (
-    value.includes("%") &&
-    value.replaceAll(/%([0-9a-f]{2})/gi, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16))).includes(token)
-  );
+  const bare = plainly(token);
+  let text = value;
+  for (let times = 0; times <= mostEncodings; times++) {
+    if (plainly(text).includes(bare)) return true;
+    const decoded = percentDecoded(text);
+    if (decoded === text) return false;
+    text = decoded;
+  }
+  return true;
 }
+
+/** Base64 in its usual alphabet, without padding. */
+const plainly = (text: string): string => text.replace(/=+$/, "").replaceAll("-", "+").replaceAll("_", "/");
+
+/** A percent sign that is encoded again and again is decoded at once. */
+const percentDecoded = (text: string): string =>
+  text.includes("%")
+    ? text.replaceAll(/%(?:25)*([0-9a-f]{2})/gi, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
+    : text;
 
 /** Headers that the Connection header declares to be of one connection only (RFC 9110, 7.6.1). */
 function namedByConnection(rawHeaders: readonly string[]): ReadonlySet<string> {
