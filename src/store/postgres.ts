@@ -30,6 +30,7 @@ import {
   connectionOf,
   cut,
   firstLockTimeout,
+  isEndedIdle,
   isOutOfResources,
   isPrepared,
   limitsWithin,
@@ -256,7 +257,7 @@ export class PostgresDatabase implements Database {
         throw error;
       }
       this.#drop(session);
-      if (!isCommitting) throw new Interrupted(error.message, { cause: error });
+      if (!isCommitting || isEndedIdle(error)) throw new Interrupted(error.message, { cause: error });
       // It may have lost its standby, or be a primary no more.
       avoidHostOf(session.client, this.#options);
       throw error;

@@ -96,16 +96,21 @@ export async function connect({ url, pooling }: Place, { kind }: { kind: Kind })
   throw outage(trouble);
 }
 
-/** Opens a connection to the host of `client` and asks it `select 1`. Throws if that fails. */
+/** Opens a connection to the host of `client` and asks it `select 1`. A refusal is an answer, too. Throws if none comes. */
 export async function probeHostOf(client: Client, { url, pooling }: Place): Promise<void> {
   const { urls } = addressesOf(url);
-  const probe = await connectTo(urls[hostOfClient.get(client) ?? 0] ?? url, { kind: "look", pooling });
+  let probe: Client | null = null;
   try {
+    probe = await connectTo(urls[hostOfClient.get(client) ?? 0] ?? url, { kind: "look", pooling });
     await plainly(probe, "select 1");
+  } catch (error) {
+    if (!isRefusal(error)) throw error;
   } finally {
-    cut(probe);
+    if (probe) cut(probe);
   }
 }
+
+const isRefusal = (error: unknown): boolean => (error instanceof Unavailable ? isRefusal(error.cause) : codeOf(error) !== undefined);
 
 /** Makes the next connection begin with another host than that of `client`, if the URL names several. */
 export function avoidHostOf(client: Client, { url }: Place): void {
@@ -303,6 +308,10 @@ const rethrow = (error: unknown): never => {
 
 /** Returns the five characters by which the database names an error (SQLSTATE). */
 export const codeOf = (error: unknown): string | undefined => (error instanceof DatabaseError ? error.code : undefined);
+
+/** Reports whether the database has ended a transaction because it waited too long for its next statement. That statement has not run. */
+export const isEndedIdle = (error: unknown): boolean =>
+  error instanceof Unavailable ? isEndedIdle(error.cause) : codeOf(error) === "25P03";
 
 /** Reports whether the database lacks a resource, such as room on its disk (class 53). Trying again at once makes it worse. */
 export const isOutOfResources = (error: unknown): boolean =>

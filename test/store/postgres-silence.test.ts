@@ -1,7 +1,8 @@
 import type { Socket } from "node:net";
-import { connect, createServer } from "node:net";
+import { connect as connectTo, createServer } from "node:net";
 import { expect, test } from "vitest";
 import { postgresStore } from "../../src/store/postgres.ts";
+import { connect, cut, probeHostOf } from "../../src/store/postgresSession.ts";
 import { freshDatabase } from "../postgres.ts";
 import { randomFrom } from "./chance.ts";
 import { ask } from "./postgresDatabase.ts";
@@ -41,7 +42,7 @@ async function vanishingHost(url: string) {
   let accepted = 0;
   const server = createServer((client) => {
     accepted++;
-    const database = connect(Number(port), hostname);
+    const database = connectTo(Number(port), hostname);
     for (const [one, other] of [
       [client, database],
       [database, client],
@@ -156,4 +157,26 @@ test("a probe of the storage waits for the standby, as a batch does", async () =
   host.comeBack();
   expect(await world.store.takesChanges()).toBe(true);
   expect(await ask(url, "select last_value::int as probes, is_called from probes")).toEqual([{ probes: 1, is_called: true }]);
+});
+
+test("a transaction that the database ended because its commit did not come is run again, as nothing was stored", async () => {
+  const url = await freshDatabase();
+  const host = await vanishingHost(url);
+  const world = await nodeAt(host.url, host);
+  await world.account();
+  let commits = 0;
+  host.vanish((data) => data.includes("commit\0") && ++commits === 1);
+  expect(await world.publish([letterTo({ delay: 1 })])).toMatchObject([{ deduplicated: false }]);
+  expect(commits).toBeGreaterThan(1);
+  expect(await ask(url, "select 1 from messages")).toHaveLength(1);
+});
+
+test("a host that refuses a probe has answered it", async () => {
+  const url = await freshDatabase();
+  const client = await connect({ url }, { kind: "look" });
+  await expect(probeHostOf(client, { url: `${url}_missing` })).resolves.toBeUndefined();
+  const nobody = new URL(url);
+  nobody.port = "1";
+  await expect(probeHostOf(client, { url: nobody.href })).rejects.toThrow();
+  cut(client);
 });
