@@ -177,6 +177,6 @@ test("a host that refuses a probe has answered it", async () => {
   await expect(probeHostOf(client, { url: `${url}_missing` })).resolves.toBeUndefined();
   const nobody = new URL(url);
   nobody.port = "1";
-  await expect(probeHostOf(client, { url: nobody.href })).rejects.toThrow();
+  await expect(probeHostOf(client, { url: nobody.href })).rejects.toMatchObject({ code: "ECONNREFUSED" });
   cut(client);
 });
