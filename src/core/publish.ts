@@ -95,22 +95,22 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[];
           { allowance: result.allowance },
         );
       if (!("refused" in result)) countBytes(draft, id, "bytesIn", letter.body.byteLength);
-      return scope ? heardBy(scope, letter, result) : result;
+      return scope ? heardBy(scope, addressed(draft, id, letter), result) : result;
     });
     if (day) keepDayLimit(draft, id, day);
     return results;
   },
 };
 
-/** Returns a result without URLs that a token has not sent, if it may not read: those of endpoints of a group, and of older messages. */
-function heardBy(scope: Scope, { url: sent, group }: Pick<Letter, "url" | "group">, result: PublishResult): PublishResult {
+/** A result without the URLs of older messages, as far as the token may not read and has sent other URLs. */
+function heardBy(scope: Scope, sent: readonly Pick<Letter, "url">[], result: PublishResult): PublishResult {
   if ("refused" in result || scope.verbs.includes("read")) return result;
-  const heard = <P extends Published>(one: P): P => {
-    if (group === null && one.url === sent) return one;
+  const heard = <P extends Published>(one: P, at: number): P => {
+    if (one.url === sent[at]?.url) return one;
     const { url: _url, ...others } = one;
     return others as P;
   };
-  return "each" in result ? { ...result, each: result.each.map(heard) } : heard(result);
+  return "each" in result ? { ...result, each: result.each.map(heard) } : heard(result, 0);
 }
 
 /** Why there can be no queue for a letter. Null: there is one, or can be one more, or all that the letter is was taken in before. */

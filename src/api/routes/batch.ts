@@ -15,7 +15,7 @@ import { checkedObject } from "../readObject.ts";
 import { refusedHostWarnings } from "../refusedHosts.ts";
 import type { Incoming, Parts } from "../route.ts";
 import { route } from "../route.ts";
-import { scopeIn } from "../scope.ts";
+import { mayRead, scopeIn } from "../scope.ts";
 import { areOfStep, readingStep } from "../stepRefusal.ts";
 import { checkName, checkUrl, isUrl } from "../target.ts";
 import { published, publishedJson, publishedToEach } from "./publish.ts";
@@ -76,7 +76,12 @@ export const batch = route({
     const results =
       letters.length === 0 ? [] : await store.execute("publish", { account: account.id, letters, mostQueues, ...scopeIn(incoming) });
     const warnings = refusedHostWarnings({ incoming, parts }, letters, results);
-    return { status: 200, body: answersTo(read, results), ignored, headers: headersOfResults(results, warnings) };
+    return {
+      status: 200,
+      body: answersTo(read, results, { mayRead: mayRead(incoming) }),
+      ignored,
+      headers: headersOfResults(results, warnings),
+    };
   },
 });
 
@@ -279,14 +284,14 @@ async function attempt(make: () => Promise<Letter>): Promise<Letter | Refusal> {
   }
 }
 
-function answersTo(read: readonly (Letter | Refusal)[], results: readonly PublishResult[]): unknown[] {
+function answersTo(read: readonly (Letter | Refusal)[], results: readonly PublishResult[], of: { mayRead: boolean }): unknown[] {
   let next = 0;
   const answers = read.map((one) => {
     if (one instanceof Refusal) return one;
     const result = results[next++];
     return result && "refused" in result
       ? new Refusal(result.refused, result.message, { allowance: result.allowance })
-      : publishedJson(result, one);
+      : publishedJson(result, one, of);
   });
   const [first] = answers;
   if (first instanceof Refusal && answers.every((answer) => answer instanceof Refusal)) throw refusalOf(answers, 0);

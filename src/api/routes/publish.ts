@@ -10,7 +10,7 @@ import { headersOfResults } from "../allowanceHeaders.ts";
 import { refusedHostWarnings } from "../refusedHosts.ts";
 import type { Answer, Incoming, Parts } from "../route.ts";
 import { route } from "../route.ts";
-import { scopeIn } from "../scope.ts";
+import { mayRead, scopeIn } from "../scope.ts";
 import { areOfStep, readingStep } from "../stepRefusal.ts";
 import { settingsOfPosts } from "../workflowPost.ts";
 
@@ -70,14 +70,19 @@ export async function publishOne(incoming: Incoming, parts: Parts, of: PostingOf
   const [result] = await of.store.execute("publish", { account, letters: [letter], mostQueues, ...scopeIn(incoming) });
   const results = result ? [result] : [];
   const headers = headersOfResults(results, refusedHostWarnings({ incoming, parts }, [letter], results));
-  return { status: statusOf(result), body: publishedJson(result, letter), ignored, headers };
+  return { status: statusOf(result), body: publishedJson(result, letter, { mayRead: mayRead(incoming) }), ignored, headers };
 }
 
-/** The answer for one letter; for one to a URL group, those for its endpoints. Throws `Refusal` when it was refused. */
-export function publishedJson(result: PublishResult | undefined, { url }: Pick<Letter, "url">): unknown {
+/**
+ * Returns the answer for one letter; for one to a URL group, those for its endpoints, with their URLs only for a token that may read. Throws
+ * `Refusal` when it was refused.
+ */
+export function publishedJson(result: PublishResult | undefined, { url }: Pick<Letter, "url">, of: { mayRead: boolean }): unknown {
   if (!result) throw new Error("publish: a letter has no answer");
   if ("refused" in result) throw new Refusal(result.refused, result.message, { allowance: result.allowance });
-  return "each" in result ? result.each.map((one) => oneJson(one, one.url)) : oneJson(result, result.deduplicated ? result.url : url);
+  return "each" in result
+    ? result.each.map((one) => oneJson(one, of.mayRead ? one.url : undefined))
+    : oneJson(result, result.deduplicated ? result.url : url);
 }
 
 const oneJson = ({ messageId, deduplicated, run }: Published, url: string | undefined): z.output<typeof published> => ({

@@ -11,7 +11,7 @@ import { readObject } from "../readObject.ts";
 import type { Answer, Incoming, Parts } from "../route.ts";
 import { route } from "../route.ts";
 import { runIdNow } from "../runNow.ts";
-import { scopeIn } from "../scope.ts";
+import { mayRead } from "../scope.ts";
 import { checkSegment } from "../segment.ts";
 import { readingStep } from "../stepRefusal.ts";
 import { checkUrl, shortened } from "../target.ts";
@@ -121,9 +121,6 @@ const notifyAll = route({
 });
 
 type Event = { event: string; body: Bytes; mayRead: boolean };
-
-/** A token with rights of its own may be one that only publishes. */
-const mayRead = (incoming: Incoming): boolean => scopeIn(incoming).scope?.verbs.includes("read") ?? true;
 
 /** Those that began to wait since the first of them was told are left alone, because one that is told may wait again. */
 async function wakeAll(parts: Parts, account: AccountId, { event, body, mayRead }: Event): Promise<Answer> {
