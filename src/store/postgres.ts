@@ -146,7 +146,7 @@ class NoRoom extends Error {
   }
 }
 
-type Session = { client: Client; connection: Connection };
+type Session = { client: Client; connection: Connection; endedBy?: unknown };
 
 /** See `Database.transaction`. */
 type Run<T> = (connection: Connection, begun: Promise<Millis | null>) => Promise<T>;
@@ -257,7 +257,7 @@ export class PostgresDatabase implements Database {
         throw error;
       }
       this.#drop(session);
-      if (!isCommitting || isEndedIdle(error)) throw new Interrupted(error.message, { cause: error });
+      if (!isCommitting || isEndedIdle(error) || isEndedIdle(session.endedBy)) throw new Interrupted(error.message, { cause: error });
       // It may have lost its standby, or be a primary no more.
       avoidHostOf(session.client, this.#options);
       throw error;
@@ -277,6 +277,8 @@ export class PostgresDatabase implements Database {
     const prepares = isPrepared(this.#options);
     const session: Session = { client, connection: connectionOf((query) => client.query(query), { prepares, seals: this.#seals }) };
     client.once("end", () => this.#drop(session));
+    // It comes without a statement under way if this process stood still, and the next statement only hears that the connection is gone.
+    client.once("error", (error: unknown) => (session.endedBy = error));
     this.#session = session;
     return session;
   }
