@@ -15,7 +15,7 @@ const options = {
   rounds: { default: 8, help: "throughput turns of each" },
   messages: { default: 30_000, help: "messages of a throughput turn" },
   "warm-up": { default: 60_000, help: "messages of the warm-up of each" },
-  paths: { default: 1, help: "paths of the destination that the messages of a turn go to, in turn: each is an endpoint of its own" },
+  paths: { default: 1, help: "paths of the destination that the messages of a turn go to, in turn: each path is a separate endpoint" },
   before: { default: "", help: "folder of another version of this repository, with what it needs installed, that takes turns as well" },
 } as const;
 
