@@ -20,6 +20,7 @@ import { notify, wait } from "./wait.ts";
 import { takeOver } from "./takeover.ts";
 import { createToken, noteTokenUse, revokeToken } from "./token.ts";
 import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from "./schedule.ts";
+import { wakeLines } from "./line.ts";
 import { giveBack, renew, settle } from "./settle.ts";
 
 /** Everything that can change anything. What people do to their settings, or to many things at once, says who they are. */
@@ -31,6 +32,7 @@ export const commands = {
   settle,
   renew,
   giveBack,
+  wakeLines,
   reclaim,
   takeOver,
   keepRejection,
@@ -133,7 +135,7 @@ export type AnswerOf<N extends CommandName> = Commands[N] extends Decision<infer
 
 /** Commands that the server runs by itself. All others are requests of a caller who waits for the answer. */
 const withoutCaller: ReadonlySet<CommandName> = new Set([
-  ...(["claim", "listDue", "putAside", "settle", "renew", "giveBack", "reclaim", "takeOver"] as const),
+  ...(["claim", "listDue", "putAside", "settle", "renew", "giveBack", "wakeLines", "reclaim", "takeOver"] as const),
   ...(["expire", "trim", "removeAccount", "rewrite", "noteTokenUse", "noteSpending", "noteAcceptance"] as const),
 ]);
 

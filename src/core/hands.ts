@@ -7,6 +7,8 @@ import type { AccountId } from "./message.ts";
  * gets at most half, the second at most a third of the whole, and there is nearly always a hand for a newcomer.
  * (The dynamic threshold of Choudhury and Hahne, "Dynamic queue length thresholds", 1998, with a factor of one.)
  * The memory for the bodies that are being sent is shared out by the same rule.
+ *
+ * Accounts with many destinations are held back by a second rule: see `leavesLastPart`.
  */
 export type Hands = {
   free: number;
@@ -17,7 +19,14 @@ export type Hands = {
   /** Running deliveries by destination (`laneOf`). */
   busy: ReadonlyMap<string, number>;
   bytes: HandBytes;
+  /** What accounts hold of the capacity for deliveries and of the memory for bodies. Absent: accounts are not told apart. */
+  held?: { hands: Holding; bytes: Holding };
+  /** Is told of a destination (`laneOf`) that gets no delivery because its account holds its share. */
+  denied?(lane: string): void;
 };
+
+/** The whole of a capacity, and what each account holds of it. */
+export type Holding = { total: number; byAccount: ReadonlyMap<AccountId, number> };
 
 /** Bytes of bodies. Below zero there are none free: the last one taken may go beyond, so that a large one is never left waiting for ever. */
 export type HandBytes = {
@@ -28,17 +37,44 @@ export type HandBytes = {
   busy: Readonly<Record<string, number>>;
 };
 
-/** Hands that were promised since `hands` was counted. */
-export type Taken = { all: number; lane: number; bytes: number; laneBytes: number };
+/** Hands that were promised since `hands` was counted: `account` and `accountBytes` to the account of the destination. */
+export type Taken = { all: number; lane: number; account?: number; bytes: number; laneBytes: number; accountBytes?: number };
 
 /** The name under which the hands of a destination are counted. */
 export const laneOf = (account: AccountId, host: string): string => `${account} ${host}`;
+
+/** Returns the account of a name that `laneOf` made. */
+export const accountOf = (lane: string): AccountId => lane.slice(0, lane.indexOf(" "));
+
+/** No account that holds more than this part of a capacity may take the last part of it. */
+const lastPart = 1 / 8;
+
+/**
+ * Reports whether an account that holds `own` of a capacity may take `wanted` more, as far as other accounts are concerned: an account
+ * that holds more than an eighth leaves the last eighth free. All else goes to whichever account has work. A capacity below 8 has no last eighth.
+ */
+export function leavesLastPart({ total, free }: { total: number; free: number }, own: number, wanted: number): boolean {
+  const last = Math.floor(total * lastPart);
+  return own + wanted <= last || free - wanted >= last;
+}
 
 /** May one more delivery to this destination begin? */
 export function hasHand(hands: Hands, taken: Taken, lane: string): boolean {
   const free = hands.free - taken.all;
   const running = (hands.busy.get(lane) ?? 0) + taken.lane;
-  return free > 0 && running < Math.min(hands.perHost, free) && hasBytes(hands.bytes, taken, lane);
+  return free > 0 && running < Math.min(hands.perHost, free) && hasBytes(hands.bytes, taken, lane) && leavesOthers(hands, taken, lane);
+}
+
+/** Reports whether the account of a destination may have one more delivery, as far as other accounts are concerned. */
+export function leavesOthers({ free, bytes, held }: Hands, taken: Taken, lane: string): boolean {
+  if (!held) return true;
+  const account = accountOf(lane);
+  const ownHands = (held.hands.byAccount.get(account) ?? 0) + (taken.account ?? 0);
+  const ownBytes = (held.bytes.byAccount.get(account) ?? 0) + (taken.accountBytes ?? 0);
+  return (
+    leavesLastPart({ total: held.hands.total, free: free - taken.all }, ownHands, 1) &&
+    leavesLastPart({ total: held.bytes.total, free: bytes.free - taken.bytes }, ownBytes, 1)
+  );
 }
 
 function hasBytes({ free, busy }: HandBytes, taken: Taken, lane: string): boolean {

@@ -1,10 +1,10 @@
 import { refreshAllowance } from "./allowance.ts";
-import type { Draft, LineHead, Moment, Needs } from "./command.ts";
+import type { Decision, Draft, LineHead, Moment, Needs } from "./command.ts";
 import { isAllowance, isIdle, putFlow, roomBehind } from "./flow.ts";
 import { advance, depart, hostLine, needsOfGates, putOffStopped, standInLine } from "./gate.ts";
 import { destinationsOf, lease, log } from "./lease.ts";
 import { spans } from "./limits.ts";
-import type { Flow, Line, MessageState } from "./message.ts";
+import type { AccountId, Flow, Line, MessageState } from "./message.ts";
 
 /** How many held messages are looked at when one delivery of their host has ended: it gave back one hand. */
 export const headLimit = 2;
@@ -85,6 +85,16 @@ export const withHand = (draft: Draft, lines: readonly Line[]): readonly { accou
 export function lookSoon(draft: Draft, moment: Moment, line: Line): void {
   if (line.dueAt > moment.now) draft.put("lines", { ...line, dueAt: moment.now });
 }
+
+/** Has the lines of these hosts served by the next claim, because their account may have more deliveries again. */
+export const wakeLines: Decision<{ account: AccountId; hosts: readonly string[] }, { woken: number }> = {
+  needs: ({ account, hosts }) => ({ lines: hosts.map((host) => [account, host] as const) }),
+  decide: ({ account, hosts }, draft, moment) => {
+    const lines = hosts.flatMap((host) => lineOf(draft, { account, host }) ?? []);
+    for (const line of lines) lookSoon(draft, moment, line);
+    return { woken: lines.length };
+  },
+};
 
 /** False when it has to stay: its line is closed, or its envelope is not at hand. Before another closed gate it changes lines. */
 function serveOne(draft: Draft, moment: Moment, met: MessageState, line: string): boolean {

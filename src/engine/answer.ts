@@ -2,8 +2,11 @@ import type { HeaderList } from "../core/message.ts";
 
 /** What an answer is told to, piece by piece. */
 export type Listener = {
-  /** The final answer begins. `fields` reads its header fields, names as they were sent; it may be called only now. */
-  begins(status: number, fields: () => HeaderList): void;
+  /**
+   * The final answer begins. `fields` reads its header fields, names as they were sent; it may be called only now. `length`: of the
+   * body, as far as the answer announces it.
+   */
+  begins(status: number, fields: () => HeaderList, length: number | null): void;
   /** Some of the body. The bytes are overwritten when this returns. */
   continues(bytes: Buffer): void;
 };
@@ -173,7 +176,9 @@ export class AnswerReader {
     this.#headBytes = 0;
     this.#state = length === "chunked" ? "size" : length === null ? "to the end" : length > 0 ? "counted" : "whole";
     if (length === null) this.#reuse = null;
-    this.#listener.begins(status, () => pairs(this.#fields));
+    this.#listener.begins(status, () => pairs(this.#fields), typeof length === "number" ? length : null);
+    // They may take ten times their size.
+    this.#fields = [];
   }
 
   /** How long the body is (RFC 9112, 6.3). Null: as long as the connection lasts. */

@@ -10,7 +10,8 @@ export type Caller = {
   readonly request: Request;
   /** The request is sent now. Closing the connection ends it. Called a second time if the request is resent over a new connection. */
   sent(connection: Connection): void;
-  begins(status: number, fields: () => HeaderList): void;
+  /** `length`: of the body, as far as the response announces it. */
+  begins(status: number, fields: () => HeaderList, length: number | null): void;
   /** The bytes are overwritten when this returns. */
   continues(bytes: Buffer): void;
   ends(): void;
@@ -56,6 +57,7 @@ export class Connection {
   #caller: Caller | null = null;
   #reader: AnswerReader | null = null;
   #isGone = false;
+  #isPaused = false;
   /** Whether it has carried a request before. */
   #isReused = false;
   /** Whether its end means that the running request must be resent: it was reused, and no byte of the response has come. */
@@ -78,6 +80,18 @@ export class Connection {
     this.#isReused = true;
     caller.sent(this);
     if (this.#caller !== null) this.#write(caller.request);
+  }
+
+  /** Reads no more until `resume`, except for what the socket has at hand. */
+  pause(): void {
+    this.#socket.pause();
+    this.#isPaused = true;
+  }
+
+  resume(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    this.#socket.resume();
   }
 
   /** Closes it at once. What runs on it fails with this error. */
@@ -142,6 +156,7 @@ export class Connection {
     if (reuse === null || this.#socket.writableLength > 0) this.close(null);
     caller?.ends();
     if (this.#isGone || reuse === null) return;
+    this.resume();
     this.seconds = reuse.seconds;
     this.#owner.free(this);
   }

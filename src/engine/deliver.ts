@@ -5,24 +5,21 @@ import { deliveryHeaders, standardHeaders, type DeliveryHeaderName } from "../co
 import { canonicalName, headerValue, inLatin } from "../core/headers.ts";
 import { noBytes } from "../core/message.ts";
 import { parsedUrl, type ParsedUrl, sentPath } from "../core/parsedUrl.ts";
-import type { Brand, Bytes, Delivery, HeaderList, IdKind, Millis, Outcome } from "../core/message.ts";
+import type { Brand, Delivery, HeaderList, IdKind, Millis, Outcome } from "../core/message.ts";
 import { BadAnswer } from "./answer.ts";
+import type { Room } from "./bodyBytes.ts";
+import { unlimited } from "./bodyBytes.ts";
 import { alarm, type Clock } from "./clock.ts";
 import { Lost, type Caller, type Connection, type Request } from "./connection.ts";
 import { Closed, Connections } from "./connections.ts";
 import { EgressRefusal, type Egress } from "./egress.ts";
+import { ResponseBody } from "./responseBody.ts";
 import { sign, signStandard } from "./signature.ts";
 
 /** A call to a destination. `outcome` never rejects: no answer is an outcome too. `abort` ends it at once, if it has not ended. */
 export type DeliveryCall = { outcome: Promise<Outcome>; abort(): void };
 
-/** Memory for the part of a response that is beyond what every response may have. */
-export type Room = {
-  /** Takes so many bytes and returns true; or returns false if there are too few. `must`: takes them in any case. */
-  take(bytes: number, must: boolean): boolean;
-};
-
-/** Begins one call to a destination. Without `room` there is as much as is needed. */
+/** Begins one call to a destination, whose response takes its memory from `room`. Without `room` there is as much as is needed. */
 export type Deliver = (delivery: Delivery, room?: Room) => DeliveryCall;
 
 export type DeliverOptions = {
@@ -54,7 +51,6 @@ export function createDeliver(options: DeliverOptions): { deliver: Deliver; clos
   return { deliver, close: async () => connections.close() };
 }
 
-const unlimited: Room = { take: () => true };
 const mostHeaders = 100;
 const aborted = "aborted";
 
@@ -75,8 +71,9 @@ class Call implements Caller {
   #ended = false;
   #status: number | null = null;
   #headers: HeaderList = [];
-  #body: Uint8Array | null = null;
-  #size = 0;
+  #body: ResponseBody | null = null;
+  /** Bytes of a body that is not kept. */
+  #unkept = 0;
   /** Not all of the headers, or of the body, were taken. */
   #isCut = false;
 
@@ -105,9 +102,10 @@ class Call implements Caller {
 
   /** A response of which more has come than is kept anyway is cut; any other is none. */
   #expire(timeout: Millis): void {
-    const isEnough = this.#body !== null && this.#size > this.#options.limits.responseBytes && !this.#isCall;
+    const isEnough = this.#body !== null && this.#body.size > this.#options.limits.responseBytes && !this.#isCall;
     this.#isCut ||= isEnough;
-    this.end(isEnough ? null : `timed out after ${inWords(timeout)}`);
+    const why = this.#body?.isWaiting ? " while the server had no memory for more of the response" : "";
+    this.end(isEnough ? null : `timed out after ${inWords(timeout)}${why}`);
   }
 
   sent(connection: Connection): void {
@@ -116,33 +114,34 @@ class Call implements Caller {
     this.#isSent = true;
   }
 
-  begins(status: number, fields: () => HeaderList): void {
+  begins(status: number, fields: () => HeaderList, length: number | null): void {
+    if (this.#ended) return;
     this.#status = status;
     if (!isWanted(this.#delivery, status)) return;
     const all = fields();
     this.#headers = headerList(all);
     this.#isCut = all.length > mostHeaders;
-    this.#body = noBytes;
+    const most = this.#mostBytes;
+    if (this.#isCall && length !== null && length > most) return this.#endTooLarge();
+    this.#body = new ResponseBody({
+      ...{ room: this.#room, length, kept: this.#isCall ? most : this.#options.limits.responseBytes, most },
+      pause: () => this.#connection?.pause(),
+      resume: () => this.#connection?.resume(),
+    });
   }
 
   continues(bytes: Buffer): void {
     if (this.#ended) return;
-    const some = bytes.subarray(0, this.#taken(bytes.length));
-    if (this.#body) this.#body = appended(this.#body, this.#size, some);
-    this.#size += some.length;
-    if (some.length === bytes.length) return;
+    const isWhole = this.#body ? this.#body.add(bytes) === bytes.length : (this.#unkept += bytes.length) <= this.#mostBytes;
+    if (isWhole) return;
+    if (this.#isCall) return this.#endTooLarge();
     this.#isCut = this.#body !== null;
-    // A step would go on with half an answer, and not know.
-    this.end(this.#isCall ? `the answer is larger than ${inMebibytes(this.#mostBytes)}` : null);
+    this.end(null);
   }
 
-  /** How many of the next bytes of the body are taken. */
-  #taken(coming: number): number {
-    const end = Math.min(this.#size + coming, this.#mostBytes);
-    const { responseBytes } = this.#options.limits;
-    const beyond = end - Math.max(this.#size, responseBytes);
-    if (this.#body === null || beyond <= 0 || this.#room.take(beyond, this.#isCall)) return end - this.#size;
-    return Math.max(0, responseBytes - this.#size);
+  /** A step would go on with half an answer, and not know. */
+  #endTooLarge(): void {
+    this.end(`the answer is larger than ${inMebibytes(this.#mostBytes)}`);
   }
 
   get #isCall(): boolean {
@@ -180,7 +179,8 @@ class Call implements Caller {
 
   #outcome(error: string | null): Outcome {
     const { message, attempt } = this.#delivery;
-    const answer = error === null ? { status: this.#status, headers: this.#headers, body: bodyOf(this.#body, this.#size) } : noAnswer;
+    if (error !== null) this.#body?.drop();
+    const answer = error === null ? { status: this.#status, headers: this.#headers, body: this.#body?.finish() ?? noBytes } : noAnswer;
     const took = Math.max(0, this.#options.clock.now() - this.#startedAt);
     const outcome: Outcome = { account: message.account, messageId: message.id, host: this.#host, attempt, ...answer, error, took };
     const { responseBytes: kept } = this.#options.limits;
@@ -208,19 +208,6 @@ const isWanted = ({ message }: Delivery, status: number): boolean =>
 /** Whether a callback tells of the response, or may: a run has its failure callback for all of its messages. */
 const isTold = ({ message: { callback, failureCallback, run } }: Delivery, status: number | null): boolean =>
   callback !== null || (!isSuccess(status) && (failureCallback !== null || run?.kind === "step" || run?.kind === "result"));
-
-/** Grows by doubling: the bytes may come one by one. */
-function appended(all: Uint8Array, size: number, some: Uint8Array): Uint8Array {
-  const room =
-    all.length - size >= some.length ? all : new Uint8Array(size === 0 ? some.length : Math.max(2 * all.length, size + some.length));
-  if (room !== all) room.set(all);
-  room.set(some, size);
-  return room;
-}
-
-/** Exactly as large as its bytes. */
-const bodyOf = (bytes: Uint8Array | null, size: number): Bytes =>
-  bytes === null || size === 0 ? noBytes : bytes.length === size ? bytes : bytes.slice(0, size);
 
 const headerList = (fields: HeaderList): HeaderList =>
   fields.slice(0, mostHeaders).map(([name, value]): [string, string] => [canonicalName(name), value]);

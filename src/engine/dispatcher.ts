@@ -2,13 +2,15 @@ import { Refusal } from "../core/errors.ts";
 import type { Hands } from "../core/hands.ts";
 import { laneOf } from "../core/hands.ts";
 import { memory, spans } from "../core/limits.ts";
-import type { Delivery, Held, Millis, Outcome } from "../core/message.ts";
+import type { AccountId, Delivery, Held, Millis, Outcome } from "../core/message.ts";
 import { hostOf } from "../core/parsedUrl.ts";
 import type { Settled } from "../core/settle.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
+import { BodyBytes } from "./bodyBytes.ts";
 import { Claims } from "./claims.ts";
 import type { Clock } from "./clock.ts";
-import type { Deliver, DeliveryCall, Room } from "./deliver.ts";
+import type { Deliver, DeliveryCall } from "./deliver.ts";
+import { DeniedHosts } from "./deniedHosts.ts";
 import { unsent } from "./unsent.ts";
 import { HoldGuard } from "./holdGuard.ts";
 
@@ -26,14 +28,14 @@ export type DispatcherParts = {
   hands: { total: number; perHost: number; bytes?: DispatcherBytes };
 };
 
-/** Bytes of bodies: of all that are running, and of what one batch loads to be sent. */
+/** Bytes of bodies: of all that are being sent or received, and of what one batch loads to be sent. */
 type DispatcherBytes = { total: number; perBatch: number };
 
 /**
  * `leasedAt`: when its lease was taken or renewed last, by the clock of this node. `place`: among those that run; `over` after that.
- * `taken`: bytes of its response for which it has taken room.
+ * `room`: the memory of its response.
  */
-type Running = { delivery: Delivery; lane: string; call: DeliveryCall; leasedAt: Millis; place: number; taken: number };
+type Running = { delivery: Delivery; lane: string; call: DeliveryCall; leasedAt: Millis; place: number; room: { close(): void } };
 
 /** One claim looks at so many messages at most, and, however few hands are free, at so many at least: the others go in line. */
 const claimLimit = 256;
@@ -59,8 +61,9 @@ export class Dispatcher {
   /** A plain list, whose places are handed on: see docs/decisions/0034. */
   #running: Running[] = [];
   readonly #busy = new Map<string, number>();
-  readonly #busyBytes = new Map<string, number>();
-  #bytes = 0;
+  readonly #busyByAccount = new Map<AccountId, number>();
+  readonly #bytes: BodyBytes;
+  readonly #denied: DeniedHosts;
   /** Outcomes on their way to the store. */
   #reports = 0;
   /** When the storage could not take one of them last, because it was away. Each is tried again soon after. */
@@ -84,7 +87,10 @@ export class Dispatcher {
 
   constructor(parts: DispatcherParts) {
     this.#parts = parts;
+    this.#bytes = new BodyBytes(parts.hands.bytes?.total ?? memory.sending);
     const { store, clock, log } = parts;
+    // A line that was not woken is looked at all the same, a little later.
+    this.#denied = new DeniedHosts((account, hosts) => store.execute("wakeLines", { account, hosts }).catch(() => undefined));
     this.#claims = new Claims({ store, now: () => clock.now(), trouble: (what, error) => log.trouble(what, error) });
     const resume = (): void => {
       this.#starved = false;
@@ -131,11 +137,13 @@ export class Dispatcher {
 
   /** The hands of this node, as they are now. */
   hands(): Hands {
-    const { total, perHost, bytes = { total: memory.sending, perBatch: memory.batch } } = this.#parts.hands;
+    const { total, perHost, bytes: { perBatch } = { perBatch: memory.batch } } = this.#parts.hands;
     const free = this.#stopping || !this.#maySend ? 0 : total - this.#running.length;
     return {
       ...{ free, perHost, behind: this.#behind, busy: new Map(this.#busy) },
-      bytes: { free: bytes.total - this.#bytes, perBatch: bytes.perBatch, busy: Object.fromEntries(this.#busyBytes) },
+      bytes: { free: this.#bytes.free, perBatch, busy: this.#bytes.byLane },
+      held: { hands: { total, byAccount: new Map(this.#busyByAccount) }, bytes: this.#bytes.held },
+      denied: (lane) => this.#denied.note(lane),
     };
   }
 
@@ -232,9 +240,9 @@ export class Dispatcher {
     if (!this.#maySend) return this.#guard?.giveBack([heldOf(delivery)]);
     const host = hostOf(delivery.message.url);
     const lane = laneOf(delivery.message.account, host);
-    const room: Room = { take: (bytes, must) => this.#takeRoom(running, bytes, must) };
+    const room = this.#bytes.open(lane);
     const call = delivery.unsendable === undefined ? this.#parts.deliver(delivery, room) : unsent(delivery);
-    const running: Running = { delivery, lane, call, leasedAt: this.#parts.clock.now(), place: this.#running.length, taken: 0 };
+    const running: Running = { delivery, lane, call, leasedAt: this.#parts.clock.now(), place: this.#running.length, room };
     if (this.#isCut) running.call.abort();
     this.#running.push(running);
     this.#count(running, 1);
@@ -262,29 +270,8 @@ export class Dispatcher {
 
   #count({ delivery, lane }: Running, by: 1 | -1): void {
     add(this.#busy, lane, by);
-    this.#countBytes(lane, by * delivery.message.body.byteLength);
-  }
-
-  #countBytes(lane: string, bytes: number): void {
-    this.#bytes += bytes;
-    add(this.#busyBytes, lane, bytes);
-  }
-
-  /** Memory for a long response is that for the bodies that are sent. It is taken until the outcome is stored. */
-  #takeRoom(running: Running, bytes: number, must: boolean): boolean {
-    if (!must && this.#bytes + bytes > this.#mostBytes) return false;
-    running.taken += bytes;
-    this.#countBytes(running.lane, bytes);
-    return true;
-  }
-
-  #leaveRoom(running: Running): void {
-    this.#countBytes(running.lane, -running.taken);
-    running.taken = 0;
-  }
-
-  get #mostBytes(): number {
-    return this.#parts.hands.bytes?.total ?? memory.sending;
+    add(this.#busyByAccount, delivery.message.account, by);
+    this.#bytes.count(lane, by * delivery.message.body.byteLength);
   }
 
   #fault(what: string): void {
@@ -298,17 +285,18 @@ export class Dispatcher {
     this.#count(running, -1);
     // Not running any more: it is given back.
     if (running.place === over) {
-      this.#leaveRoom(running);
+      running.room.close();
       return this.#checkEmpty();
     }
     this.#remove(running);
+    void this.#denied.ended(delivery.message.account);
     this.#reports++;
     if (this.#starved) {
       this.#starved = false;
       this.#lookAt(atOnce);
     }
     const settled = await this.#settle(delivery, outcome);
-    this.#leaveRoom(running);
+    running.room.close();
     if (settled) log.attempt(delivery, outcome, settled.became);
     this.#reports--;
     this.#checkEmpty();

@@ -1,10 +1,12 @@
+import type { AccountId } from "../core/message.ts";
 import type { Hands } from "../core/hands.ts";
-import { hasHand, isNewcomer } from "../core/hands.ts";
+import { accountOf, hasHand, isNewcomer, leavesOthers } from "../core/hands.ts";
 
 /** The hands of a node that a batch has promised to deliveries so far. */
 export class TakenHands {
   readonly #hands: Hands;
   readonly #byLane = new Map<string, Counted>();
+  readonly #byAccount = new Map<AccountId, Counted>();
   readonly #inAll: Counted = { all: 0, bytes: 0 };
 
   constructor(hands: Hands) {
@@ -13,8 +15,14 @@ export class TakenHands {
 
   isOneFree(lane: string): boolean {
     const { all, bytes } = this.#inAll;
-    const ofLane = this.#byLane.get(lane);
-    return hasHand(this.#hands, { all, bytes, lane: ofLane?.all ?? 0, laneBytes: ofLane?.bytes ?? 0 }, lane);
+    const [ofLane, ofAccount] = [this.#byLane.get(lane), this.#byAccount.get(accountOf(lane))];
+    const taken = {
+      ...{ all, lane: ofLane?.all ?? 0, account: ofAccount?.all ?? 0 },
+      ...{ bytes, laneBytes: ofLane?.bytes ?? 0, accountBytes: ofAccount?.bytes ?? 0 },
+    };
+    const isFree = hasHand(this.#hands, taken, lane);
+    if (!isFree && !leavesOthers(this.#hands, taken, lane)) this.#hands.denied?.(lane);
+    return isFree;
   }
 
   isNewcomer(lane: string): boolean {
@@ -23,16 +31,16 @@ export class TakenHands {
 
   /** Promises one. Answers how to take it back. */
   take(lane: string, size: number): () => void {
-    const ofLane = this.#ofLane(lane);
-    count([this.#inAll, ofLane], 1, size);
-    return () => count([this.#inAll, ofLane], -1, -size);
+    const all = [this.#inAll, countedOf(this.#byLane, lane), countedOf(this.#byAccount, accountOf(lane))];
+    count(all, 1, size);
+    return () => count(all, -1, -size);
   }
+}
 
-  #ofLane(lane: string): Counted {
-    let found = this.#byLane.get(lane);
-    if (found === undefined) this.#byLane.set(lane, (found = { all: 0, bytes: 0 }));
-    return found;
-  }
+function countedOf(all: Map<string, Counted>, name: string): Counted {
+  let found = all.get(name);
+  if (found === undefined) all.set(name, (found = { all: 0, bytes: 0 }));
+  return found;
 }
 
 type Counted = { all: number; bytes: number };

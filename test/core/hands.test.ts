@@ -1,7 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Hands, Taken } from "../../src/core/hands.ts";
-import { hasHand, laneOf, noHands } from "../../src/core/hands.ts";
+import { hasHand, laneOf, leavesLastPart, noHands } from "../../src/core/hands.ts";
 
 const lane = laneOf("acme", "shop.example");
 
@@ -97,4 +97,61 @@ test("never are more taken than there are, nor more by one host than by its shar
       for (const count of counts) expect(count).toBeLessThanOrEqual(Math.min(perHost, Math.ceil(total / 2)));
     }),
   );
+});
+
+describe("of 64 hands, of which the last eighth is 8", () => {
+  /** Fills as many hosts as there are, one after another, each with as many deliveries as it may have. */
+  function fillHosts(account: string, hosts: number, busy: Map<string, number>, byAccount: Map<string, number>): number {
+    let count = 0;
+    const total = 64;
+    for (let host = 0; host < hosts; host++) {
+      const lane = laneOf(account, `h${host}.example`);
+      for (;;) {
+        const free = total - [...byAccount.values()].reduce((sum, held) => sum + held, 0);
+        const held = { hands: { total, byAccount }, bytes: { total: 1, byAccount: new Map<string, number>() } };
+        const bytes = { free: 1, perBatch: 1, busy: {} };
+        if (!hasHand({ free, perHost: 64, behind: false, busy, bytes, held }, nothing, lane)) break;
+        busy.set(lane, (busy.get(lane) ?? 0) + 1);
+        byAccount.set(account, (byAccount.get(account) ?? 0) + 1);
+        count++;
+      }
+    }
+    return count;
+  }
+
+  test("an account with 3,000 hosts that hang gets all but the last 8, and another one each of those", () => {
+    const [busy, byAccount] = [new Map<string, number>(), new Map<string, number>()];
+    expect(fillHosts("hostile", 3_000, busy, byAccount)).toBe(56);
+    expect(fillHosts("acme", 3_000, busy, byAccount)).toBe(8);
+    expect(fillHosts("umbrella", 3_000, busy, byAccount)).toBe(0);
+  });
+
+  test("an account that holds an eighth or less is not held back", () => {
+    const byAccount = new Map([["a", 50]]);
+    expect(fillHosts("b", 3_000, new Map(), byAccount)).toBe(8);
+    expect(leavesLastPart({ total: 64, free: 1 }, 7, 1)).toBe(true);
+    expect(leavesLastPart({ total: 64, free: 8 }, 8, 1)).toBe(false);
+    expect(leavesLastPart({ total: 64, free: 9 }, 8, 1)).toBe(true);
+  });
+
+  test("of fewer than 8 hands there is no last eighth", () => {
+    for (const total of [1, 7]) expect(leavesLastPart({ total, free: 1 }, total - 1, 1)).toBe(true);
+    expect(leavesLastPart({ total: 8, free: 1 }, 7, 1)).toBe(false);
+  });
+
+  test("hands that a batch has promised to other hosts of the account count", () => {
+    const held = { hands: { total: 64, byAccount: new Map([["acme", 30]]) }, bytes: { total: 64, byAccount: new Map<string, number>() } };
+    const hands: Hands = { ...handsOf(64, {}), free: 34, bytes: { free: 64, perBatch: 64, busy: {} }, held };
+    const taken = { ...nothing, all: 26, account: 26 };
+    expect(hasHand(hands, { ...taken, all: 25, account: 25 }, lane)).toBe(true);
+    expect(hasHand(hands, taken, lane)).toBe(false);
+    expect(hasHand(hands, { ...taken, account: 0 }, laneOf("umbrella", "shop.example"))).toBe(true);
+  });
+
+  test("the memory for bodies has a last eighth as well", () => {
+    const held = { hands: { total: 64, byAccount: new Map<string, number>() }, bytes: { total: 64, byAccount: new Map([["acme", 56]]) } };
+    const hands: Hands = { ...handsOf(64, {}), bytes: { free: 8, perBatch: 64, busy: {} }, held };
+    expect(hasHand(hands, nothing, lane)).toBe(false);
+    expect(hasHand(hands, nothing, laneOf("umbrella", "shop.example"))).toBe(true);
+  });
 });

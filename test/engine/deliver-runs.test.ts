@@ -1,6 +1,7 @@
 import { hash } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import type { RunPart } from "../../src/core/message.ts";
+import type { Room } from "../../src/engine/bodyBytes.ts";
 import { call, deliveryTo, httpDestination, opened } from "./destination.ts";
 
 const part: RunPart = { run: "run_1", runId: "wfr_1", createdAt: 1_800_000_000_000, kind: "step", slot: "i", position: 0, size: 2 };
@@ -94,30 +95,44 @@ describe("a response that a callback tells of", () => {
     expect(await call(`http://127.0.0.1:${await answering(1_000)}/`, step)).not.toHaveProperty("kept");
   });
 
-  test("ends where every other one does when there is no memory for more", async () => {
-    const asked: number[] = [];
+  /** A room that notes what is asked of it. */
+  function noting(grants: boolean): { room: Room; taken: () => number; asked: string[] } {
+    let taken = 0;
+    const asked: string[] = [];
+    const add = (bytes: number): void => void (taken += bytes);
     const take = (bytes: number): boolean => {
-      asked.push(bytes);
-      return false;
+      asked.push("take");
+      if (grants) add(bytes);
+      return grants;
     };
+    const wait = (bytes: number, then: () => void): (() => void) => {
+      asked.push("wait");
+      add(bytes);
+      then();
+      return () => undefined;
+    };
+    return { room: { add, take, wait, keep: (bytes) => void (taken = Math.min(taken, bytes)) }, taken: () => taken, asked };
+  }
+
+  test("ends where every other one does when there is no memory for more", async () => {
+    const { room, taken, asked } = noting(false);
     const url = `http://127.0.0.1:${await answering(200_000)}/`;
-    const outcome = await opened()(deliveryTo(url, step), { take }).outcome;
-    expect([outcome.status, outcome.body.byteLength, outcome.cut]).toEqual([500, 1_000, true]);
-    expect(asked).toHaveLength(1);
-    const none = await opened()(deliveryTo(`http://127.0.0.1:${await answering(1_000)}/`, step), { take }).outcome;
+    const outcome = await opened()(deliveryTo(url, step), room).outcome;
+    expect([outcome.status, outcome.body.byteLength, outcome.cut, taken()]).toEqual([500, 1_000, true, 1_000]);
+    expect(asked).toEqual(["take"]);
+    const none = await opened()(deliveryTo(`http://127.0.0.1:${await answering(1_000)}/`, step), room).outcome;
     expect([none.body.byteLength, none.cut, asked.length]).toEqual([1_000, undefined, 1]);
   });
 
-  test("takes memory for what is beyond that, and a call to a third party always has it", async () => {
-    let taken = 0;
+  test("takes memory for all of it, and holds what it has until somebody else ends that", async () => {
+    const told = noting(true);
     const url = `http://127.0.0.1:${await answering(200_000)}/`;
-    await opened()(deliveryTo(url, step), { take: (bytes) => (taken += bytes) > 0 }).outcome;
-    expect(taken).toBe(199_000);
-    const asked: boolean[] = [];
+    await opened()(deliveryTo(url, step), told.room).outcome;
+    expect([told.taken(), told.asked]).toEqual([200_000, ["take"]]);
+    const called = noting(false);
     const run = { ...part, kind: "call" as const };
-    const outcome = await opened()(deliveryTo(url, { ...plain, run }), { take: (_bytes, must) => asked.push(must) > 0 }).outcome;
-    expect(outcome.body.byteLength).toBe(200_000);
-    expect(new Set(asked)).toEqual(new Set([true]));
+    const outcome = await opened()(deliveryTo(url, { ...plain, run }), called.room).outcome;
+    expect([outcome.body.byteLength, called.taken(), called.asked]).toEqual([200_000, 200_000, ["wait"]]);
   });
 
   test("that does not end in time is cut where it has more than is kept", async () => {

@@ -129,15 +129,14 @@ export class Judge {
     const before = {
       ...{ all: of(this.#calls, node), lane: of(this.#calls, `${node} ${lane}`) },
       ...{ bytes: of(this.#bytes, node), laneBytes: of(this.#bytes, `${node} ${lane}`) },
+      ...{ account: of(this.#calls, `${node} ${message.account}`), accountBytes: of(this.#bytes, `${node} ${message.account}`) },
     };
     const hands = {
-      free: total,
-      perHost,
-      behind: false,
-      busy: new Map(),
+      ...{ free: total, perHost, behind: false, busy: new Map() },
       bytes: { free: bytes.total, perBatch: bytes.perBatch, busy: {} },
+      held: { hands: { total, byAccount: new Map() }, bytes: { total: bytes.total, byAccount: new Map() } },
     };
-    this.demand(hasHand(hands, before, lane), `no host has more than its share: ${node} calls ${lane}, and has ${JSON.stringify(before)}`);
+    this.demand(hasHand(hands, before, lane), `none has more than its share: ${node} calls ${lane}, and has ${JSON.stringify(before)}`);
     this.#count(delivery, { node, lane, by: 1 });
     this.requests.begin(node, delivery);
     this.#world.note(`${node} calls ${message.id} #${attempt} ${message.url}`);
@@ -159,7 +158,7 @@ export class Judge {
   }
 
   #count({ message }: Delivery, { node, lane, by }: { node: string; lane: string; by: number }): void {
-    for (const name of [node, `${node} ${lane}`]) {
+    for (const name of [node, `${node} ${lane}`, `${node} ${message.account}`]) {
       this.#calls.set(name, (this.#calls.get(name) ?? 0) + by);
       this.#bytes.set(name, (this.#bytes.get(name) ?? 0) + by * message.body.byteLength);
     }

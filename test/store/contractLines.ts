@@ -95,6 +95,15 @@ export function describeLines(open: OpenStore): void {
       expect(await world.store.nextDueAt()).toBe(world.clock.now + spans.lineCheck);
     });
 
+    test("are due at once when they are woken, and hosts without a line are passed over", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const [first] = await queueUp(world, 2);
+      const host = (await world.store.read.message("acc", first ?? ""))?.state?.host ?? "";
+      expect(await world.store.execute("wakeLines", { account: "acc", hosts: [host, "none.example"] })).toEqual({ woken: 1 });
+      expect(await world.store.nextDueAt()).toBe(world.clock.now);
+    });
+
     test("who comes to stand in line is not forgotten when a delivery of the host ends in the same batch", async () => {
       const world = await World.open(open);
       await world.account();

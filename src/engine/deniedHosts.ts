@@ -1,0 +1,49 @@
+import { accountOf } from "../core/hands.ts";
+import type { AccountId } from "../core/message.ts";
+
+/** An account may have this many. The lines of further hosts are looked at by their own time. */
+const mostHosts = 10_000;
+/** One command wakes at most this many lines. */
+const mostAtOnce = 256;
+
+type Denied = { hosts: Set<string>; ended: number; isWaking: boolean };
+
+/**
+ * Hosts of which messages wait because their account holds its share of this node. Each delivery of the account that ends wakes the line
+ * of one of them, so that the account is never below its share while it has work.
+ */
+export class DeniedHosts {
+  readonly #wake: (account: AccountId, hosts: readonly string[]) => Promise<unknown>;
+  readonly #byAccount = new Map<AccountId, Denied>();
+
+  /** `wake` has the lines of these hosts looked at. */
+  constructor(wake: (account: AccountId, hosts: readonly string[]) => Promise<unknown>) {
+    this.#wake = wake;
+  }
+
+  /** Notes a destination (`laneOf`) that got no delivery. */
+  note(lane: string): void {
+    const account = accountOf(lane);
+    const denied = this.#byAccount.get(account) ?? { hosts: new Set(), ended: 0, isWaking: false };
+    this.#byAccount.set(account, denied);
+    if (denied.hosts.size < mostHosts) denied.hosts.add(lane.slice(account.length + 1));
+  }
+
+  /** A delivery of the account has ended. */
+  async ended(account: AccountId): Promise<void> {
+    const denied = this.#byAccount.get(account);
+    if (!denied) return;
+    denied.ended++;
+    if (denied.isWaking) return;
+    denied.isWaking = true;
+    while (denied.ended > 0 && denied.hosts.size > 0) {
+      const hosts = [...denied.hosts.values().take(Math.min(denied.ended, mostAtOnce))];
+      denied.ended = Math.max(0, denied.ended - hosts.length);
+      for (const host of hosts) denied.hosts.delete(host);
+      await this.#wake(account, hosts);
+    }
+    denied.isWaking = false;
+    denied.ended = 0;
+    if (denied.hosts.size === 0) this.#byAccount.delete(account);
+  }
+}

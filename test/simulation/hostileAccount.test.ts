@@ -1,0 +1,84 @@
+import { beforeEach, expect, test } from "vitest";
+import { idMaker } from "../../src/core/ids.ts";
+import type { Delivery, Outcome } from "../../src/core/message.ts";
+import { hostOf } from "../../src/core/parsedUrl.ts";
+import { Dispatcher } from "../../src/engine/dispatcher.ts";
+import { groupCommit } from "../../src/store/group.ts";
+import { Memory, memoryParts } from "../../src/store/memory.ts";
+import type { Store } from "../../src/store/store.ts";
+import { letterOf } from "../core/broker.ts";
+import { Chance } from "./chance.ts";
+import { NodeClock, World, settled } from "./world.ts";
+
+// An account with 3,000 hosts, beside another account: one dispatcher with 64 deliveries at once, in virtual time.
+
+const second = 1000;
+const hosts = Array.from({ length: 3_000 }, (_, n) => `h${n}.many.example`);
+
+let world: World;
+let start: number;
+let store: Store;
+let called: string[];
+/** How long each of the 3,000 hosts takes. */
+let takes: number;
+
+beforeEach(() => {
+  world = new World(new Chance(1));
+  [start, called] = [world.now, []];
+  const random = (): number => world.chance.next();
+  store = groupCommit(memoryParts({ node: "node", now: () => world.now, random, newId: idMaker(random) }, new Memory()));
+  for (const id of ["hostile", "acme"]) {
+    const account = { id, name: "", password: "", token: "", tokenHash: "", signingKeys: { current: "", next: "" } };
+    void store.execute("createAccount", account);
+  }
+});
+
+function startDispatcher(): Dispatcher {
+  const answer = async ({ message, attempt }: Delivery): Promise<Outcome> => {
+    const host = hostOf(message.url);
+    called.push(host);
+    const took = host.includes("many") ? takes : 10;
+    await world.wait(took, { owner: "destination", what: "answer" });
+    const of = { account: message.account, messageId: message.id, host, attempt };
+    return { ...of, status: 200, headers: [], body: new Uint8Array(0), error: null, took };
+  };
+  const deliver = (delivery: Delivery) => ({ outcome: answer(delivery), abort: () => undefined });
+  const log = { attempt: () => undefined, trouble: (what: string) => expect.unreachable(what) };
+  const dispatcher = new Dispatcher({ store, deliver, clock: new NodeClock(world, "node"), log, hands: { total: 64, perHost: 64 } });
+  dispatcher.start();
+  return dispatcher;
+}
+
+const publish = (account: string, to: readonly string[]): void =>
+  void store.execute("publish", { account, letters: to.map((host) => letterOf({ url: `https://${host}/` })) });
+
+async function runUntil(at: number): Promise<void> {
+  await settled();
+  while (await world.step(start + at));
+  world.now = start + at;
+}
+
+const callsTo = (part: string): number => called.filter((host) => host.includes(part)).length;
+
+test("whose hosts hang leaves the last eighth to the other one, which is served as if it were not there", async () => {
+  takes = 12 * 3600 * second;
+  const dispatcher = startDispatcher();
+  publish("hostile", hosts);
+  await runUntil(2 * second);
+  expect([callsTo("many"), dispatcher.hands().free]).toEqual([56, 8]);
+  for (let n = 1; n <= 10; n++) {
+    publish("acme", [`shop${n}.example`]);
+    await runUntil(2 * second + n * 200);
+    expect(callsTo("shop")).toBe(n);
+  }
+  expect(callsTo("many")).toBe(56);
+});
+
+test("whose hosts answer has all of its work done", async () => {
+  takes = 50;
+  startDispatcher();
+  publish("hostile", hosts);
+  // By 56 deliveries at once, of which each takes 50 ms.
+  await runUntil(3.5 * second);
+  expect(callsTo("many")).toBe(3_000);
+});
