@@ -9,7 +9,7 @@ export type BodyMemory = { total: number; sending: number; responses: number; gr
 /** A response takes this many bytes without waiting for room. */
 export const smallResponse = 16 * 1024;
 
-/** Of the memory for bodies, messages that are being sent leave at least this part to responses: else they would wait for each other. */
+/** Messages that are being sent leave at least this part of the memory to responses: otherwise all could wait for each other. */
 const partOfResponses = 1 / 4;
 
 /** Returns how many bytes responses may still take. */
@@ -18,7 +18,7 @@ export const freeForResponses = ({ total, sending, responses }: BodyMemory): num
 
 /**
  * Reports whether a response may take room for all of its `wanted` bytes. `own`: bytes of responses that its account holds. A response
- * that was given room never waits again, so whoever waits goes on when one of those is stored, or ends by its timeout. If there is none
+ * that was given room never waits again, so a waiting one continues when one of those is stored, or ends by its timeout. If there is none
  * of those, the response gets its room in any case.
  */
 export const hasRoom = (memory: BodyMemory, own: number, wanted: number): boolean => {

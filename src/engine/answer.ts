@@ -28,6 +28,12 @@ const [glance, glimpse] = [2048, 32];
 /** Idle connections go soon, before most servers close them: a request that meets a closing connection is a failed attempt. */
 const [usualSeconds, mostSeconds] = [4, 30];
 
+/** Smaller pieces of a body are put together before the listener gets them. */
+const smallPiece = 1024;
+const together = Buffer.allocUnsafeSlow(64 * 1024);
+/** From the 10,001st piece on, the pieces of a body must have 16 bytes on average: each costs the time of a few hundred bytes. */
+const [fewPieces, leastMean] = [10_000, 16];
+
 type State = "status" | "fields" | "counted" | "to the end" | "size" | "chunk" | "after chunk" | "trailers" | "whole";
 
 /**
@@ -47,6 +53,10 @@ export class AnswerReader {
   /** Bytes of the body, or of the chunk, that are still to come. */
   #left = 0;
   #reuse: Reuse = null;
+  /** Bytes that are put together, and not passed on yet. */
+  #together = 0;
+  #pieces = 0;
+  #bodyBytes = 0;
 
   constructor(method: string, listener: Listener) {
     this.#method = method;
@@ -69,10 +79,12 @@ export class AnswerReader {
       if (this.#state === "whole") {
         // Nobody asked for more. Whoever sends it is not to be trusted with another request.
         this.#reuse = null;
-        return;
+        break;
       }
-      at += this.#takesBytes() ? this.#readBody(bytes, at) : this.#readLines(bytes, at);
+      if (this.#takesBytes()) at += this.#readBody(bytes, at);
+      else at += this.#readBetweenChunks(bytes, at) || this.#readLines(bytes, at);
     }
+    this.#passOn();
   }
 
   /** Nothing more will come. Answers whether the answer is whole. */
@@ -92,11 +104,53 @@ export class AnswerReader {
 
   #readBody(bytes: Buffer, from: number): number {
     const some = this.#state === "to the end" ? bytes.length - from : Math.min(this.#left, bytes.length - from);
-    this.#listener.continues(bytes.subarray(from, from + some));
+    this.#countPiece(some);
+    if (some < smallPiece) this.#putTogether(bytes, from, some);
+    else {
+      this.#passOn();
+      this.#listener.continues(bytes.subarray(from, from + some));
+    }
     this.#left -= some;
     if (this.#state === "to the end" || this.#left > 0) return some;
     this.#state = this.#state === "chunk" ? "after chunk" : "whole";
     return some;
+  }
+
+  /** A piece is a chunk, or as much of a body as one look at the connection brought. */
+  #countPiece(bytes: number): void {
+    this.#bodyBytes += bytes;
+    if (++this.#pieces > fewPieces && this.#bodyBytes < this.#pieces * leastMean)
+      throw new BadAnswer("the answer comes in pieces of a few bytes each");
+  }
+
+  #putTogether(bytes: Buffer, from: number, count: number): void {
+    if (this.#together + count > together.length) this.#passOn();
+    // A call into Node takes longer than a few bytes.
+    if (count > 32) bytes.copy(together, this.#together, from, from + count);
+    else for (let n = 0; n < count; n++) together[this.#together + n] = bytes[from + n] ?? 0;
+    this.#together += count;
+  }
+
+  #passOn(): void {
+    const count = this.#together;
+    this.#together = 0;
+    if (count > 0) this.#listener.continues(together.subarray(0, count));
+  }
+
+  /** Reads the end of a chunk and the size of the next one in their usual form. Returns how many bytes that were; 0: read them as lines. */
+  #readBetweenChunks(bytes: Buffer, from: number): number {
+    if (!this.#isInChunks() || this.#line !== "") return 0;
+    let at = from;
+    if (this.#state === "after chunk") {
+      if (bytes[at] !== 13 || bytes[at + 1] !== 10) return 0;
+      at += 2;
+    }
+    const digits = at;
+    let size = 0;
+    for (let digit = digitOf(bytes[at]); digit >= 0; digit = digitOf(bytes[++at])) size = size * 16 + digit;
+    if (at === digits || at - digits > mostDigits || bytes[at] !== 13 || bytes[at + 1] !== 10) return 0;
+    this.#beginChunk(size);
+    return at + 2 - from;
   }
 
   /** Reads lines up to where a body begins, or the answer ends. Answers how many bytes that were. */
@@ -226,10 +280,26 @@ export class AnswerReader {
   #readSize(line: string): void {
     const size = /^([0-9a-fA-F]{1,12})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?$/.exec(line)?.[1];
     if (size === undefined || line.length > mostChunkLine) throw invalid("the size of a chunk is malformed");
-    this.#left = Number.parseInt(size, 16);
-    this.#state = this.#left === 0 ? "trailers" : "chunk";
+    this.#beginChunk(Number.parseInt(size, 16));
+  }
+
+  #beginChunk(size: number): void {
+    this.#left = size;
+    this.#state = size === 0 ? "trailers" : "chunk";
   }
 }
+
+/** The size of a chunk has no more digits. */
+const mostDigits = 12;
+
+const digitValues = new Int8Array(256).fill(-1);
+for (const [value, digit] of [..."0123456789abcdef"].entries()) {
+  digitValues[digit.charCodeAt(0)] = value;
+  digitValues[digit.toUpperCase().charCodeAt(0)] = value;
+}
+
+/** Returns what a hexadecimal digit is worth. Below zero: it is none. */
+const digitOf = (byte: number | undefined): number => (byte === undefined ? -1 : (digitValues[byte] ?? -1));
 
 const mark = "HTTP/1.";
 const statusLine = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: [\t\x20-\x7e\x80-\xff]*)?$/;

@@ -25,7 +25,7 @@ export const unlimited: Room = {
   keep: () => undefined,
 };
 
-/** What a node holds in memory: bodies of messages that are being sent, and of their responses until these are stored. */
+/** The memory of a node for bodies: bodies of messages that are being sent, and of their responses until these are stored. */
 export class BodyBytes {
   readonly #total: number;
   #sending = 0;

@@ -293,3 +293,48 @@ function verdictOf(said: string): { status: number; body: string } | "refused" {
     return "refused";
   }
 }
+
+describe("a body in small pieces", () => {
+  /** How often the listener is called, and what it gets. */
+  function listen(): { reader: AnswerReader; heard: { calls: number; bytes: number } } {
+    const heard = { calls: 0, bytes: 0 };
+    const reader = new AnswerReader("POST", {
+      begins: () => undefined,
+      continues: ({ length }) => void ((heard.calls += 1), (heard.bytes += length)),
+    });
+    return { reader, heard };
+  }
+  const chunk = (size: number): string => `${size.toString(16)}\r\n${"x".repeat(size)}\r\n`;
+
+  test("reaches its listener once for each look at the connection", () => {
+    const { reader, heard } = listen();
+    reader.take(Buffer.from(chunked + chunk(1).repeat(4_000)));
+    expect(heard).toEqual({ calls: 1, bytes: 4_000 });
+    reader.take(Buffer.from(chunk(1).repeat(4_000) + chunk(2_000)));
+    expect(heard).toEqual({ calls: 3, bytes: 10_000 });
+  });
+
+  test("is refused if it comes in chunks of one byte, from the 10,001st on", () => {
+    const { reader, heard } = listen();
+    reader.take(Buffer.from(chunked));
+    for (let n = 0; n < 100; n++) reader.take(Buffer.from(chunk(1).repeat(100)));
+    expect(heard).toEqual({ calls: 100, bytes: 10_000 });
+    expect(() => reader.take(Buffer.from(chunk(1)))).toThrow(new BadAnswer("the answer comes in pieces of a few bytes each"));
+  });
+
+  test("is refused as well if one look at the connection brings one byte each time", () => {
+    const { reader } = listen();
+    reader.take(Buffer.from(`${ok}Content-Length: 1000000\r\n\r\n`));
+    expect(() => {
+      for (let n = 0; n < 20_000; n++) reader.take(Buffer.from("x"));
+    }).toThrow(BadAnswer);
+  });
+
+  test.each([16, 1_023, 1_024])("is read to its end if its chunks have %d bytes", (size) => {
+    const { reader, heard } = listen();
+    reader.take(Buffer.from(chunked));
+    for (let n = 0; n < 200; n++) reader.take(Buffer.from(chunk(size).repeat(100)));
+    reader.take(Buffer.from("0\r\n\r\n"));
+    expect([reader.isWhole, heard.bytes]).toEqual([true, 20_000 * size]);
+  });
+});
