@@ -13,6 +13,7 @@ import { commandLine, deskOf, openDesk } from "./desk.ts";
 import type { Loss } from "./core/acknowledged.ts";
 import type { Actor } from "./core/auditEntry.ts";
 import { isDeleted } from "./core/account.ts";
+import { withinDescriptors } from "./core/descriptors.ts";
 import { Refusal } from "./core/errors.ts";
 import type { Account, Delivery, Millis, NodeId, Outcome } from "./core/message.ts";
 import { idMaker } from "./core/ids.ts";
@@ -20,6 +21,7 @@ import { parsedUrl } from "./core/parsedUrl.ts";
 import { checkKeys, readyKeys } from "./keys.ts";
 import type { Settled } from "./core/settle.ts";
 import { elapsed, idleAlarm, systemClock, systemRandom } from "./engine/clock.ts";
+import { descriptorLimit } from "./engine/descriptors.ts";
 import { createDeliver } from "./engine/deliver.ts";
 import type { DispatcherLog } from "./engine/dispatcher.ts";
 import { Dispatcher } from "./engine/dispatcher.ts";
@@ -192,15 +194,13 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
   const { present, created } = await foundAccounts(opened, firstAccounts);
   if (created.length === 0 && present.every(isDeleted)) log.warn(noAccount);
   const egress = createEgress({ allow: settings.egressAllow });
+  const bounds = boundsOf(settings, log);
   const out = createDeliver({
-    egress,
-    clock,
-    limits: { responseBytes: settings.responseLimit, connectTimeout: settings.connectTimeout, connectionsPerOrigin: settings.hands },
-    region: settings.region,
-    newId: (kind) => newId(kind, clock.now()),
+    ...{ egress, clock, region: settings.region, newId: (kind) => newId(kind, clock.now()) },
+    limits: limitsOf(settings, bounds),
   });
   const trouble = (what: string, error: unknown): void => log.error({ err: error }, what);
-  const hands = { total: settings.hands, perHost: settings.handsPerHost };
+  const hands = { total: bounds.hands, perHost: settings.handsPerHost };
   const dispatcher = new Dispatcher({ store, deliver: out.deliver, clock, hands, log: { attempt: attemptLog(log), trouble } });
   const retention = retentionOf(settings);
   const prices = pricesOf(settings);
@@ -255,6 +255,21 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     },
   };
 }
+
+/** What this process can have at once of what it is set up for. */
+function boundsOf({ hands }: Settings, log: Logger): ReturnType<typeof withinDescriptors> {
+  const descriptors = descriptorLimit();
+  const bounds = withinDescriptors(descriptors, hands);
+  if (bounds.hands < hands) log.warn({ descriptors, deliveries: bounds.hands }, fewDescriptors);
+  return bounds;
+}
+
+const limitsOf = ({ responseLimit, connectTimeout }: Settings, { hands, sockets }: ReturnType<typeof withinDescriptors>) => ({
+  ...{ responseBytes: responseLimit, connectTimeout, connectionsPerOrigin: hands, sockets },
+});
+
+const fewDescriptors =
+  "this process may open too few files for as many deliveries as --hands allows; at most half of its descriptors go to destinations: raise the limit (ulimit -n)";
 
 const retentionOf = ({ logRetention, dlqRetention, auditRetention }: Settings) => ({
   ...{ log: logRetention, deadLetters: dlqRetention, audit: auditRetention },

@@ -1,14 +1,17 @@
 import type { Socket } from "node:net";
 import type { buildConnector } from "undici";
-import type { Millis } from "../core/message.ts";
 import type { ParsedUrl } from "../core/parsedUrl.ts";
 import { alarm } from "./clock.ts";
 import { Connection, type Caller } from "./connection.ts";
+import { Opening } from "./opening.ts";
+import { Sockets } from "./sockets.ts";
 
 export type ConnectionsOptions = {
   connector: buildConnector.connector;
   /** How many there may be to one origin. */
   perOrigin: number;
+  /** How many there may be to all origins, those that are being opened included. Absent: as many as are needed. */
+  inAll?: number;
 };
 
 /** Why a request was not sent: the connections are closed. */
@@ -20,12 +23,19 @@ export class Closed extends Error {}
  */
 export class Connections {
   readonly #options: ConnectionsOptions;
+  readonly #sockets: Sockets;
   readonly #origins = new Map<string, Origin>();
   #silence: (() => void) | null = null;
   #isClosed = false;
 
   constructor(options: ConnectionsOptions) {
     this.#options = options;
+    this.#sockets = new Sockets(options.inAll ?? Infinity);
+  }
+
+  /** How many sockets there are, those that are being opened included. */
+  get sockets(): number {
+    return this.#sockets.count;
   }
 
   /** How many origins are remembered: those with a connection, or with a request that waits for one. */
@@ -39,7 +49,9 @@ export class Connections {
     const { origin: name } = url;
     let origin = this.#origins.get(name);
     if (origin === undefined) {
-      origin = new Origin(url, this.#options, { idle: () => this.#watch(), empty: () => void this.#origins.delete(name) });
+      origin = new Origin(url, this.#options, {
+        ...{ idle: () => this.#watch(), empty: () => void this.#origins.delete(name), sockets: this.#sockets },
+      });
       this.#origins.set(name, origin);
     }
     return origin.send(caller);
@@ -65,7 +77,7 @@ export class Connections {
   }
 }
 
-type Watcher = { idle(): void; empty(): void };
+type Watcher = { idle(): void; empty(): void; sockets: Sockets };
 
 /** Connections to one origin, and what waits for one. */
 class Origin {
@@ -81,7 +93,7 @@ class Origin {
   readonly #waiting = new Set<Caller>();
   /** Requests that met the end of a reused connection. Each is resent once, over a new connection. */
   readonly #unheard = new Set<Caller>();
-  #opening = 0;
+  readonly #openings = new Set<Opening>();
   #willLook = false;
   #isClosed = false;
 
@@ -93,12 +105,24 @@ class Origin {
 
   send(caller: Caller): () => void {
     const connection = this.#idle.pop();
-    if (connection) connection.send(caller);
-    else {
+    if (connection) {
+      this.#watcher.sockets.busy(connection);
+      connection.send(caller);
+    } else {
       this.#waiting.add(caller);
       this.#openMore();
     }
-    return () => void (this.#waiting.delete(caller) || this.#unheard.delete(caller));
+    return () => {
+      if (this.#waiting.delete(caller) || this.#unheard.delete(caller)) this.#cutExcess();
+    };
+  }
+
+  /** Nobody waits any longer for the connection that has been opening for longest: it may never open, and keeps a socket meanwhile. */
+  #cutExcess(): void {
+    if (this.#isClosed || this.#openings.size <= this.#unserved) return;
+    const cut = [...this.#openings].find((opening) => opening.cut());
+    if (cut) this.#openings.delete(cut);
+    this.#openMore();
   }
 
   /** A second went by. Answers how many are not in use still. */
@@ -117,6 +141,7 @@ class Origin {
     this.#idle = [];
     this.#used = [];
     this.#resting = [];
+    for (const opening of [...this.#openings]) if (opening.cut()) this.#openings.delete(opening);
     for (const caller of waiting) caller.fails(new Closed());
     for (const connection of [...this.#open]) connection.close(new Closed());
   }
@@ -128,7 +153,8 @@ class Origin {
   }
 
   gone(connection: Connection, unheard: Caller | null): void {
-    this.#open.delete(connection);
+    if (this.#open.delete(connection)) this.#watcher.sockets.give();
+    this.#watcher.sockets.busy(connection);
     remove(connection, this.#idle);
     remove(connection, this.#used);
     remove(connection, this.#resting);
@@ -156,12 +182,16 @@ class Origin {
       const looked = this.#resting;
       this.#resting = this.#used;
       this.#used = [];
+      const before = this.#idle.length;
       this.#idle.push(...looked);
       while (this.#idle.length > 0) {
         const next = takeFirst(this.#waiting);
         if (!next) break;
-        this.#idle.pop()?.send(next);
+        const connection = this.#idle.pop();
+        if (connection) this.#watcher.sockets.busy(connection);
+        connection?.send(next);
       }
+      for (const connection of this.#idle.slice(before)) this.#watcher.sockets.idle(connection);
       if (this.#resting.length + this.#used.length > 0) this.#lookSoon();
     });
   }
@@ -178,35 +208,32 @@ class Origin {
   }
 
   #openMore(): void {
-    while (this.#opening < this.#unserved && this.#opening + this.#open.size < this.#options.perOrigin) {
-      this.#opening++;
-      this.#connect();
-    }
-    if (this.#opening + this.#open.size === 0) this.#watcher.empty();
+    while (this.#openings.size < this.#unserved && this.#openings.size + this.#open.size < this.#options.perOrigin) this.#connect();
+    if (this.#openings.size + this.#open.size === 0) this.#watcher.empty();
   }
 
-  /** Where this process may have no more sockets it is tried again, for as long as somebody waits: that is no fault of the destination. */
   #connect(): void {
-    let isAnswered = false;
-    const answered = (error: unknown, socket: Socket | null): void => {
-      if (isAnswered) return void socket?.destroy();
-      isAnswered = true;
-      if (!socket && this.#waiting.size + this.#unheard.size > 0 && isShortage(error))
-        return void alarm(untilOthersEnd, () => this.#connect());
-      this.#opening--;
-      if (socket) this.#opened(socket);
-      else this.#failed(error);
-    };
-    try {
-      this.#options.connector(this.#target, answered);
-    } catch (error) {
-      // What cannot even be begun has failed like any other. Thrown on, it would keep its place for ever, or end the process.
-      answered(error, null);
-    }
+    const opening = new Opening({
+      ...{ connector: this.#options.connector, target: this.#target, sockets: this.#watcher.sockets },
+      isWanted: () => this.#waiting.size + this.#unheard.size > 0,
+      opened: (socket) => {
+        this.#openings.delete(opening);
+        this.#opened(socket);
+      },
+      failed: (error) => {
+        this.#openings.delete(opening);
+        this.#failed(error);
+      },
+    });
+    this.#openings.add(opening);
+    opening.begin();
   }
 
   #opened(socket: Socket): void {
-    if (this.#isClosed) return void socket.destroy();
+    if (this.#isClosed) {
+      this.#watcher.sockets.give();
+      return void socket.destroy();
+    }
     const connection = new Connection(socket, this.#target.host ?? "", this);
     this.#open.add(connection);
     const next = this.#takeNext();
@@ -220,12 +247,6 @@ class Origin {
     this.#openMore();
   }
 }
-
-/** Connections that rest are closed within some seconds. */
-const untilOthersEnd: Millis = 100;
-
-const isShortage = (error: unknown): boolean =>
-  error instanceof Error && "code" in error && (error.code === "EMFILE" || error.code === "ENFILE");
 
 function takeFirst(callers: Set<Caller>): Caller | undefined {
   const [first] = callers;

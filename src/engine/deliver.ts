@@ -31,6 +31,8 @@ export type DeliverOptions = {
     connectTimeout: Millis;
     /** Best as many as there are hands: a call that waits for a connection here is using up its own time. */
     connectionsPerOrigin: number;
+    /** Sockets to all destinations. Absent: as many as are needed. */
+    sockets?: number;
   };
   region: string;
   newId(kind: IdKind): string;
@@ -39,7 +41,11 @@ export type DeliverOptions = {
 /** A `deliver` with its own connections. `close` ends whatever is still running. */
 export function createDeliver(options: DeliverOptions): { deliver: Deliver; close(): Promise<void> } {
   const { egress, limits } = options;
-  const connections = new Connections({ connector: egress.connector(limits.connectTimeout), perOrigin: limits.connectionsPerOrigin });
+  const connections = new Connections({
+    connector: egress.connector(limits.connectTimeout),
+    perOrigin: limits.connectionsPerOrigin,
+    ...(limits.sockets !== undefined && { inAll: limits.sockets }),
+  });
   const deliver: Deliver = (delivery, room = unlimited) => {
     const { promise: outcome, resolve } = Promise.withResolvers<Outcome>();
     const url = parsedUrl(delivery.message.url);

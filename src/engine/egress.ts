@@ -106,7 +106,8 @@ function guardedConnector(mayCall: Egress["mayCall"], lookup: LookupFunction, ti
     if (options.protocol !== "https:") return connectPlain(options, callback);
     // One context for all: making one loads all root certificates.
     connectSecure ??= buildConnector({ ...settings, secureContext: createSecureContext() });
-    connectSecure(options, callback);
+    // What it returns is the socket, which ends with the wait for it.
+    return connectSecure(options, callback);
   };
 }
 
