@@ -6,7 +6,7 @@ import { allDestinations, destinationsOf, endedWithServer, log } from "./lease.t
 import { isLeftOver, runsOf } from "./endRun.ts";
 import { giveUp, headsOf, sendNow, serveFlow, serveLine, withHand } from "./line.ts";
 import { maxLost } from "./limits.ts";
-import type { Flow, Line, MessageState, Millis, Schedule } from "./message.ts";
+import type { AccountId, Flow, Line, MessageState, Millis, Schedule } from "./message.ts";
 import { isUnfinished } from "./message.ts";
 import { together } from "./needs.ts";
 import { cancelled, noAnswer } from "./outcome.ts";
@@ -15,10 +15,15 @@ import type { Waiter } from "./run.ts";
 import { fireFirst, needsOfFiring } from "./schedule.ts";
 import { failForGood, needsOfConsequences } from "./settle.ts";
 import { endedWithNode } from "./takeover.ts";
+import type { Turns } from "./turns.ts";
+import { accountsBehind, dueTables, inRounds } from "./turns.ts";
 import { giveUpWaiting, needsOfWaking } from "./wait.ts";
 
-/** `more`: more may be due than was looked at. `now`: the moment it was looked at, in the time of the store. */
-export type Claimed = { more: boolean; now: Millis };
+/**
+ * `more`: more may be due than was looked at. `now`: the moment it was looked at, in the time of the store. `turns`: what the next claim
+ * should be given, so that all accounts have their turn. `behind`: accounts of which more messages may be due.
+ */
+export type Claimed = { more: boolean; now: Millis; turns: Turns; behind: readonly AccountId[] };
 
 /**
  * How much one claim looks at: messages, lines of hosts, lines of flows, schedules, and waiters; of all lines together, so
@@ -27,7 +32,7 @@ export type Claimed = { more: boolean; now: Millis };
 export type Most = Window & { heads?: number; only?: readonly DueRow[] };
 type Window = Pick<DueNeed, "limit"> & Partial<DueNeed> & { except?: readonly DueRow[] };
 
-const mostOf = ({ limit, lines = limit, flows = limit, schedules = limit, waiters = limit }: Window): DueNeed => ({
+const mostOf = ({ limit, lines = limit, flows = limit, schedules = limit, waiters = limit }: Window): Required<Omit<DueNeed, "turns">> => ({
   ...{ limit, lines, flows, schedules, waiters },
 });
 
@@ -35,11 +40,12 @@ const mostOf = ({ limit, lines = limit, flows = limit, schedules = limit, waiter
 function windowOf(most: Window): DueNeed {
   const { limit, lines, flows, schedules, waiters } = mostOf(most);
   const more = most.except?.length ?? 0;
-  return { limit: limit + more, lines: lines + more, flows: flows + more, schedules: schedules + more, waiters: waiters + more };
+  const counts = { limit: limit + more, lines: lines + more, flows: flows + more, schedules: schedules + more, waiters: waiters + more };
+  return most.turns ? { ...counts, turns: most.turns } : counts;
 }
 
 /**
- * Picks what to send now and leases it to this node. What meets a closed gate stands in line before it, so that it is
+ * Picks what to send now and leases it to this node: the oldest, and when more is due, also some of other accounts in turn. What meets a closed gate stands in line before it, so that it is
  * not met again and again by later claims. Lines that nobody served for a while get a look as well: at most `lines`
  * of them, as many as there are hands free. A line that is looked at in vain would lose its place before the others.
  * Queues and keys that are open again let the first ones of their lines go on, schedules whose time has come fire, and
@@ -80,12 +86,18 @@ export const claim: Decision<Most, Claimed> = {
     giveUpWaiting(draft, moment, waiters);
     const left = due.filter((state) => !claimOne(draft, moment, state));
     const allFired = fireFirst(draft, moment, schedules);
-    const isFull =
-      [due.length >= limit, lines.length >= mostLines, flows.length >= mostFlows].includes(true) ||
-      [schedules.length >= mostSchedules, waiters.length >= mostWaiters].includes(true);
-    return { more: left.length > 0 || !allFired || isFull, now: moment.now };
+    const counts = { messages: due.length, lines: lines.length, flows: flows.length, schedules: schedules.length, waiters: waiters.length };
+    const mosts = { messages: limit, lines: mostLines, flows: mostFlows, schedules: mostSchedules, waiters: mostWaiters };
+    const full = dueTables.filter((table) => counts[table] >= mosts[table] || (table === "schedules" && !allFired));
+    const turns = Object.fromEntries(full.map((table) => [table, draft.turns()[table] ?? ""]));
+    // Who stands in a line waits for a hand, so one row says that more may wait.
+    const inLines = [full.includes("lines") ? lines : [], full.includes("flows") ? flows : []].flat().map(({ account }) => account);
+    const behind = [...(full.includes("messages") ? accountsBehind(due) : []), ...inLines];
+    return { more: left.length > 0 || full.length > 0, now: moment.now, turns, behind: [...new Set([...behind, ...left.map(accountOf)])] };
   },
 };
+
+const accountOf = ({ account }: MessageState): AccountId => account;
 
 /** The rows that a claim would look at, in the order in which they came due. */
 export const listDue: Decision<Window, { rows: DueRow[]; now: Millis }> = {
@@ -105,18 +117,20 @@ const rowOf = {
   waiters: ({ account, id }: Waiter): DueRow => ({ table: "waiters", account, id }),
 };
 
-function lookedAt(draft: Draft, { only, except = [] }: Most) {
-  const [due, lines, flows, schedules] = [draft.due(), draft.dueLines(), draft.dueFlows(), draft.dueSchedules()];
-  const waiters = draft.dueWaiters();
-  if (!only && except.length === 0) return { due, lines, flows, schedules, waiters };
+/** What this claim looks at, in rounds through the accounts. */
+function lookedAt(draft: Draft, most: Most) {
+  const { only, except = [] } = most;
   const named = new Set((only ?? except).map(nameOfRow));
   const isMeant = (row: DueRow): boolean => named.has(nameOfRow(row)) === (only !== undefined);
+  const meant = <Row extends { account: AccountId }>(all: readonly Row[], toRow: (one: Row) => DueRow): readonly Row[] =>
+    inRounds(!only && except.length === 0 ? all : all.filter((one) => isMeant(toRow(one))));
   return {
-    due: due.filter((one) => isMeant(rowOf.messages(one))),
-    lines: lines.filter((one) => isMeant(rowOf.lines(one))),
-    flows: flows.filter((one) => isMeant(rowOf.flows(one))),
-    schedules: schedules.filter((one) => isMeant(rowOf.schedules(one))),
-    waiters: waiters.filter((one) => isMeant(rowOf.waiters(one))),
+    due: meant(draft.due(), rowOf.messages),
+    // No more than there are hands: a line that is looked at in vain loses its place before the others.
+    lines: meant(draft.dueLines(), rowOf.lines).slice(0, most.lines ?? most.limit),
+    flows: meant(draft.dueFlows(), rowOf.flows),
+    schedules: meant(draft.dueSchedules(), rowOf.schedules),
+    waiters: meant(draft.dueWaiters(), rowOf.waiters),
   };
 }
 

@@ -29,6 +29,7 @@ import type { DayCount, SecondCount } from "./counts.ts";
 import type { Token } from "./rights.ts";
 import type { ActiveRun, Notification, Run, Step, Waiter } from "./run.ts";
 import type { Counts, Usage } from "./counts.ts";
+import type { Turns } from "./turns.ts";
 
 /** Everything that is kept, by table. A row is never changed in place: `put` takes a new one. */
 export type Rows = {
@@ -103,7 +104,8 @@ export type StepsNeed = RunNeed & { slot?: string };
 /** Tables whose rows have a body. Most decisions look at the rest of it only. */
 export type OutlineName = "envelopes" | "deadLetters" | "notifications" | "steps";
 
-export type DueNeed = { limit: number; lines: number; flows: number; schedules: number; waiters: number };
+/** At most so many rows of each table, the oldest first, and with `turns` some of other accounts besides: see `core/turns.ts`. `limit`: messages. */
+export type DueNeed = { limit: number; lines: number; flows: number; schedules: number; waiters: number; turns?: Turns };
 
 /** What a decision must see. The store loads it, and on a shared database locks it. */
 export type Needs = { readonly [T in TableName]?: readonly Key[] } & {
@@ -159,6 +161,8 @@ export interface Draft {
   dueFlows(): readonly Flow[];
   dueSchedules(): readonly Schedule[];
   dueWaiters(): readonly Waiter[];
+  /** Where the turns through the accounts that were asked for have ended. */
+  turns(): Turns;
   /** What belongs to a run, as far as it was asked for, in the order of ids. */
   ofRun<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly RunRows[T][];
   /** Whether all unfinished messages of a run were asked for, as they are where it may end. */
@@ -196,8 +200,8 @@ export interface Draft {
   isCrowded(of: Pick<MessageState, "account" | "host">): boolean;
   /** Whether there is no other call in the batch. */
   isAlone(): boolean;
-  /** Whether due messages wait for a claim, so that a new one must not go at once. */
-  behind(): boolean;
+  /** Whether due messages of this account wait for a claim, so that a new one must not go at once. */
+  isBehind(account: AccountId): boolean;
   /** Whether a message to this host may go at once all the same: see `core/hands.ts`. */
   isNewcomer(account: AccountId, host: string): boolean;
   /** That something with this id is told of a message: see `core/sighting.ts`. Nothing is loaded for it. */

@@ -14,8 +14,8 @@ export type Hands = {
   free: number;
   /** No destination gets more than this, however idle the node. */
   perHost: number;
-  /** Due messages wait for a claim, so what is new must not overtake them. */
-  behind: boolean;
+  /** Whose due messages wait for a claim, so that what is new must not overtake them: those of all accounts, of none, or of these. */
+  behind: boolean | ReadonlySet<AccountId>;
   /** Running deliveries by destination (`laneOf`). */
   busy: ReadonlyMap<string, number>;
   bytes: HandBytes;
@@ -88,6 +88,10 @@ function hasBytes({ free, busy }: HandBytes, taken: Taken, lane: string): boolea
 export function isNewcomer(hands: Hands, taken: Pick<Taken, "all" | "lane">, lane: string): boolean {
   return (hands.busy.get(lane) ?? 0) + taken.lane === 0 && hands.free - taken.all > hands.busy.size;
 }
+
+/** Whether due messages of this account wait for a claim. */
+export const isBehind = ({ behind }: Pick<Hands, "behind">, account: AccountId): boolean =>
+  typeof behind === "boolean" ? behind : behind.has(account);
 
 /** For a caller that never delivers anything itself. */
 export const noHands: Hands = { free: 0, perHost: 0, behind: true, busy: new Map(), bytes: { free: 0, perBatch: 0, busy: {} } };

@@ -113,10 +113,10 @@ function announce(
 }
 
 /**
- * While others are due and not claimed yet, it is not known for whom; then only a newcomer gets a hand at once, so that
+ * While messages of its account are due and not claimed yet, it is not known for whom; then only a newcomer gets a hand at once, so that
  * a backlog of one host does not hold up the others.
  */
-const isNext = (draft: Draft, { account, host }: MessageState): boolean => !draft.behind() || draft.isNewcomer(account, host);
+const isNext = (draft: Draft, { account, host }: MessageState): boolean => !draft.isBehind(account) || draft.isNewcomer(account, host);
 
 /** Returns what must be seen of the destinations of messages to these URLs: the lines of their hosts, and their endpoints. */
 export function needsOfSending(account: AccountId, urls: readonly string[]): Destinations {

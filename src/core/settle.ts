@@ -51,9 +51,9 @@ export const settle: Decision<Outcome, Settled> = {
   further: (outcome, draft) => {
     const { account, messageId, host } = outcome;
     const state = draft.get("messages", account, messageId);
-    const line = draft.behind() ? undefined : draft.get("lines", account, host);
+    const line = draft.isBehind(account) ? undefined : draft.get("lines", account, host);
     if (state && !line && isSuccess(outcome) && isFree(state)) return nothing;
-    const flows = draft.behind() ? [] : waitedFor(draft, state);
+    const flows = draft.isBehind(account) ? [] : waitedFor(draft, state);
     const heads = [
       ...(line ? [{ account, line: hostLine(host), limit: headLimit }] : []),
       ...flows.map(({ id }) => ({ account, line: id, limit: 1 })),
@@ -79,10 +79,11 @@ export const settle: Decision<Outcome, Settled> = {
   decide: (outcome, draft, moment) => {
     const state = fenced(draft, moment, outcome);
     const account = draft.get("accounts", outcome.account);
-    const flows = draft.behind() ? [] : waitedFor(draft, state);
+    const isBehind = draft.isBehind(outcome.account);
+    const flows = isBehind ? [] : waitedFor(draft, state);
     const settled: Settled = state && account ? draw(draft, moment, { account, state, outcome }) : { became: "late" };
     const line = lineOf(draft, outcome);
-    if (line && draft.behind()) lookSoon(draft, moment, line);
+    if (line && isBehind) lookSoon(draft, moment, line);
     else if (line) serveLine(draft, moment, line);
     for (const flow of flows) serveFlow(draft, moment, flow);
     return settled;

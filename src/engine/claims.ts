@@ -3,10 +3,11 @@ import { nameOfRow } from "../core/aside.ts";
 import type { Claimed } from "../core/claim.ts";
 import { Refusal } from "../core/errors.ts";
 import type { Millis } from "../core/message.ts";
+import type { Turns } from "../core/turns.ts";
 import type { Store } from "../store/store.ts";
 
 /** How much one claim looks at: see `core/claim.ts`. */
-type Most = { limit: number; lines: number };
+type Most = { limit: number; lines: number; turns?: Turns };
 type Part = Most & { heads: number; only: readonly DueRow[] };
 /** A row that could not be claimed so many times, and until when it is left alone. */
 type Failing = { row: DueRow; times: number; until: Millis };
@@ -52,7 +53,7 @@ export class Claims {
       const { rows, now } = await this.#store.execute("listDue", { ...most, except });
       if (rows.length === 0) throw error;
       await this.#apart({ ...most, heads: most.lines, only: rows }, { count: 0 });
-      return { more: true, now };
+      return { more: true, now, turns: most.turns ?? {}, behind: rows.map(({ account }) => account) };
     }
   }
 

@@ -5,6 +5,7 @@ import { memory, spans } from "../core/limits.ts";
 import type { AccountId, Delivery, Held, Millis, Outcome } from "../core/message.ts";
 import { hostOf } from "../core/parsedUrl.ts";
 import type { Settled } from "../core/settle.ts";
+import type { Turns } from "../core/turns.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
 import { BodyBytes } from "./bodyBytes.ts";
 import { Claims } from "./claims.ts";
@@ -75,7 +76,9 @@ export class Dispatcher {
   /** Why claiming failed, as it was told last; null when it has succeeded since. */
   #told: { what: string; at: Millis } | null = null;
   #starved = false;
-  #behind = true;
+  #behind: Hands["behind"] = true;
+  /** Where the next claim begins its turns through the accounts. */
+  #turns: Turns = {};
   #stopping = false;
   #renewing = false;
   #alarm = new AbortController();
@@ -179,10 +182,11 @@ export class Dispatcher {
     if (this.#starved) return void (this.#behind = true);
     const asked = clock.now();
     const lines = Math.min(claimLimit, free);
-    const { more, now } = await this.#claims.next({ limit: Math.max(fewestClaimed, lines), lines });
+    const { more, now, turns, behind } = await this.#claims.next({ limit: Math.max(fewestClaimed, lines), lines, turns: this.#turns });
+    this.#turns = turns;
     // It was `now` between the question and the answer. If both clocks can have been right, they are taken to be.
     this.#ahead = Math.max(asked - now, Math.min(0, clock.now() - now));
-    this.#behind = more;
+    this.#behind = more && new Set(behind);
     const next = more ? atOnce : await store.nextDueAt();
     // What is left alone is due all the time.
     const isWaiting = !more && this.#claims.leavesSome;

@@ -151,7 +151,7 @@ function joinLists(lists: Record<string, unknown[]>, needs: Needs): void {
 
 const sumOf = (a: DueNeed, b: DueNeed): DueNeed => ({
   ...{ limit: a.limit + b.limit, lines: a.lines + b.lines, flows: a.flows + b.flows },
-  ...{ schedules: a.schedules + b.schedules, waiters: a.waiters + b.waiters },
+  ...{ schedules: a.schedules + b.schedules, waiters: a.waiters + b.waiters, turns: { ...a.turns, ...b.turns } },
 });
 
 const none: readonly never[] = [];

@@ -2,7 +2,7 @@ import type { Draft, DueNeed, ExpiredNeed, Key, LineHead, Needs, OfRunNeed, Outl
 import type { Rows, RunNeed, RunRows, RunTableName, StepsNeed, TableName } from "../core/command.ts";
 import { Later } from "../core/errors.ts";
 import type { Hands } from "../core/hands.ts";
-import { laneOf } from "../core/hands.ts";
+import { isBehind, laneOf } from "../core/hands.ts";
 import { hostLine, isFlowLine } from "../core/gate.ts";
 import { marksOfRow, remarked } from "../core/mark.ts";
 import { glanceOf, sightingsAt } from "../core/sighting.ts";
@@ -10,6 +10,7 @@ import type { AccountId, Delivery, Flow, Held, Line, MessageState, Millis, Outli
 import { noBytes } from "../core/message.ts";
 import type { Step, Waiter } from "../core/run.ts";
 import { stepKey } from "../core/run.ts";
+import type { Turns } from "../core/turns.ts";
 import { Expirations } from "./expirations.ts";
 import { Heads } from "./heads.ts";
 import { HistoryBytes } from "./historyBytes.ts";
@@ -50,7 +51,7 @@ export class WorkingSet implements Draft {
   readonly #histories: HistoryBytes;
   /** Undoes what the running command did, last first. */
   #undo: (() => void)[] = [];
-  #due: Due & { at: Millis } = { at: 0, messages: [], lines: [], flows: [], schedules: [], waiters: [] };
+  #due: Due & { at: Millis } = { at: 0, messages: [], lines: [], flows: [], schedules: [], waiters: [], turns: {} };
   readonly #heads = new Heads();
   readonly #places = new Places();
   /** Whom the running command has taken out of a line. */
@@ -184,6 +185,8 @@ export class WorkingSet implements Draft {
     return this.#stillDue("waiters", this.#due.waiters);
   }
 
+  turns = (): Turns => this.#due.turns;
+
   #stillDue<T extends "flows" | "schedules" | "waiters">(table: T, due: readonly Rows[T][]): Rows[T][] {
     const rows = due.flatMap(({ account, id }) => this.get(table, account, id) ?? []);
     return rows.filter(({ dueAt }) => dueAt !== null && dueAt <= this.#due.at);
@@ -257,7 +260,7 @@ export class WorkingSet implements Draft {
     return this.#isAlone;
   }
 
-  behind = (): boolean => this.#hands.behind;
+  isBehind = (account: AccountId): boolean => isBehind(this.#hands, account);
   hasChanged = (): boolean => this.#undo.length > 0;
 
   isCrowded = (of: Pick<MessageState, "account" | "host">): boolean => this.#toSend.isCrowded(of);

@@ -3,7 +3,8 @@ import type { Disk } from "./disk.ts";
 import { diskOf } from "./disk.ts";
 import { Folding } from "./folding.ts";
 import { afterLook } from "./gather.ts";
-import { bytesOf, groupCommit, maxBatchBytes, orUnavailable } from "./group.ts";
+import { bytesOf, transaction } from "../core/weight.ts";
+import { groupCommit, orUnavailable } from "./group.ts";
 import type { KeySource } from "./keyRing.ts";
 import { runSqlBatch } from "./sql.ts";
 import { nextDueAt } from "./sqlShelf.ts";
@@ -120,7 +121,7 @@ class Commits {
   /** Throws `Unavailable` where the largest batch might not fit: the smallest one, which is tried, nearly always does. */
   mustHaveRoom(): void {
     const room = this.#disk.room();
-    if (room < maxBatchBytes) throw new Unavailable(`the disk is full: ${room} bytes are left`);
+    if (room < transaction.rows * transaction.bytesPerRow) throw new Unavailable(`the disk is full: ${room} bytes are left`);
   }
 
   /** From now on nothing is stored any more. */

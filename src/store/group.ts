@@ -3,16 +3,13 @@ import { hasCaller } from "../core/commands.ts";
 import type { ErrorCode } from "../core/errors.ts";
 import { Refusal, errorCodes } from "../core/errors.ts";
 import { noHands } from "../core/hands.ts";
-import { limits } from "../core/limits.ts";
-import type { Letter, Millis } from "../core/message.ts";
+import type { Millis } from "../core/message.ts";
+import { weightOf } from "../core/weight.ts";
 import { gather, type Look } from "./gather.ts";
+import { nextBatch } from "./nextBatch.ts";
 import type { Queries } from "./queries.ts";
 import type { BatchResult, Call, Desk, Haste, Hold, Reply, RunBatch, Store, Unsubscribe } from "./store.ts";
 import { Interrupted, Outdated, Unavailable } from "./store.ts";
-
-/** At most so many calls, and so many bytes of bodies, in one transaction. */
-const maxCalls = 512;
-export const maxBatchBytes = 16 * 1024 * 1024;
 
 /** How often a store looks after a batch in flight and the calls behind it. */
 const beat: Millis = 500;
@@ -23,8 +20,8 @@ const mostBeats = 20;
 /** The storage is probed at most this often. */
 const probePause: Millis = 1_000;
 
-/** `bytes`: the size of the bodies that the call carries. `beats`: how long it has waited for a batch, in beats. */
-type Waiting = Call & { bytes: number; canWait: boolean; beats: number; resolve(answer: never): void; reject(error: Error): void };
+/** `weight`: what the call costs a transaction, see `core/weight.ts`. `beats`: how long it has waited for a batch, in beats. */
+type Waiting = Call & { weight: number; canWait: boolean; beats: number; resolve(answer: never): void; reject(error: Error): void };
 
 export type Parts = {
   runBatch: RunBatch;
@@ -105,7 +102,7 @@ class GroupCommit {
   execute<N extends CommandName>(name: N, input: InputOf<N>, { canWait = false }: Haste = {}): Promise<AnswerOf<N>> {
     return new Promise((resolve, reject) => {
       if (this.#closing) return reject(new Refusal("stopping", "the server is stopping; ask again"));
-      this.#waiting.push({ name, input, bytes: bytesOf(input), canWait, beats: 0, resolve, reject });
+      this.#waiting.push({ name, input, weight: weightOf(input), canWait, beats: 0, resolve, reject });
       if (canWait && this.#parts.linger !== undefined) return void this.#linger(this.#parts.linger);
       this.#pumpSoon();
     });
@@ -307,30 +304,6 @@ export function orUnavailable<T>(answer: Promise<T>): Promise<T> {
 
 function rejectAll(batch: readonly Waiting[], error: Error): void {
   for (const { reject } of batch) reject(error);
-}
-
-function nextBatch(waiting: Waiting[]): Waiting[] {
-  let bytes = 0;
-  let count = 0;
-  for (const call of waiting) {
-    bytes += call.bytes;
-    if (count > 0 && (count === maxCalls || bytes > maxBatchBytes)) break;
-    count++;
-  }
-  return waiting.splice(0, count);
-}
-
-/** The bytes of the bodies that a call carries. */
-export function bytesOf(input: unknown): number {
-  if (typeof input !== "object" || input === null) return 0;
-  if ("letters" in input && Array.isArray(input.letters)) {
-    let bytes = 0;
-    // To a group it is as many messages as that has endpoints.
-    for (const { body, group } of input.letters as readonly Pick<Letter, "body" | "group">[])
-      bytes += (group === null ? 1 : limits.endpoints) * body.byteLength;
-    return bytes;
-  }
-  return "body" in input && input.body instanceof Uint8Array ? input.body.byteLength : 0;
 }
 
 function answer({ name, resolve, reject }: Waiting, reply: Reply | undefined): void {

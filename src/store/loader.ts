@@ -16,6 +16,7 @@ import type {
 } from "../core/command.ts";
 import type { Flow, Line, LogRow, MessageState, Millis, Schedule } from "../core/message.ts";
 import type { SentStep, Step, Waiter } from "../core/run.ts";
+import type { Turns } from "../core/turns.ts";
 import type { Bodies } from "./shelf.ts";
 
 /** Answers a need: rows by key, and lists. Missing rows are simply absent. On a shared database it locks what it reads. */
@@ -49,6 +50,8 @@ export type Due = {
   flows: readonly Flow[];
   schedules: readonly Schedule[];
   waiters: readonly Waiter[];
+  /** Where the turns that were asked for have ended. */
+  turns: Turns;
 };
 
 export type Expired = ReturnType<Draft["expired"]>;

@@ -3,7 +3,7 @@ import type { Commands } from "../core/commands.ts";
 import { firstIdAt } from "../core/ids.ts";
 import { placesOf } from "../core/place.ts";
 import { dayOf, ofDay } from "../core/sighting.ts";
-import type { AccountId, MessageState, Millis, NodeId, Schedule } from "../core/message.ts";
+import type { AccountId, MessageState, Millis, NodeId } from "../core/message.ts";
 import { endedWithServer } from "../core/lease.ts";
 import { isUnfinished, noBytes } from "../core/message.ts";
 import type { Run, Step } from "../core/run.ts";
@@ -18,10 +18,10 @@ import { keyOf, keyText } from "./key.ts";
 import type { Loader } from "./loader.ts";
 import { rangeOf } from "./places.ts";
 import { groupCommit } from "./group.ts";
+import { dueIn } from "./memoryDue.ts";
 import type { Parts } from "./group.ts";
 import { queriesOf } from "./queries.ts";
 import type { Bodies, Range, Shelf } from "./shelf.ts";
-import { fittingPage } from "./shelf.ts";
 import type { RunBatch, Source, Store } from "./store.ts";
 import { tableNames } from "./store.ts";
 import { tables } from "./tables.ts";
@@ -86,17 +86,10 @@ function addUsage({ tables: { usage } }: Memory, rows: readonly Usage[]): void {
 
 /** Answers needs from what is kept. */
 export function memoryLoader(memory: Memory): Loader {
-  const { messages, lines, flows, schedules, deadLetters, deduplications, log, keptLog, waiters, notifications, steps, audit, sightings } =
-    memory.tables;
+  const { messages, deadLetters, deduplications, log, keptLog, waiters, notifications, steps, audit, sightings } = memory.tables;
   return {
     rows: async (table, keys, how) => pick(memory, table, keys).map(bodied(how)),
-    due: async (now, most) => ({
-      messages: earliest(those(messages, isDue(now)), (a, b) => byText(a.id, b.id)).slice(0, most.limit),
-      lines: earliest(those(lines, isDue(now)), (a, b) => byText(a.host, b.host) || byText(a.account, b.account)).slice(0, most.lines),
-      flows: earliest(those(flows, isDue(now)), byAccountAndId).slice(0, most.flows),
-      schedules: fitting(earliest(those(schedules, isDue(now)), byAccountAndId).slice(0, most.schedules)),
-      waiters: earliest(those(waiters, isDue(now)), byAccountAndId).slice(0, most.waiters),
-    }),
+    due: dueIn(memory),
     ofRuns: async (needs) => ({
       messages: needsIn(needs, "messages").flatMap((run) => belonging(messages, run)),
       waiters: needsIn(needs, "waiters").flatMap((run) => belonging(waiters, run).filter(isOfEvent(run))),
@@ -175,12 +168,6 @@ const isDue =
   (now: number) =>
   ({ dueAt }: { dueAt: number | null }): boolean =>
     dueAt !== null && dueAt <= now;
-
-/** As many as may be loaded at once, by their bodies. */
-const fitting = (schedules: Schedule[]): Schedule[] => schedules.slice(0, fittingPage(schedules.map(({ body }) => body.byteLength)));
-
-const byAccountAndId = (a: { account: AccountId; id: string }, b: { account: AccountId; id: string }): number =>
-  byText(a.account, b.account) || byText(a.id, b.id);
 
 const earliest = <Row extends { dueAt: Millis | null }>(rows: Row[], tie: (a: Row, b: Row) => number): Row[] =>
   rows.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0) || tie(a, b));
@@ -267,9 +254,9 @@ function shelfOf(memory: Memory): Shelf {
         .slice(0, limit),
     countLeased: async ({ account, now, until, scan }) =>
       earliest(those(messages, isDue(until)), (a, b) => byText(a.id, b.id))
-        .filter(({ dueAt }) => dueAt !== null && dueAt > now)
+        .filter(({ dueAt, leasedBy }) => dueAt !== null && dueAt > now && leasedBy !== null)
         .slice(0, scan)
-        .filter((row) => row.leasedBy !== null && row.account === account).length,
+        .filter((row) => row.account === account).length,
     accounts: async () => [...accounts.values()].sort((a, b) => byText(a.id, b.id)),
     earliestDeduplicationEnd: async (account) => {
       const ends = those(deduplications, (row) => row.account === account).map(({ expiresAt }) => expiresAt);

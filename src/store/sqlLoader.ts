@@ -2,16 +2,16 @@ import type { CountNeed, OfRunNeed, StepsNeed } from "../core/command.ts";
 import { firstIdAt } from "../core/ids.ts";
 import { placesOf } from "../core/place.ts";
 import { dayOf, ofDay } from "../core/sighting.ts";
-import type { AccountId, LogRow, Millis, Schedule } from "../core/message.ts";
+import type { AccountId, LogRow } from "../core/message.ts";
 import { endedWithServer } from "../core/lease.ts";
 import { noBytes } from "../core/message.ts";
 import type { SentStep, Step } from "../core/run.ts";
 import { stepKey } from "../core/run.ts";
 import type { Connection } from "./database.ts";
 import { bytesOfRow } from "./historyBytes.ts";
+import { dueIn } from "./dueRows.ts";
 import type { Loader } from "./loader.ts";
 import { keyOfPlace } from "./places.ts";
-import { fittingPage } from "./shelf.ts";
 import { reader, rows, stretch, within } from "./sqlRows.ts";
 import { byKey, columnsOf, eachByItself, inOrderOfKeys, isValue, keyValues } from "./statements.ts";
 import type { Columns } from "./tables.ts";
@@ -26,21 +26,9 @@ export function loaderOf(connection: Connection): Loader {
 }
 
 function makeLoader(connection: Connection): Loader {
-  const { messages, lines, flows, schedules, waiters } = tables;
+  const { messages } = tables;
   const { dialect } = connection;
   const list = reader(connection);
-  const dueMessages = `where due_at <= ? order by due_at, id limit ?${dialect.lock(messages.name, "skip locked")}`;
-  const dueLines = `where due_at <= ? order by due_at, host, account limit ?${dialect.lock(lines.name, "skip locked")}`;
-  const dueById = (name: string): string => `where due_at <= ? order by due_at, account, id limit ?${dialect.lock(name, "skip locked")}`;
-  const sizesOfDue = `select account, id, coalesce(length(body), 0) as size from ${schedules.name} ${dueById(schedules.name)}`;
-  const dueSchedules = async (now: Millis, limit: number): Promise<Schedule[]> => {
-    const found = await connection.query(sizesOfDue, [now, limit]);
-    const some = found.slice(0, fittingPage(found.map(({ size }) => Number(size))));
-    const keys = some.map(({ account, id }) => [String(account), String(id)] as const);
-    const taken = keys.length === 0 ? [] : await rows(connection, "schedules", keys, { to: "take" });
-    // They come in the order of their keys, and fire in the order in which they came due.
-    return taken.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0));
-  };
   const leasedByOthers = `where due_at > ${endedWithServer} and leased_by <> ? order by due_at, id limit ?`;
   const ofSession = `(select id from nodes where id = ? and session = ?${dialect.lock("nodes")})`;
   // The bounds keep it from going through all that is due, or is delayed for long.
@@ -48,16 +36,7 @@ function makeLoader(connection: Connection): Loader {
     order by due_at, id limit ?${dialect.lock(messages.name, "skip locked")}`;
   return {
     rows: (name, keys, how) => rows(connection, name, keys, { to: "take", ...how }),
-    due: async (now, most) => {
-      const [due, ofHosts, ofFlows, fired, waiting] = await Promise.all([
-        list(messages, dueMessages, [now, most.limit]),
-        list(lines, dueLines, [now, most.lines]),
-        list(flows, dueById(flows.name), [now, most.flows]),
-        dueSchedules(now, most.schedules),
-        list(waiters, dueById(waiters.name), [now, most.waiters]),
-      ]);
-      return { messages: due, lines: ofHosts, flows: ofFlows, schedules: fired, waiters: waiting };
-    },
+    due: dueIn(connection),
     ofRuns: ofRunsIn(connection),
     ...historiesOf(connection),
     heads: headsIn(connection),

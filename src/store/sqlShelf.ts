@@ -6,7 +6,8 @@ import { countIn, reader, rows, stretch } from "./sqlRows.ts";
 import { columnsOf, eachByItself, keyValues, statementsOf } from "./statements.ts";
 import { tables } from "./tables.ts";
 
-const nextDue = `select min(due_at) as at from (select min(due_at) as due_at from messages where due_at is not null
+const nextDue = `select min(due_at) as at from (select min(due_at) as due_at from messages where leased_by is null and due_at is not null and id <> ''
+  union all select min(due_at) as due_at from messages where leased_by is not null
   union all select min(due_at) as due_at from lines
   union all select min(due_at) as due_at from flows where due_at is not null
   union all select min(due_at) as due_at from schedules where due_at is not null
@@ -18,8 +19,8 @@ export async function nextDueAt(connection: Connection): Promise<Millis | null> 
   return typeof row?.at === "number" ? row.at : null;
 }
 
-const countLeased = `select count(*) as leased from (select account, leased_by from messages
-  where due_at is not null and due_at > ? and due_at <= ? order by due_at, id limit ?) as soon where leased_by is not null and account = ?`;
+const countLeased = `select count(*) as leased from (select account from messages
+  where leased_by is not null and due_at > ? and due_at <= ? order by due_at, id limit ?) as soon where account = ?`;
 
 const countBefore = ({ by }: Dialect): string => `select count(*) as before from (select id from messages ${by("messages_line")}
   where line is not null and account = ? and line = ? and id < ? limit ?) as earlier`;

@@ -19,7 +19,7 @@ describe("a claim", () => {
     const late = await broker.publish({ delay: 3 * second });
     const later = await broker.publish({ delay: 3 * second + 1 });
     broker.now += 3 * second;
-    expect(await claim()).toEqual({ more: false, now: noon + 3 * second });
+    expect(await claim()).toEqual({ more: false, now: noon + 3 * second, turns: {}, behind: [] });
     expect(idsOf()).toEqual([early, late]);
     expect(broker.state(early)).toMatchObject({ state: "active", leasedBy: "nod_a", dueAt: broker.now + lease, attempts: 0 });
     expect(broker.log(early)).toBe("ACTIVE");

@@ -23,10 +23,10 @@ async function needsOf(which: keyof typeof letters, outcome: Partial<Outcome>): 
   const first = await broker.publish(letters[which === "call" ? "first" : which]);
   const messageId = which !== "call" ? first : await broker.publish(letters.call);
   const { tables } = broker.memory;
-  const seen: Pick<Draft, "get" | "outline" | "behind" | "ofRun"> = {
+  const seen: Pick<Draft, "get" | "outline" | "isBehind" | "ofRun"> = {
     get: (table, ...key) => tables[table].get(keyText(key)),
     outline: (table, ...key) => tables[table].get(keyText(key)),
-    behind: () => false,
+    isBehind: () => false,
     ofRun: () => [],
   };
   return settle.further?.(outcomeOf({ messageId, ...outcome }), seen as Draft) ?? {};

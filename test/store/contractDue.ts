@@ -1,6 +1,7 @@
 import { monthOf } from "../../src/core/statistics.ts";
 import { describe, expect, test } from "vitest";
 import { spans } from "../../src/core/limits.ts";
+import { turn } from "../../src/core/turns.ts";
 import type { Delivery } from "../../src/core/message.ts";
 import { letterTo, World } from "./world.ts";
 import type { OpenStore } from "./world.ts";
@@ -34,6 +35,30 @@ export function describeDue(open: OpenStore): void {
         sent.push(...(await world.claim()));
         expect(idsOf(sent)).toEqual(ids.slice(from, from + 2));
       }
+    });
+
+    test("is, when more is due than is asked for, also what other accounts have, in turn", async () => {
+      const world = await World.open(open);
+      await Promise.all(["acc", "b", "c"].map((id) => world.account(id)));
+      const all = { messages: "", lines: "", flows: "", schedules: "", waiters: "" };
+      const send = (account: string, count: number) =>
+        world.publish(
+          Array.from({ length: count }, () => letterTo({ delay: 1_000, url: `https://${account}.example/` })),
+          account,
+        );
+      await send("acc", 30);
+      world.clock.now += 1;
+      for (const account of ["b", "c"]) await send(account, 3);
+      world.clock.now += 1_000;
+      const first = await world.store.execute("claim", { limit: 4, turns: { ...all, messages: "b" } });
+      // Four of the oldest, and those of the only account after b.
+      expect(world.delivered().map(({ message }) => message.account)).toEqual(["acc", "c", "acc", "c", "acc", "c", "acc"]);
+      expect(first).toMatchObject({ more: true, turns: { messages: "" } });
+      const second = await world.store.execute("claim", { limit: 4, turns: first.turns });
+      const sent = world.delivered().map(({ message }) => message.account);
+      expect(sent.filter((id) => id === "b")).toHaveLength(3);
+      expect(sent.filter((id) => id === "acc")).toHaveLength(turn.rows);
+      expect(second.behind).toEqual(["acc"]);
     });
 
     test("is no more than is asked for: the flow that opened first, then the others", async () => {

@@ -1,6 +1,8 @@
 import type { Client } from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import type { TableName } from "../../src/core/command.ts";
+import { dueTables } from "../../src/core/turns.ts";
+import { turnTexts } from "../../src/store/dueRows.ts";
 import type { Loader } from "../../src/store/loader.ts";
 import { day, makeParts } from "../../src/store/logParts.ts";
 import { connect, connectionOf, plainly } from "../../src/store/postgresSession.ts";
@@ -34,6 +36,19 @@ function byKeys(): Asked[] {
       { what: `${name} outline`, text: outline.take, parameters: keyTypes.length, ways },
       ...(isUpdated ? [{ what: `${name} update`, text: update.sql, parameters: update.types.length, ways }] : []),
       { what: `${name} remove`, text: remove, parameters: keyTypes.length, ways },
+    ];
+  });
+}
+
+/** How the accounts that have something due take turns. */
+function inTurns(): Asked[] {
+  const { dialect } = connectionOf(async () => ({ rows: [] }));
+  return dueTables.flatMap((name) => {
+    const { accounts, rows } = turnTexts(dialect, name);
+    const index = `${tables[name].name}_turn`;
+    return [
+      { what: `${name}: accounts in turn`, text: accounts.replace("?", "$1"), parameters: 1, ways: { [index]: ["account"] } },
+      { what: `${name}: rows of a turn`, text: rows, parameters: 3, ways: { [index]: ["account", "due_at"] } },
     ];
   });
 }
@@ -141,7 +156,7 @@ test("rows are found by the index that is meant, each by itself, whatever is bel
   closedAfterwards(await openNode(url, new TestClock()));
   const writer = await connect({ url }, { kind: "writer" });
   onTestFinished(() => writer.end());
-  const asked = [...byKeys(), ...(await loaded())];
+  const asked = [...byKeys(), ...inTurns(), ...(await loaded())];
   const lookAt = async (): Promise<void> => {
     await plainly(writer, "vacuum");
     await plainly(writer, "analyze");

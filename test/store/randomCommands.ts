@@ -2,6 +2,7 @@ import type { Overrides } from "../../src/core/overrides.ts";
 import type { DueRow } from "../../src/core/aside.ts";
 import type { CommandName, InputOf } from "../../src/core/commands.ts";
 import { spans } from "../../src/core/limits.ts";
+import type { Turns } from "../../src/core/turns.ts";
 import type { Delivery, Endpoint, FlowControl, Letter, Millis } from "../../src/core/message.ts";
 import { RandomRuns, sdkVersion } from "./randomRuns.ts";
 import { accountNamed, bytes, callbackTo, letterTo, outcomeOf } from "./world.ts";
@@ -89,7 +90,7 @@ export class RandomCommands {
     const account = this.#of(accounts);
     const kind = this.#below(100);
     if (kind < 30) return { name: "publish", input: { account: this.#rarely() ? "none" : account, letters: this.#letters(now) } };
-    if (kind < 44) return { name: "claim", input: { limit: 1 + this.#below(8) } };
+    if (kind < 44) return { name: "claim", input: { limit: 1 + this.#below(8), ...(kind < 43 ? {} : { turns: turnsFrom(account) }) } };
     if (kind < 73) return this.#settle();
     if (kind < 77) return { name: "renew", input: { held: this.#held() } };
     if (kind < 80) return { name: "giveBack", input: { held: this.#held() } };
@@ -303,3 +304,6 @@ export class RandomCommands {
     return one;
   }
 }
+
+/** A turn through the accounts of each table, from this one on. */
+const turnsFrom = (account: string): Turns => ({ messages: account, lines: "", flows: account, schedules: "", waiters: account });

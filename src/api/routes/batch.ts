@@ -1,7 +1,9 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import type { Account, AccountId, Brand, Bytes, Letter } from "../../core/message.ts";
+import type { InputOf } from "../../core/commands.ts";
 import type { PublishResult } from "../../core/publish.ts";
+import { partsOf } from "../../core/weight.ts";
 import { brandedHeader } from "../brand.ts";
 import type { Store } from "../../store/store.ts";
 import { givenByHeaders, givenByQuery } from "../given.ts";
@@ -20,7 +22,7 @@ import { areOfStep, readingStep } from "../stepRefusal.ts";
 import { checkName, checkUrl, isUrl } from "../target.ts";
 import { published, publishedJson, publishedToEach } from "./publish.ts";
 
-/** At most so many messages in one request, all in one transaction. */
+/** At most so many messages in one request. */
 const mostItems = 10_000;
 
 const item = z.strictObject({
@@ -73,8 +75,7 @@ export const batch = route({
     const { store, mostQueues } = parts;
     const { read, ignored } = await readItems(incoming, { account, parts, purpose: "messages" });
     const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));
-    const results =
-      letters.length === 0 ? [] : await store.execute("publish", { account: account.id, letters, mostQueues, ...scopeIn(incoming) });
+    const results = await publishInParts(store, letters, { account: account.id, mostQueues, ...scopeIn(incoming) });
     const warnings = refusedHostWarnings({ incoming, parts }, letters, results);
     return {
       status: 200,
@@ -84,6 +85,28 @@ export const batch = route({
     };
   },
 });
+
+/**
+ * Publishes a list part by part, so that nobody else waits for all of it. When a later part cannot be stored, the refusal says from where on
+ * nothing was: whoever sends the list again without deduplication ids sends those before twice.
+ */
+async function publishInParts(
+  store: Store,
+  letters: readonly Letter[],
+  of: Omit<InputOf<"publish">, "letters">,
+): Promise<readonly PublishResult[]> {
+  const results: PublishResult[] = [];
+  for (const part of letters.length === 0 ? [] : partsOf(letters)) {
+    try {
+      results.push(...(await store.execute("publish", { ...of, letters: part })));
+    } catch (error) {
+      if (!(error instanceof Refusal) || results.length === 0) throw error;
+      const [first, last] = [results.length + 1, letters.length];
+      throw new Refusal(error.code, `messages ${first} to ${last} of the list: ${error.message}; those before them were processed`, error);
+    }
+  }
+  return results;
+}
 
 /** Read in one turn; then others have theirs. Some items take milliseconds, and leases are to be renewed meanwhile. */
 const itemsInATurn = 16;
