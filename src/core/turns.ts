@@ -11,7 +11,7 @@ export type DueTable = (typeof dueTables)[number];
 export type Turns = { readonly [T in DueTable]?: AccountId };
 
 /**
- * What one turn looks at besides the oldest rows: at most `accounts` accounts that have something due, at most `rows` rows of each. To find
+ * The bounds of one turn, which looks at more than the oldest rows: at most `accounts` accounts that have something due, at most `rows` rows of each. To find
  * them it passes at most `passed` accounts, because some have only rows that are due later. So the backlog of one account delays another by
  * one turn, and accounts with nothing pending cost nothing.
  */
@@ -34,7 +34,7 @@ export function inRounds<Row extends { account: AccountId }>(rows: readonly Row[
   return (order ? rounds.map((round) => round.sort(order)) : rounds).flat();
 }
 
-/** Returns the accounts that have so many rows among these that more of theirs may be due. */
+/** Returns the accounts that have at least `turn.rows` rows among these, so that more of theirs may be due. */
 export function accountsBehind(rows: readonly { account: AccountId }[]): AccountId[] {
   const counts = new Map<AccountId, number>();
   for (const { account } of rows) counts.set(account, (counts.get(account) ?? 0) + 1);

@@ -2,15 +2,15 @@ import { limits } from "./limits.ts";
 import type { Letter } from "./message.ts";
 
 /**
- * How much one transaction writes: about so many rows, as others wait while it is made. A call that is heavier goes alone. Bodies count as
+ * The bound of one transaction, about 1,024 rows: others wait while it is made. A call that is heavier goes alone. Bodies count as
  * rows by their bytes, so at most 16 MiB of them go together.
  */
 export const transaction = { rows: 1024, bytesPerRow: 16 * 1024 } as const;
 
-/** What one message writes besides a row for each of its labels. */
+/** Rows that a message writes, apart from one for each of its labels. */
 const rowsOfMessage = 2;
 
-/** A list of letters is stored in parts of about so many rows, so that others have their turn in between. */
+/** A list of messages is stored in parts of about 256 rows, so that others have their turn in between. */
 const mostOfPart = transaction.rows / 4;
 
 type Weighed = Pick<Letter, "group" | "labels" | "body">;
@@ -41,7 +41,7 @@ export function weightOf(input: unknown): number {
 const hasLetters = (input: object): input is { letters: readonly Weighed[] } => "letters" in input && Array.isArray(input.letters);
 
 /**
- * Divides a list of letters into parts that are stored one after another, in their order. A letter is never divided, so one to a URL group
+ * Divides a list of messages into parts that are stored one after another, in their order. A message to a URL group is never divided, so it
  * reaches all of its endpoints or none; and neither is a list with messages of workflow runs, which is taken as a whole or not at all.
  */
 export function partsOf(letters: readonly Letter[]): (readonly Letter[])[] {

@@ -173,18 +173,9 @@ export class WorkingSet implements Draft {
     return lines.filter(({ dueAt }) => dueAt <= this.#due.at);
   }
 
-  dueFlows(): readonly Flow[] {
-    return this.#stillDue("flows", this.#due.flows);
-  }
-
-  dueSchedules(): readonly Schedule[] {
-    return this.#stillDue("schedules", this.#due.schedules);
-  }
-
-  dueWaiters(): readonly Waiter[] {
-    return this.#stillDue("waiters", this.#due.waiters);
-  }
-
+  dueFlows = (): readonly Flow[] => this.#stillDue("flows", this.#due.flows);
+  dueSchedules = (): readonly Schedule[] => this.#stillDue("schedules", this.#due.schedules);
+  dueWaiters = (): readonly Waiter[] => this.#stillDue("waiters", this.#due.waiters);
   turns = (): Turns => this.#due.turns;
 
   #stillDue<T extends "flows" | "schedules" | "waiters">(table: T, due: readonly Rows[T][]): Rows[T][] {

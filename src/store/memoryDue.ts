@@ -67,7 +67,7 @@ function turnOf<R extends Row>(waiting: readonly R[], { due, after, now }: { due
   return { ofTurn: met.flatMap((account) => due.filter((row) => row.account === account).slice(0, turn.rows)), end };
 }
 
-/** As many as may be loaded at once, by their bodies. Those of the turn come first. */
+/** As many as may be loaded at once, by their bodies. Rows of the turn come first. */
 function fitting({ oldest, ofTurn }: Found<Schedule>): Schedule[] {
   const all = [...new Set([...ofTurn, ...oldest])];
   const some = all.slice(0, fittingPage(all.map(({ body }) => body.byteLength)));

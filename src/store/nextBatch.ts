@@ -1,7 +1,7 @@
 import { inRounds } from "../core/turns.ts";
 import { transaction } from "../core/weight.ts";
 
-/** At most so many calls in one transaction. */
+/** Most calls in one transaction. */
 const maxCalls = 512;
 
 /** A call that waits for a batch. `weight`: see `core/weight.ts`. */
@@ -9,8 +9,8 @@ type Waits = { input: unknown; weight: number };
 
 /**
  * Takes the calls of the next batch out of those that wait, in the order in which they came. When not all of them fit, the accounts take turns,
- * light calls first in each round: so a call waits for one batch at most because of what another account asks. The last one may go beyond
- * the weight of a transaction, or a heavy one would wait for ever.
+ * light calls first in each round: so a call waits for one batch at most because of what another account asks. The last call may exceed
+ * the weight of a transaction; otherwise a heavy call would never be taken.
  */
 export function nextBatch<Call extends Waits>(waiting: Call[]): Call[] {
   if (howManyFit(waiting) === waiting.length) return waiting.splice(0);

@@ -2,7 +2,7 @@ import { randomInt } from "node:crypto";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { CommandName } from "../../src/core/commands.ts";
-import type { Delivery, Held } from "../../src/core/message.ts";
+import type { Delivery, Held, Schedule } from "../../src/core/message.ts";
 import type { TableName } from "../../src/core/command.ts";
 import type { Run, Step } from "../../src/core/run.ts";
 import type { Connection } from "../../src/store/database.ts";
@@ -26,7 +26,7 @@ import { accountNamed, closedAfterwards, earliest, freshFolder, latest, sourceOf
 
 const chosen = process.env["WAYPOST_SEED"];
 /** Seeds that together see everything happen. */
-const fixed: readonly number[] = [56, 118, 3, 39];
+const fixed: readonly number[] = [56, 106, 55];
 const seeds = chosen === undefined ? [...fixed, randomInt(2 ** 31)] : [Number(chosen)];
 /** Each step takes longer than the one before, as the tables grow, so several short runs see more than a long one. */
 const steps = 250;
@@ -160,6 +160,8 @@ async function compareTables(contestants: readonly Contestant[], effects: Effect
   const [first, ...others] = await Promise.all(contestants.map(({ dump }) => dump()));
   for (const other of others) expect(other).toEqual(first);
   for (const name of tableNames) if (first && first[name].length > 0) effects.seen.add(`rows in ${name}`);
+  // Its message may wait for a hand.
+  if (first?.schedules.some((row) => (row as Schedule).lastMessages.length > 0)) effects.seen.add("fire");
   if (first)
     effects.noteRuns(
       first.runs.map((row) => (row as Run).id),
@@ -219,8 +221,7 @@ function effectsOf(name: CommandName, answer: unknown, deliveries: readonly Deli
     return answer.stored ? ["keep event"] : Array.isArray(answer.notified) && answer.notified.length > 0 ? [name] : [];
   if ("became" in answer) return [`settle ${String(answer.became)}`];
   if (name === "claim") {
-    const fired = deliveries.some(({ message }) => message.scheduleId !== null) ? ["fire"] : [];
-    return deliveries.some(({ message }) => !message.startedAtOnce) ? [name, ...fired] : fired;
+    return deliveries.some(({ message }) => !message.startedAtOnce) ? [name] : [];
   }
   if (isSource(answer)) return [name];
   const tells = ["renewed", "returned", "reclaimed", "cancelled", "deleted", "removed", "kept", "noted", "finished", "waits"].filter(

@@ -60,7 +60,7 @@ export const batch = route({
   tag: "Publish",
   summary: "Publish many messages",
   about:
-    "Takes in a list of messages. One that is refused does not stop the others. When all are refused, the answer is the refusal of the first. When one of a workflow run is refused, so is the whole list. A member that is null or an empty text is not given. An unknown member is refused; for a message of the other brand it is passed over, and named in Waypost-Ignored.",
+    "Takes in a list of messages. One that is refused does not stop the others. A long list is stored in parts; if the server ends or refuses in the middle, the parts before that are stored. When all are refused, the answer is the refusal of the first. When one of a workflow run is refused, so is the whole list. A member that is null or an empty text is not given. An unknown member is refused; for a message of the other brand it is passed over, and named in Waypost-Ignored.",
   needs: "publish",
   looksAtScope: true,
   body: batchBody,

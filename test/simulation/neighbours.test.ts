@@ -1,0 +1,118 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands.ts";
+import { idMaker } from "../../src/core/ids.ts";
+import type { Delivery, Letter, Millis, Outcome } from "../../src/core/message.ts";
+import { hostOf } from "../../src/core/parsedUrl.ts";
+import { Dispatcher } from "../../src/engine/dispatcher.ts";
+import { groupCommit } from "../../src/store/group.ts";
+import { Memory, memoryParts } from "../../src/store/memory.ts";
+import type { Store } from "../../src/store/store.ts";
+import { letterOf } from "../core/broker.ts";
+import { Chance } from "./chance.ts";
+import { NodeClock, World, settled } from "./world.ts";
+
+// What one account does to the arrivals of another, in virtual time: a hostile one with much, and an honest one with little.
+
+const second: Millis = 1000;
+/** How long a command takes to be stored. */
+const commit: Millis = 5;
+const answerTime: Millis = 10;
+
+let world: World;
+let start: Millis;
+let store: Store;
+/** When messages of the honest account came due, and when they arrived, by URL. */
+let dueAt: Map<string, Millis>;
+let arrivedAt: Map<string, Millis>;
+
+beforeEach(async () => {
+  world = new World(new Chance(1));
+  start = world.now;
+  [dueAt, arrivedAt] = [new Map(), new Map()];
+  const random = (): number => world.chance.next();
+  const memory = groupCommit(memoryParts({ node: "node", now: () => world.now, random, newId: idMaker(random) }, new Memory()));
+  store = {
+    ...memory,
+    execute: async <N extends CommandName>(name: N, input: InputOf<N>): Promise<AnswerOf<N>> => {
+      await world.wait(commit, { owner: "store", what: "disk" });
+      return memory.execute(name, input);
+    },
+  };
+  for (const id of ["hostile", "honest"]) {
+    const keys = { current: "", next: "" };
+    await memory.execute("createAccount", { id, name: id, password: "", token: id, tokenHash: id, signingKeys: keys });
+  }
+});
+
+/** Starts to send. `hanging`: hosts that never answer. */
+function dispatch(total: number, hanging: (host: string) => boolean = () => false): void {
+  const clock = new NodeClock(world, "node");
+  const deliver = ({ message, attempt }: Delivery) => {
+    const { account, id: messageId, url } = message;
+    if (account === "honest") arrivedAt.set(url, world.now);
+    const host = hostOf(url);
+    const cut = Promise.withResolvers<Outcome>();
+    const none = { account, messageId, host, attempt, headers: [], body: new Uint8Array(0), took: answerTime };
+    const answered = async (): Promise<Outcome> => {
+      await world.wait(hanging(host) ? 3_600 * second : answerTime, { owner: "destination", what: "answer" });
+      return { ...none, status: 200, error: null };
+    };
+    return {
+      outcome: Promise.race([answered(), cut.promise]),
+      abort: () => cut.resolve({ ...none, status: null, error: "aborted" }),
+    };
+  };
+  const log = { attempt: () => undefined, trouble: () => undefined };
+  new Dispatcher({ store, deliver, clock, log, hands: { total, perHost: total } }).start();
+}
+
+const publish = (account: string, letters: readonly Partial<Letter>[]): void =>
+  void store.execute("publish", { account, letters: letters.map((letter) => letterOf(letter)) });
+
+/** The honest account publishes every 100 ms: one message that is due at once, and one with a delay. */
+function publishHonestly(from: Millis, until: Millis): void {
+  for (let at = from; at < until; at += 100) {
+    world.after(at, { owner: "honest", what: "publish" }, () => {
+      const [soon, later] = [`https://honest.example/soon/${at}`, `https://honest.example/later/${at}`];
+      dueAt.set(soon, world.now);
+      dueAt.set(later, world.now + second);
+      publish("honest", [{ url: soon }, { url: later, delay: second }]);
+    });
+  }
+}
+
+async function runUntil(at: Millis): Promise<void> {
+  await settled();
+  while (await world.step(start + at));
+  world.now = start + at;
+}
+
+/** The longest time between the moment at which a message of the honest account was due and its arrival. */
+const worstDelay = (): Millis => Math.max(...[...dueAt].map(([url, due]) => (arrivedAt.get(url) ?? Infinity) - due));
+
+describe("an honest account is not delayed by", () => {
+  test.each([
+    ["one host", 1],
+    ["many hosts", 500],
+  ])("a backlog of another account for %s", { timeout: 60_000 }, async (_, hosts) => {
+    const backlog = Array.from({ length: 6_000 }, (_, at) => ({ url: `https://h${at % hosts}.hostile.example/`, delay: second }));
+    for (let at = 0; at < backlog.length; at += 500) publish("hostile", backlog.slice(at, at + 500));
+    publishHonestly(500, 4 * second);
+    dispatch(100);
+    await runUntil(6 * second);
+    expect(dueAt.size).toBe(70);
+    // A few commands, each with its way to the disk.
+    expect(worstDelay()).toBeLessThanOrEqual(10 * commit);
+  });
+
+  test("schedules of another account that all fire at once", { timeout: 60_000 }, async () => {
+    for (let at = 0; at < 300; at++) {
+      const { body, ...letter } = letterOf({ url: `https://h${at}.hostile.example/` });
+      void store.execute("createSchedule", { account: "hostile", id: `s${at}`, cron: "* * * * *", letter, body });
+    }
+    publishHonestly(58 * second, 63 * second);
+    dispatch(100);
+    await runUntil(65 * second);
+    expect(worstDelay()).toBeLessThanOrEqual(10 * commit);
+  });
+});
