@@ -30,11 +30,6 @@ export const waiterJson = (waiter: Waiter): z.output<typeof waiterShape> => ({
   ...{ workflowRunId: waiter.runId, eventId: waiter.event },
 });
 
-const outlineOf = ({ url, dueAt }: Waiter): z.output<typeof waiterShape> => ({
-  ...{ url: url.replace(/[?#].*/s, ""), headers: {} },
-  ...(dueAt === null ? {} : { deadline: Math.floor(dueAt / 1000) }),
-});
-
 const shownOf = (given: HeaderList, { redaction }: Waiter): HeaderList => (redaction ? redactForwarded(given, redaction) : given);
 
 /** What became of a notification, for one waiter. */
@@ -42,19 +37,25 @@ export const notifiedShape = z.object({
   waiter: waiterShape.optional().describe("What waited. Absent when nothing did yet, and the event is kept for the run."),
   messageId: z.string().optional().describe("The message that brings the event to the endpoint."),
   url: z.string().optional().describe("The endpoint that goes on with the event, like `waiter.url`."),
-  workflowRunId: z.string(),
+  workflowRunId: z
+    .string()
+    .describe("The run. A token without the verb read gets only the id that it has named itself, and no URL; otherwise these are empty."),
   workflowCreatedAt: z.int().optional().describe("When the run was created, in unix milliseconds."),
   deduplicated: z.literal(false).optional(),
 });
 
-/** `mayRead`: whether it is for somebody who may see what runs hold. Others learn who was told, and not what that was made of. */
-export const notifiedJson = (
+/**
+ * What became of a notification. `only`: for a token that may not read. It learns that something was told, and no more of the run than the id
+ * that it has said itself. Clients read texts there, so what it is not told is empty.
+ */
+export function notifiedJson(
   { waiter, messageId, runId, createdAt }: Notified,
-  { mayRead }: { mayRead: boolean },
-): z.output<typeof notifiedShape> => {
-  const shown = mayRead ? waiterJson(waiter) : outlineOf(waiter);
+  only: { runId: string } | null,
+): z.output<typeof notifiedShape> {
+  if (only) return { waiter: { url: "", headers: {} }, messageId, url: "", workflowRunId: only.runId, deduplicated: false };
+  const shown = waiterJson(waiter);
   return { waiter: shown, messageId, url: shown.url, workflowRunId: runId, workflowCreatedAt: createdAt, deduplicated: false };
-};
+}
 
 /** The headers of a post that are kept to be shown: settings, and the type of the content. None that tells the token. */
 export function givenHeaders(rawHeaders: readonly string[], proof: Pick<Proof, "token"> | null): HeaderList {

@@ -109,7 +109,8 @@ export function beyond({ urls, groups, queues }: Destinations, aim: Aim): string
 /** Where else a run goes: to its own endpoint, and to that of the run which invokes it. */
 const ofRun = (post: Aim["post"]): string[] => [post?.url, post?.invoker?.url].filter((url) => url !== undefined);
 
-function callbacksOf({ callback, failureCallback }: Pick<CallbackAim, "callback" | "failureCallback">): string[] {
+/** The URLs of callbacks, and of theirs. */
+export function callbacksOf({ callback, failureCallback }: Pick<CallbackAim, "callback" | "failureCallback">): string[] {
   const found: string[] = [];
   for (const one of [callback, failureCallback]) if (one) found.push(one.url, ...callbacksOf(one));
   return found;

@@ -25,6 +25,7 @@ import type { LimitName } from "./terms.ts";
 import { countBytes } from "./usage.ts";
 import type { Scope } from "./rights.ts";
 import { scopeBrokenBy } from "./rights.ts";
+import { sentAwayBy } from "./sentAway.ts";
 
 /**
  * `run`: the workflow run that was started or continued. `url`: where the message goes, if it is an older one or goes to a URL group, and
@@ -140,11 +141,14 @@ function requestsIn(draft: Draft, { now }: Moment, account: AccountId, letter: L
 
 /** What the token may not do that a letter came with; of a letter to a group, to any of its endpoints. */
 function forbiddenBy(scope: Scope, draft: Draft, account: AccountId, letter: Letter): Refused | null {
-  for (const one of addressed(draft, account, letter)) {
+  const all = addressed(draft, account, letter);
+  // There is no such URL group, and that is what is said.
+  if (all.length === 0) return null;
+  for (const one of all) {
     const broken = scopeBrokenBy(scope, one);
     if (broken) return broken;
   }
-  return letter.post ? runForbiddenBy(scope, draft, account, letter.post) : null;
+  return (letter.post && runForbiddenBy(scope, draft, account, letter.post)) ?? sentAwayBy(scope, draft, account, letter);
 }
 
 /** With a step goes the whole history of its run, so whoever may not publish to the endpoint of a run may post nothing for it. */

@@ -1,6 +1,7 @@
 import type { Aim } from "./destinations.ts";
 import { beyond, destinationsOf } from "./destinations.ts";
 import { Refusal } from "./errors.ts";
+import { limits } from "./limits.ts";
 import type { AccountId, Millis } from "./message.ts";
 
 /** What a token may be used for. `manage`: to change whatever is not published. */
@@ -56,6 +57,25 @@ export function scopeBrokenBy({ destinations }: Scope, aim: Aim, of?: string): {
   const message = `token: ${of ?? stranger} needs a token with the verb publish for it, and this one may publish to ${shown(destinations)} only; ${another}`;
   return { refused: "forbidden", message };
 }
+
+/** `what`: what would be sent, in words. `own`: places that it goes to in any case. */
+type SentTo = { what: string; to: readonly string[]; own: readonly string[] };
+
+/**
+ * Why a token may not have what is stored sent to these URLs; null when it may. Without the verb `read`, what is stored goes to its own
+ * places only: whoever chose another URL would read it there.
+ */
+export function sendingBrokenBy({ verbs: may }: Scope, { what, to, own }: SentTo): { refused: "forbidden"; message: string } | null {
+  if (may.includes("read")) return null;
+  const places = new Set(own.map(placeOf));
+  const stranger = to.find((url) => !places.has(placeOf(url)));
+  if (stranger === undefined) return null;
+  const message = `token: ${what} would be sent to ${stranger.slice(0, limits.nameLength)}, which needs the verb read as well, and the token has ${may.join(", ")} only; ${another}`;
+  return { refused: "forbidden", message };
+}
+
+/** A URL as it is sent to: without its fragment. */
+const placeOf = (url: string): string => URL.parse(url)?.href.replace(/#.*/s, "") ?? url;
 
 const another = '"waypost token create" or POST /v2/tokens makes another one';
 

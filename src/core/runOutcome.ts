@@ -7,6 +7,7 @@ import { Later } from "./errors.ts";
 import { appendStep, goingRun, hasRoom, needsOfRun, noRoomFor } from "./history.ts";
 import { accept, log, needsOfSending } from "./lease.ts";
 import { markOf } from "./mark.ts";
+import { noBytes } from "./message.ts";
 import type { Account, Answer, CallbackSettings, DeadLetter, Envelope, MessageState, Outcome, Outline, RunPart } from "./message.ts";
 import { together } from "./needs.ts";
 import type { Failure } from "./outcome.ts";
@@ -201,7 +202,13 @@ export function callBackFailure(draft: Draft, moment: Moment, { account, run, le
   const body = run.features.initialBody ? steps[0]?.body : historyBody(steps);
   const tells = { kind: "failureCallback", messageId: envelope.id, dlqId: letter.id } as const;
   const told = {
-    envelope: { ...envelope, url: run.url, body: body ?? new Uint8Array(0) },
+    // What a third party is sent, its credentials above all, is nobody else's.
+    envelope: {
+      ...envelope,
+      url: run.url,
+      ...(envelope.run?.kind === "call" ? { headers: run.settings.headers } : {}),
+      body: body ?? noBytes,
+    },
     retried: letter.retried,
     outcome,
     tells,

@@ -14,6 +14,7 @@ import { needsOfPlace, takePlace } from "./place.ts";
 import { acting } from "./plans.ts";
 import type { Scope } from "./rights.ts";
 import { mustHave, scopeBrokenBy } from "./rights.ts";
+import { sentAwayBy } from "./sentAway.ts";
 import { bytesBrokenBy, sendingLimitBrokenBy } from "./publish.ts";
 
 /** What a schedule is to be. `id` null: it gets a new one. */
@@ -36,9 +37,10 @@ type Named = { account: AccountId; id: string };
  * for what they publish, and for those alone that are to fire at the same times. Throws `Refusal`.
  */
 export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
-  needs: ({ account, id, cron, letter }) => ({
+  needs: ({ account, id, cron, letter, scope }) => ({
     accounts: [[account]],
     schedules: id === null ? [] : [[account, id]],
+    groups: scope && letter.group !== null ? [[account, letter.group]] : [],
     deduplications: letter.deduplication === null ? [] : [[account, deduplicationKey(letter.deduplication, cron)]],
   }),
   further: ({ account, id, cron, letter }, draft) => {
@@ -105,7 +107,7 @@ function checkSchedule(account: Account, { id, letter, body }: ScheduleInput, no
  * publish only cannot replace what somebody else has set up.
  */
 function checkScope(scope: Scope, { account, id, letter }: ScheduleInput, draft: Draft): void {
-  const broken = scopeBrokenBy(scope, letter);
+  const broken = scopeBrokenBy(scope, letter) ?? sentAwayBy(scope, draft, account, letter);
   if (broken) throw new Refusal(broken.refused, broken.message);
   if (id !== null && draft.get("schedules", account, id)) mustHave(scope, "manage");
 }

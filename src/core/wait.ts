@@ -7,8 +7,10 @@ import { limits } from "./limits.ts";
 import type { Account, AccountId, Bytes, MessageId, Millis, Outline } from "./message.ts";
 import { together } from "./needs.ts";
 import { existing, howToRaise, limitsOf } from "./plans.ts";
+import type { Scope } from "./rights.ts";
 import type { Notification, Waiter } from "./run.ts";
 import { headOf, mustBeStep, stepKey, waiterKey } from "./run.ts";
+import { waitSentAwayBy } from "./sentAway.ts";
 import { dropWaiter, putWaiter } from "./waiters.ts";
 
 /** A step that is to wait. `wait`: for how long. */
@@ -17,11 +19,12 @@ export type WaitPost = Pick<
   "event" | "url" | "headers" | "given" | "timeout" | "timeoutUrl" | "timeoutHeaders" | "timeoutGiven" | "step"
 > & { kind: "event" | "webhook"; wait: Millis };
 
-type WaitInput = { account: AccountId; runId: string; waiter: WaitPost };
+/** `scope`: of a token with rights of its own. */
+type WaitInput = { account: AccountId; runId: string; waiter: WaitPost; scope?: Scope };
 
 /**
  * Lets a step of a run wait for an event. One that came before is taken at once. A step that waits already, or has its
- * result, is left as it is. Throws `Refusal` when the run has ended.
+ * result, is left as it is. Throws `Refusal` when the run has ended, or would go on where its token may not have it sent.
  */
 export const wait: Decision<WaitInput, { waits: boolean }> = {
   needs: ({ account, runId }) => ({ accounts: [[account]], activeRuns: [[account, runId]] }),
@@ -42,9 +45,11 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
       ...needsOfSending(account, [url]),
     };
   },
-  decide: ({ account: id, runId, waiter: post }, draft, moment) => {
+  decide: ({ account: id, runId, waiter: post, scope }, draft, moment) => {
     const account = existing(draft.get("accounts", id));
     const going = mustGoOn(draft, id, runId);
+    const broken = scope && waitSentAwayBy(scope, runId, { to: [post.url, post.timeoutUrl], own: going.run.url });
+    if (broken) throw new Refusal(broken.refused, broken.message);
     checkHistory(going);
     checkWait(account, post);
     mustBeStep(post.step);

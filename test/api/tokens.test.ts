@@ -266,7 +266,7 @@ describe("destinations bind", () => {
     expect(await post(to, { ...of("mine", "true"), "svc-workflow-invoke": "true" }, invoke)).toMatchObject(theirs);
     const call = { ...of("theirs"), "svc-workflow-calltype": "toCallback", "svc-callback": "https://c.example/" };
     expect(await post(to, call, "x")).toMatchObject(theirs);
-    expect((await post(to, of(own.workflowRunId), step)).status).toBe(200);
+    expect((await post("/v2/publish/https://e.example/in/flow", of(own.workflowRunId), step)).status).toBe(200);
     expect(deliveries.map(({ message }) => message.run?.runId)).toEqual(["theirs", own.workflowRunId, own.workflowRunId]);
   });
 

@@ -71,7 +71,8 @@ describe("waiting", () => {
       const posted = { headers: { ...headers, "Upstash-Forward-Authorization": "Bearer s3cret" }, body };
       expect((await home.ask("POST", "/v2/wait/paid", posted)).status).toBe(200);
       const reply = await home.ask("POST", `/v2/notify/${path}`, { token: token.body.token });
-      expect(reply).toMatchObject({ status: 200, body: [{ workflowRunId: runId, waiter: { url: endpoint } }] });
+      const known = [path === "paid" && token === publishing ? "" : runId, token === publishing ? "" : endpoint];
+      expect(reply).toMatchObject({ status: 200, body: [{ workflowRunId: known[0], waiter: { url: known[1] } }] });
       told.push(reply.body[0].waiter.headers);
       home.delivery();
     }

@@ -91,6 +91,17 @@ test.each([
   expect(broker.log(messageId)).toBe("ERROR FAILED");
 });
 
+test("a failure callback tells of a request to a third party no headers: its credentials are for the third party alone", async () => {
+  const broker = await Broker.open();
+  await publish(broker, { ...startOf("wfr_1"), failureCallback: callbackTo("https://other.example/") });
+  const messageId = await broker.publish({ ...callOf("wfr_1"), headers: [["Authorization", "s3cret"]] });
+  resize(broker, { size: limits.historyBytes - 3_000 });
+  expect(await broker.settle(messageId, { host: "third.example", status: 200, body: event })).toBe("failed");
+  const callback = [...broker.memory.tables.envelopes.values()].find(({ url }) => url === "https://other.example/");
+  const { sourceHeader, url } = JSON.parse(new TextDecoder().decode(callback?.body));
+  expect({ sourceHeader, url }).toEqual({ sourceHeader: {}, url: endpoint });
+});
+
 test("an answer that fits is a step, however long the history is already", async () => {
   const { broker, messageId } = await asking(limits.historyBytes - 9_000);
   expect(await broker.settle(messageId, { host: "third.example", status: 200, body: event })).toBe("delivered");

@@ -19,7 +19,7 @@ export function randomScope(chance: Chance, hosts: readonly string[]): Scope | n
     [...some(), "queue:queue-*"],
     [],
   ]);
-  return { id: "tok_1", verbs: ["publish"], destinations, expiresAt: null };
+  return { id: "tok_1", verbs: chance.happens(0.5) ? ["publish"] : ["publish", "read"], destinations, expiresAt: null };
 }
 
 type Court = { demand: Demand; tables: Tables; happens: (what: string) => unknown };
@@ -38,7 +38,7 @@ export function judgeScopes({ calls, result, changes }: Case, { demand, tables, 
       if (letter.group !== null && changes.groups.length > 0) return;
       const endpoints = tables.groups.get(`${account}\n${letter.group}`)?.endpoints ?? [];
       const urls = letter.group === null ? [letter.url] : endpoints.map(({ url }) => url);
-      const isGood = !scope || urls.length === 0 || isGoodFor(scope.destinations, letter, urls);
+      const isGood = !scope || urls.length === 0 || (isGoodFor(scope.destinations, letter, urls) && !tellsOfGroup(scope, letter));
       demand(
         isRefused === !isGood,
         `a token is good for its destinations: ${JSON.stringify(scope?.destinations)}, ${urls.join(" ")}, ${JSON.stringify(one)}`,
@@ -56,6 +56,10 @@ function isGoodFor(destinations: readonly string[], letter: Letter, urls: readon
   const aims = [...(isAmong(ofGroups, letter.group) ? [] : urls), ...callbacksOf(letter)];
   return aims.every((url) => isAmong(ofUrls, url));
 }
+
+/** A callback tells of the endpoints of a group, so a token that may not read gives none. Groups have no default headers here. */
+const tellsOfGroup = ({ verbs }: Scope, letter: Letter): boolean =>
+  !verbs.includes("read") && letter.group !== null && callbacksOf(letter).length > 0;
 
 const isAmong = (patterns: readonly string[], text: string | null): boolean =>
   text !== null && patterns.some((pattern) => (pattern.endsWith("*") ? text.startsWith(pattern.slice(0, -1)) : text === pattern));

@@ -11,7 +11,7 @@ import { readObject } from "../readObject.ts";
 import type { Answer, Incoming, Parts } from "../route.ts";
 import { route } from "../route.ts";
 import { runIdNow } from "../runNow.ts";
-import { mayRead } from "../scope.ts";
+import { mayRead, scopeIn } from "../scope.ts";
 import { checkSegment } from "../segment.ts";
 import { readingStep } from "../stepRefusal.ts";
 import { checkUrl, shortened } from "../target.ts";
@@ -52,11 +52,11 @@ const wait = route({
       schema: z.object({ waits: z.boolean().describe("False when the event had come before, or the same was posted before.") }),
     },
   },
-  refusals: ["limit-exceeded", "step-refused"],
+  refusals: ["limit-exceeded", "step-refused", "forbidden"],
   handle: async ({ account, params, incoming, parts: { store } }) => {
     const runId = checkSegment("workflow-runid", runIdIn(incoming));
     const waiter = await readingStep(true, () => waiterOf(checkSegment("eventId", params.eventId), incoming));
-    return { status: 200, body: await store.execute("wait", { account: account.id, runId, waiter }) };
+    return { status: 200, body: await store.execute("wait", { account: account.id, runId, waiter, ...scopeIn(incoming) }) };
   },
 });
 
@@ -132,7 +132,8 @@ async function wakeAll(parts: Parts, account: AccountId, { event, body, mayRead 
   for (; at < waiters.ids.length && bytes < memory.page; at += together) {
     const waiterIds = waiters.ids.slice(at, at + together);
     const { notified } = await parts.store.execute("notify", { account, event, body, waiterIds });
-    for (const one of notified) bytes += texts[texts.push(JSON.stringify(notifiedJson(one, { mayRead }))) - 1]?.length ?? 0;
+    for (const one of notified)
+      bytes += texts[texts.push(JSON.stringify(notifiedJson(one, mayRead ? null : { runId: "" }))) - 1]?.length ?? 0;
   }
   return listed(texts, waiters.more || at < waiters.ids.length);
 }
@@ -179,9 +180,10 @@ const notifyRun = route({
     const told = { account: account.id, event, kind: "event" } as const;
     const runId = (await runIdNow(store, { ...told, runId: named })) ?? named;
     const { notified, stored } = await store.execute("notify", { ...told, body, runId });
+    const shown = mayRead(incoming) ? null : { runId: named };
     return {
       status: 200,
-      body: stored ? [{ workflowRunId: runId }] : notified.map((one) => notifiedJson(one, { mayRead: mayRead(incoming) })),
+      body: stored ? [{ workflowRunId: shown?.runId ?? runId }] : notified.map((one) => notifiedJson(one, shown)),
     };
   },
 });
