@@ -4,6 +4,7 @@ import type { HeaderList, Redaction } from "../core/message.ts";
 import { canonicalName } from "../core/headers.ts";
 import { redactHeaders } from "../core/redaction.ts";
 import { brandedName } from "./brand.ts";
+import type { Settings } from "./given.ts";
 import { readSettings } from "./given.ts";
 import { givenBy } from "./posting.ts";
 import { sha256 } from "./present.ts";
@@ -47,3 +48,11 @@ export const redactForwarded = (headers: HeaderList, redaction: Redaction | null
 /** What settings hide from every answer. */
 export const redactionOf = (headers: HeaderList): Redaction | null =>
   readSettings(givenBy(headers.filter(([name]) => /-redact-fields$/i.test(name))), []).settings.values["redact-fields"] ?? null;
+
+/** The URLs of callbacks that settings name, and of theirs. Throws `Refusal` for settings that cannot be read. */
+export const callbacksIn = (headers: HeaderList): string[] => urlsIn(readSettings(givenBy(headers)).settings);
+
+const urlsIn = ({ values, callback, failureCallback }: Settings): string[] => [
+  ...[values.callback, values["failure-callback"]].filter((url) => url !== undefined),
+  ...[callback, failureCallback].flatMap((one) => (one ? urlsIn(one) : [])),
+];

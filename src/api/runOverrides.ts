@@ -5,6 +5,7 @@ import type { RunOverrides } from "../core/resume.ts";
 import { givenByHeaders, givenByQuery, readAllSettings } from "./given.ts";
 import type { Settings } from "./given.ts";
 import type { Incoming } from "./route.ts";
+import { mustReadToSend } from "./scope.ts";
 import type { SettingName } from "./settings.ts";
 import { checkNewRunId } from "./workflowSettings.ts";
 
@@ -15,9 +16,10 @@ export const settingsOfResume: ReadonlySet<SettingName> = new Set([
 
 /** Reads what a run is to have anew from the settings of a request. `many`: for several runs. Throws `Refusal` for what stays as it was. */
 export function runOverridesOf(
-  { rawHeaders, query }: Incoming,
+  incoming: Incoming,
   { many, account }: { many: boolean; account: Account },
 ): { overrides: RunOverrides; ignored: string[] } {
+  const { rawHeaders, query } = incoming;
   const { settings, ignored } = readAllSettings(givenByHeaders(rawHeaders), givenByQuery(query.settings));
   const stranger = strangerIn(settings);
   if (stranger !== null) throw new Refusal("invalid", `${stranger.slice(0, 200)}: cannot be changed when a run is resumed or restarted`);
@@ -40,6 +42,7 @@ export function runOverridesOf(
     ...(values["failure-callback"] === undefined ? {} : { failureUrl: values["failure-callback"] }),
     ...(Object.keys(flowControl).length === 0 ? {} : { flowControl }),
   };
+  mustReadToSend(incoming, "the history of a run", overrides.failureUrl === undefined ? [] : [overrides.failureUrl]);
   const broken = limitBrokenBy(account, overrides);
   if (broken) throw new Refusal(broken.refused, broken.message);
   return { overrides, ignored };

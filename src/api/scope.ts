@@ -1,4 +1,6 @@
+import { Refusal } from "../core/errors.ts";
 import type { Scope } from "../core/rights.ts";
+import { sendingBrokenBy } from "../core/rights.ts";
 import type { Incoming } from "./route.ts";
 
 /** The rights of the token of a request, for a command that has to look at them; nothing where it has those of the account. */
@@ -8,3 +10,13 @@ export function scopeIn({ proof }: Pick<Incoming, "proof">): { scope?: Scope } {
 
 /** Whether the token of a request may read. One with rights of its own may be one that only publishes. */
 export const mayRead = (incoming: Pick<Incoming, "proof">): boolean => scopeIn(incoming).scope?.verbs.includes("read") ?? true;
+
+/**
+ * Throws `Refusal` if a request would have `what` is stored sent to one of these URLs, which it has chosen, and its token may not read. Each
+ * route that takes a URL for what is stored already calls this, or executes a command that applies the same rule with `scope`.
+ */
+export function mustReadToSend(incoming: Pick<Incoming, "proof">, what: string, to: readonly string[]): void {
+  const { scope } = scopeIn(incoming);
+  const broken = scope && sendingBrokenBy(scope, { what, to, own: [] });
+  if (broken) throw new Refusal(broken.refused, broken.message);
+}

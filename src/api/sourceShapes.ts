@@ -6,7 +6,11 @@ const millis = (about: string) => z.int().describe(`${about}, in unix millisecon
 export const source = z.object({
   sourceId: z.string(),
   name: z.string(),
-  destination: z.string().describe("A URL, or the name of a URL group."),
+  destination: z
+    .string()
+    .describe(
+      "A URL, or the name of a URL group. A token without the verb read that changes a source gets this, the name, the settings and the verification empty.",
+    ),
   settings: z.record(z.string(), z.union([z.string(), z.array(z.string())])).describe("Settings of its messages."),
   verification: z
     .object({ scheme: z.string(), secrets: z.int().describe("How many. They are never shown.") })

@@ -23,6 +23,13 @@ export type Overrides = SendOverrides & {
   redaction?: Redaction;
 };
 
+/** The URLs that are given anew. */
+export function urlsOfOverrides({ callback, failureCallback }: SendOverrides): string[] {
+  const found: string[] = [];
+  for (const one of [callback, failureCallback]) if (one) found.push(...[one.url ?? []].flat(), ...urlsOfOverrides(one));
+  return found;
+}
+
 /** What a callback has of which nothing but its URL was said. */
 export const plainCallback = (url: string): CallbackSettings => ({
   ...{ url, method: "POST", headers: [], retries: null, retryDelay: null, timeout: null },

@@ -6,6 +6,7 @@ import type { Overrides } from "../../core/overrides.ts";
 import { overridesAlone } from "../../core/overrides.ts";
 import { sendingLimitBrokenBy } from "../../core/publish.ts";
 import type { Filter } from "../../core/filter.ts";
+import { urlsOfOverrides } from "../../core/overrides.ts";
 import { retentionFor } from "../../core/retention.ts";
 import { dryRun, dryRunAnswer, dryRunParameter } from "../dryRun.ts";
 import { entriesOf, failedRunFilter, onlyOfRuns } from "../failedRuns.ts";
@@ -16,6 +17,7 @@ import { choice, count } from "../parameters.ts";
 import { entryJson, entryShape } from "../presentFailedRun.ts";
 import type { Incoming, Parts } from "../route.ts";
 import { route } from "../route.ts";
+import { mustReadToSend } from "../scope.ts";
 import { notDone } from "../shapes.ts";
 import { shortened } from "../target.ts";
 import type { Sweep } from "../sweep.ts";
@@ -128,7 +130,7 @@ const retry = route({
   settings: "retry",
   params: byId,
   answers: { 201: { about: "It is a message again.", schema: retried } },
-  refusals: ["not-found", "limit-exceeded"],
+  refusals: ["not-found", "limit-exceeded", "forbidden"],
   handle: async ({ account, params, incoming, parts }) => {
     const { overrides, ignored } = changesIn(incoming, account, parts.now());
     const { responses, refused } = await retryAll(parts, { account, overrides, dlqIds: [params.dlqId].filter(isId) });
@@ -160,7 +162,7 @@ const retryMany = route({
       ]),
     },
   },
-  refusals: ["limit-exceeded"],
+  refusals: ["limit-exceeded", "forbidden"],
   handle: async ({ account, query, incoming, parts }) => {
     const { overrides, ignored } = changesIn(incoming, account, parts.now());
     if (query.dryRun === "true") return { status: 201, body: await wouldBe(parts, account, query, { ofRuns: false }), ignored };
@@ -205,9 +207,11 @@ const removeAll = ({ store, retention }: Parts, account: Account, dlqIds: readon
   store.execute("deleteDeadLetters", { account: account.id, dlqIds, logRetention: retentionFor(account, retention).log });
 
 /** What is to be different from what was sent before. Throws `Refusal` for what no message may have, before any of them is touched. */
-function changesIn({ rawHeaders, query }: Incoming, account: Account, now: Millis): { overrides: Overrides; ignored: string[] } {
+function changesIn(incoming: Incoming, account: Account, now: Millis): { overrides: Overrides; ignored: string[] } {
+  const { rawHeaders, query } = incoming;
   const { settings, ignored } = readChanges(givenByHeaders(rawHeaders), givenByQuery(query.settings));
   const overrides = overridesOf(settings);
+  mustReadToSend(incoming, "a message with its body", urlsOfOverrides(overrides));
   const { delay = null, notBefore = null } = overrides;
   const broken = sendingLimitBrokenBy(account, { ...overridesAlone(overrides), delay, notBefore }, now);
   if (broken) throw new Refusal(broken.refused, broken.message);

@@ -6,13 +6,14 @@ import type { Account, Endpoint, Group, HeaderList } from "../../core/message.ts
 import { noBytes } from "../../core/message.ts";
 import { sendingLimitBrokenBy } from "../../core/publish.ts";
 import { givenByHeaders, readSettings, refuseOfSchedules } from "../given.ts";
-import { headersOf, shownSettings } from "../keptSettings.ts";
+import { callbacksIn, headersOf, shownSettings } from "../keptSettings.ts";
 import type { SettingsGiven } from "../keptSettings.ts";
 import { letterOf } from "../letter.ts";
 import { readObject } from "../readObject.ts";
 import { warningsOf } from "../refusedHosts.ts";
 import { warningHeader } from "../warnings.ts";
 import { route } from "../route.ts";
+import { mayRead, mustReadToSend } from "../scope.ts";
 import { isKey } from "../settings.ts";
 import { checkName, checkUrl, shortened } from "../target.ts";
 
@@ -22,7 +23,7 @@ const group = z.object({
   name: z.string(),
   createdAt: z.int().describe("In unix milliseconds."),
   updatedAt: z.int().describe("When its endpoints or headers were changed last, in unix milliseconds."),
-  endpoints: z.array(endpoint),
+  endpoints: z.array(endpoint).describe("Empty in an answer to a token without the verb read."),
   headers: z
     .record(z.string(), z.array(z.string()))
     .optional()
@@ -105,10 +106,15 @@ const add = route({
   params: byName,
   body: { about: "The endpoints.", contentType: "application/json", schema: added, required: true, mostBytes },
   answers: { 200: { about: "The URL group as it is now.", schema: group } },
-  refusals: ["limit-exceeded"],
+  refusals: ["limit-exceeded", "forbidden"],
   handle: async ({ account, params, incoming, parts }) => {
     const name = checkName("name", params.name);
     const given = { account: account.id, name, endpoints: readObject(added, incoming).endpoints.map(checkedEndpoint) };
+    mustReadToSend(
+      incoming,
+      `what goes to the URL group ${name}`,
+      given.endpoints.map(({ url }) => url),
+    );
     const headers = warningHeader(
       warningsOf(
         { incoming, parts },
@@ -186,12 +192,13 @@ const setHeaders = route({
     mostBytes,
   },
   answers: { 200: { about: "The URL group as it is now.", schema: group } },
-  refusals: ["not-found", "limit-exceeded"],
+  refusals: ["not-found", "limit-exceeded", "forbidden"],
   handle: async ({ account, params, incoming, parts: { store, now } }) => {
     const name = checkName("name", params.name);
     const { headers, ignored } = checkedHeaders(account, readObject(defaultHeaders, incoming).headers, now());
+    mustReadToSend(incoming, `what goes to the URL group ${name}`, callbacksIn(headers));
     const changed = await store.execute("setGroupHeaders", { account: account.id, name, headers });
-    return { status: 200, body: groupJson(changed), ignored };
+    return { status: 200, body: groupJson(mayRead(incoming) ? changed : { ...changed, endpoints: [] }), ignored };
   },
 });
 

@@ -3,6 +3,7 @@ import { Refusal } from "../../core/errors.ts";
 import { standardSecretOf } from "../../core/standardWebhooks.ts";
 import { choice } from "../parameters.ts";
 import { route } from "../route.ts";
+import { mayRead } from "../scope.ts";
 
 const keys = z.object({
   current: z.string().describe("What deliveries are signed with now."),
@@ -45,12 +46,12 @@ const rotateBy = (method: "GET" | "POST", summary: string) =>
     query: z.object({
       force: choice(["true", "false"]).default("false").describe("Rotate even if the last rotation was within 24 hours."),
     }),
-    answers: { 200: { about: "The keys from now on.", schema: keys } },
+    answers: { 200: { about: "The keys from now on. Empty for a token without the verb read.", schema: keys } },
     refusals: ["conflict"],
-    handle: async ({ account, query, parts }) => ({
-      status: 200,
-      body: await parts.store.execute("rotateKeys", { account: account.id, force: query.force === "true" }),
-    }),
+    handle: async ({ account, query, incoming, parts }) => {
+      const body = await parts.store.execute("rotateKeys", { account: account.id, force: query.force === "true" });
+      return { status: 200, body: mayRead(incoming) ? body : { current: "", next: "" } };
+    },
   });
 
 export const signingKeys = [

@@ -6,14 +6,16 @@ import type { SourceSetUp } from "../../core/source.ts";
 import { places, rejectionsOf } from "../../core/source.ts";
 import { isId } from "../filters.ts";
 import { hashOfSecret, intakeUrl, newSecret } from "../intakeUrl.ts";
-import { headersOf } from "../keptSettings.ts";
+import { callbacksIn, headersOf } from "../keptSettings.ts";
 import { count, one } from "../parameters.ts";
 import { rejectionJson, sourceJson } from "../presentSource.ts";
 import { readObject } from "../readObject.ts";
-import type { Parts } from "../route.ts";
+import type { Incoming, Parts } from "../route.ts";
 import { route } from "../route.ts";
+import { mayRead, mustReadToSend } from "../scope.ts";
 import { rejection, source } from "../sourceShapes.ts";
 import { checkAim } from "../sourceSettings.ts";
+import { isUrl } from "../target.ts";
 import { verificationSchema } from "../webhooks/verification.ts";
 
 const byId = z.object({ sourceId: z.string() });
@@ -54,15 +56,23 @@ const create = route({
     "Makes a URL for one sender of webhooks, which can publish to one destination and do nothing else. What is called there is verified, and published with the settings of the source; the sender can change none of them.",
   body: bodyOf("What the source is to be.", creation),
   answers: { 201: { about: "The source, with its URL.", schema: withUrl } },
-  refusals: ["limit-exceeded"],
+  refusals: ["limit-exceeded", "forbidden"],
   handle: async ({ account, incoming, parts }) => {
     const setUp = setUpOf(readObject(creation, incoming));
     const ignored = await checkAim(incoming, parts, { owner: account, ...setUp });
+    // Callbacks tell the endpoints of a URL group. What else goes there is new.
+    if (!isUrl(setUp.destination)) mustReadToSend(incoming, whatItSends, callbacksIn(setUp.headers));
     const secret = newSecret();
     const made = await parts.store.execute("createSource", { account: account.id, secretHash: hashOfSecret(secret), ...setUp });
     return { status: 201, body: { ...sourceJson(made, parts), url: intakeUrl(incoming.origin, secret) }, ignored };
   },
 });
+
+const whatItSends = "what the source publishes";
+
+/** A token that may not read learns what it has done, and not what else the source is. */
+const shownTo = (incoming: Incoming, shown: Record<string, unknown>): Record<string, unknown> =>
+  mayRead(incoming) ? shown : { ...shown, name: "", destination: "", settings: {}, verification: null };
 
 const setUpOf = ({ destination, name, settings: given, verification, deduplicate, paused }: z.output<typeof creation>): SourceSetUp => ({
   ...{ destination, name: name ?? "", headers: headersOf("settings", given ?? {}), verification: verification ?? null },
@@ -119,13 +129,15 @@ const patch = route({
   params: byId,
   body: bodyOf("What is to be different.", change),
   answers: { 200: { about: "The source as it is now.", schema: source } },
-  refusals: ["not-found", "limit-exceeded"],
+  refusals: ["not-found", "limit-exceeded", "forbidden"],
   handle: async ({ account, params, incoming, parts }) => {
     const before = await present(parts, account.id, params.sourceId);
     const changed = changeOf(readObject(change, incoming));
     const isAimed = changed.destination !== undefined || changed.headers !== undefined;
     const ignored = isAimed ? await checkAim(incoming, parts, { owner: account, ...before, ...changed }) : [];
-    return { status: 200, body: sourceJson(await changedSource(parts, before, changed), parts), ignored };
+    const destinations = [changed.destination ?? ""].filter(isUrl);
+    mustReadToSend(incoming, whatItSends, [...destinations, ...callbacksIn(changed.headers ?? [])]);
+    return { status: 200, body: shownTo(incoming, sourceJson(await changedSource(parts, before, changed), parts)), ignored };
   },
 });
 
@@ -158,7 +170,7 @@ const rotate = route({
     const secret = newSecret();
     const before = await present(parts, account.id, params.sourceId);
     const changed = await changedSource(parts, before, { secretHash: hashOfSecret(secret) });
-    return { status: 200, body: { ...sourceJson(changed, parts), url: intakeUrl(incoming.origin, secret) } };
+    return { status: 200, body: { ...shownTo(incoming, sourceJson(changed, parts)), url: intakeUrl(incoming.origin, secret) } };
   },
 });
 
