@@ -2,15 +2,15 @@ import { spans } from "./limits.ts";
 import type { AccountId, Letter, MessageId, Millis } from "./message.ts";
 
 /**
- * Same key until `expiresAt`: one message, or one schedule. `made`: when it was taken, and its URL if it is a message. Rows that
- * older programs wrote are without.
+ * Same key until `expiresAt`: one message, or one schedule. `made`: when it was taken, and its URL if it is a message; for the key of a
+ * signature, the topics that came with it. Rows that older programs wrote are without.
  */
 export type Deduplication = {
   account: AccountId;
   key: string;
   messageId: MessageId;
   expiresAt: Millis;
-  made?: { at: Millis; url?: string };
+  made?: { at: Millis; url?: string; topics?: readonly string[] };
 };
 
 /** Returns when the deduplication key of a message that is taken now is free again. */

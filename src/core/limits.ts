@@ -69,6 +69,8 @@ export const spans = {
   flowCheck: 100,
   /** Same deduplication key within this time: one message. The message that was taken may have asked for another time. */
   deduplication: 10 * minute,
+  /** The same for a call to a source that is known by its signature. */
+  signature: day,
   /** What a deleted account had under way is over after this: requests take hours at most, and so does the end of a lease. */
   afterDeletion: 7 * day,
   /** Receivers have so long to learn of new signing keys before the next rotation. */

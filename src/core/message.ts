@@ -55,6 +55,8 @@ export type Letter = SendSettings & {
   deduplication: string | null;
   /** For how long it holds. Null or not given: `spans.deduplication`. */
   deduplicationWindow?: Millis | null;
+  /** Of a call to a source that its signature identifies: the key of the signature, and the hash of the topic. */
+  signed?: { key: string; topic: string };
   labels: readonly string[];
   redaction: Redaction | null;
   callerIp: string | null;
@@ -116,7 +118,7 @@ export type RunPart = {
 export type Tells = { kind: "callback" | "failureCallback"; messageId: MessageId; dlqId: string | null };
 
 /** A message as it was accepted. Written once, never changed, kept as long as its log or its dead letter. */
-export type Envelope = Omit<Letter, "delay" | "notBefore" | "post" | "query" | "deduplicationWindow"> & {
+export type Envelope = Omit<Letter, "delay" | "notBefore" | "post" | "query" | "deduplicationWindow" | "signed"> & {
   account: AccountId;
   id: MessageId;
   createdAt: Millis;

@@ -22,6 +22,7 @@ import { existing, howToRaise, limitsOf, mustBeActive } from "./plans.ts";
 import type { StartLetter } from "./startRun.ts";
 import { needsOfStart, runsNamedBy, startRun } from "./startRun.ts";
 import type { LimitName } from "./terms.ts";
+import { topicBrokenBy } from "./topics.ts";
 import { countBytes } from "./usage.ts";
 import type { Scope } from "./rights.ts";
 import { scopeBrokenBy } from "./rights.ts";
@@ -168,6 +169,9 @@ function takeOne(draft: Draft, moment: Moment, account: Account, letter: Letter)
   const refusal = overspent ?? limitBrokenBy(account, letter, moment.now);
   if (refusal) return refusal;
   if (isOfRun(letter)) return isStart(letter) ? startRun(draft, moment, account, letter) : postStep(draft, moment, account, letter);
+  const isKnown = (): boolean => addressed(draft, account.id, letter).every((one) => olderOf(draft, moment.now, account.id, one));
+  const replay = letter.signed && !isKnown() ? topicBrokenBy(draft, moment.now, account.id, letter) : null;
+  if (replay) return replay;
   if (letter.group === null) return take(draft, moment, account, letter);
   const all = addressed(draft, account.id, letter);
   if (all.length === 0) return { refused: "not-found", message: `destination: there is no URL group ${letter.group} with endpoints` };
@@ -188,7 +192,10 @@ const needsOfPost = (draft: Draft, account: AccountId, letter: StartLetter | Ste
 
 function needsOfTaking(account: AccountId, letters: readonly Letter[]): Destinations & { deduplications: Key[] } {
   const deduplications: Key[] = [];
-  for (const { deduplication } of letters) if (deduplication !== null) deduplications.push([account, deduplication]);
+  for (const { deduplication, signed } of letters) {
+    if (deduplication !== null) deduplications.push([account, deduplication]);
+    if (signed) deduplications.push([account, signed.key]);
+  }
   const { lines, endpoints } = needsOfSending(
     account,
     letters.map(({ url }) => url),

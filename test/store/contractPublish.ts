@@ -137,6 +137,26 @@ export function describePublish(open: OpenStore): void {
       expect(await again("delivered")).toMatchObject({ deduplicated: true });
     });
 
+    test("takes what one signature covers under 16 topics, in the same batch and in others, until the last of them is free again", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const { now } = world.clock;
+      const under = (topic: string) =>
+        letterTo({ deduplication: `d ${topic}`, deduplicationWindow: 1_000, signed: { key: "signature", topic } });
+      const topics = (from: number, to: number) => Array.from({ length: to - from }, (_, at) => under(String(from + at)));
+      expect(await world.publish(topics(0, 9))).toEqual(Array.from({ length: 9 }, () => expect.objectContaining({ deduplicated: false })));
+      world.clock.now = now + 500;
+      const refused = { refused: "invalid", message: expect.stringContaining("16 others") };
+      const taken = Array.from({ length: 7 }, () => expect.objectContaining({ deduplicated: false }));
+      expect(await world.publish(topics(9, 17))).toEqual([...taken, refused]);
+      expect(await world.publish([under("3"), under("16")])).toEqual([expect.objectContaining({ deduplicated: true }), refused]);
+      world.clock.now = now + 1_499;
+      // Its message is forgotten, and its topic is known still.
+      expect(await world.publish([under("3"), under("16")])).toEqual([expect.objectContaining({ deduplicated: false }), refused]);
+      world.clock.now = now + 2_499;
+      expect(await world.publish([under("16")])).toMatchObject([{ deduplicated: false }]);
+    });
+
     test("a failure does not open an id that a later message has taken", async () => {
       const world = await World.open(open);
       await world.account();

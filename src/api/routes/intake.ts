@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
-import { limits } from "../../core/limits.ts";
+import { limits, spans } from "../../core/limits.ts";
 import type { Letter } from "../../core/message.ts";
 import type { PublishResult } from "../../core/publish.ts";
 import { isAcceptanceNews } from "../../core/source.ts";
@@ -59,8 +59,10 @@ async function answer(method: "POST" | "GET", incoming: Incoming, parts: Parts):
     await keepRejected(at, verdict.reason);
     throw new Refusal("unauthorized", `call: not accepted; ${whoKnows}`);
   }
-  return method === "GET" ? lookedAt(at) : take(at, verdict.eventId);
+  return method === "GET" ? lookedAt(at) : take(at, verdict);
 }
+
+type Accepted = Extract<Verdict, { kind: "accepted" }>;
 
 const whoKnows = "the owner of this URL can see why";
 
@@ -81,9 +83,9 @@ async function lookedAt(at: SourceCall): Promise<Answer> {
   throw new Refusal("invalid", `method: GET is not accepted; ${whoKnows}`);
 }
 
-async function take(at: SourceCall, eventId: string | null): Promise<Answer> {
+async function take(at: SourceCall, event: Accepted): Promise<Answer> {
   const { parts, source } = at;
-  const letter = await letterOf(at, eventId).catch((error: unknown) => refused(at, error));
+  const letter = await letterOf(at, event).catch((error: unknown) => refused(at, error));
   const noting = isAcceptanceNews(source, parts.now()) ? note(at) : null;
   const publishing = parts.store.execute("publish", { account: source.account, letters: [letter], mostQueues: parts.mostQueues });
   const [result] = await publishing.catch((error: unknown) => (isOfAccount(error) ? refused(at, error) : Promise.reject(error)));
@@ -101,7 +103,7 @@ async function note({ parts, source: { account, id } }: SourceCall): Promise<voi
 }
 
 /** The call as a letter. Of its headers only those go along that say nothing of this server, and that nobody is let in by. */
-async function letterOf({ source, secret, incoming, parts }: SourceCall, eventId: string | null): Promise<Letter> {
+async function letterOf({ source, secret, incoming, parts }: SourceCall, event: Accepted): Promise<Letter> {
   const headers = sendersHeaders(incoming.rawHeaders, { by: "header", token: secret }).filter(([name]) => name !== "Cookie");
   const query = { token: null, tokenName: null, settings: [], rest: null };
   const call: Incoming = { ...incoming, query, rawHeaders: headers.flat(), proof: null };
@@ -113,9 +115,21 @@ async function letterOf({ source, secret, incoming, parts }: SourceCall, eventId
     brand: parts.brand,
     defaults: defaultsOf(source, parts),
   });
-  if (!source.deduplicate || eventId === null) return letter;
-  return { ...letter, deduplication: `s:${hash("sha256", `${source.id} ${eventId}`, "hex")}` };
+  return source.deduplicate ? { ...letter, ...knownBy(source.id, event, letter) } : letter;
 }
+
+/** By what a repetition of an event is known: the id of the sender, or else its signature with the topic. */
+function knownBy(sourceId: string, { eventId, signed }: Accepted, { deduplicationWindow }: Letter): Partial<Letter> {
+  if (!signed) return eventId === null ? {} : { deduplication: keyOf(sourceId, eventId) };
+  const { signature, topic } = signed;
+  return {
+    deduplication: keyOf(sourceId, "signature", signature, topic),
+    deduplicationWindow: deduplicationWindow ?? spans.signature,
+    signed: { key: keyOf(sourceId, "signature", signature), topic: hash("sha256", topic, "base64url").slice(0, 22) },
+  };
+}
+
+const keyOf = (...parts: readonly string[]): string => `s:${hash("sha256", parts.join(" "), "hex")}`;
 
 /**
  * Keeps why a call cannot be published, and refuses it. Where its owner can mend it, the sender is to come again. The

@@ -34,7 +34,9 @@ const fields = {
   verification: verificationSchema.nullable().describe("How its calls are verified. null: not at all; its URL is all that a sender needs."),
   deduplicate: z
     .boolean("is neither true nor false")
-    .describe("Whether calls with the same event id of the sender, within 10 minutes, are accepted once. Default: true."),
+    .describe(
+      "Whether calls for the same event are accepted once: with the same event id of the sender within 10 minutes, or with the same signature and topic within a day; Svc-Deduplication-Window in the settings changes both times. Default: true.",
+    ),
   paused: z.boolean("is neither true nor false").describe("While it is, calls are answered with 503, so that senders come again."),
 };
 

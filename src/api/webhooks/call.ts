@@ -22,6 +22,11 @@ export function headerOf(call: WebhookCall, name: string): string | null {
   return found;
 }
 
+/** Rejects a call with two ids of its event, although an event is known by its signature: the destination may go by either. */
+export function checkOneId(call: WebhookCall, ...names: readonly string[]): void {
+  for (const name of names) headerOf(call, name);
+}
+
 /** The value of a header that must be there. */
 export function neededHeader(call: WebhookCall, name: string): string {
   const value = headerOf(call, name);

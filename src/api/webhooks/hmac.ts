@@ -7,7 +7,7 @@ import { answerTo, handshakeSchema } from "./handshake.ts";
 import { checkMac } from "./mac.ts";
 import type { Scheme } from "./scheme.ts";
 import { secretsOf, stored } from "./scheme.ts";
-import { accepted } from "./verdict.ts";
+import { accepted, acceptedOnce } from "./verdict.ts";
 
 const headerName = z
   .string()
@@ -33,9 +33,18 @@ export const hmacSchema = stored("hmac", {
     .default("{body}")
     .describe("The text that is signed, with {body}, and {timestamp} as its header has it: for instance {timestamp}.{body}."),
   eventIdHeader: headerName.optional().describe("The header with the sender's id of the event, by which repetitions are known."),
+  deduplicateBy: z
+    .enum(["eventId", "signature"])
+    .optional()
+    .describe(
+      "Default: eventId. signature: two calls with the same signature are one event. Requires a timestamp, and no two events at one time with the same body.",
+    ),
   handshake: handshakeSchema.optional(),
 }).superRefine((given, context) => {
-  const refuse = (message: string): void => context.addIssue({ code: "custom", path: ["signed"], message });
+  const refuse = (message: string, field = "signed"): void => context.addIssue({ code: "custom", path: [field], message });
+  if (given.deduplicateBy === "signature" && !given.timestamp) refuse("signature requires a timestamp that is signed", "deduplicateBy");
+  if (given.deduplicateBy === "signature" && given.eventIdHeader !== undefined)
+    refuse("signature goes without eventIdHeader; give one of them", "deduplicateBy");
   if (count(given.signed, "{body}") !== 1) refuse("must contain {body}, once");
   if (given.timestamp && count(given.signed, "{timestamp}") === 0)
     refuse("must contain {timestamp}: a time that is not signed proves nothing");
@@ -50,7 +59,16 @@ export const hmac: Scheme<Stored> = {
     if (answer) return answer;
     const { header, prefix, algorithm, encoding, secret } = verification;
     const given = [neededHeader(call, header)];
-    checkMac({ header, given, prefix, keys: secretsOf(secret), signed: signedText(verification, call), algorithm, encoding });
+    const signature = checkMac({
+      header,
+      given,
+      prefix,
+      keys: secretsOf(secret),
+      signed: signedText(verification, call),
+      algorithm,
+      encoding,
+    });
+    if (verification.deduplicateBy === "signature") return acceptedOnce(signature);
     return accepted(verification.eventIdHeader === undefined ? null : headerOf(call, verification.eventIdHeader));
   },
 };

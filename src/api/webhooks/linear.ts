@@ -1,10 +1,10 @@
 import { second } from "../../core/duration.ts";
-import { headerOf, jsonOf, neededHeader } from "./call.ts";
+import { checkOneId, jsonOf, neededHeader } from "./call.ts";
 import { checkFreshness } from "./freshness.ts";
 import { checkMac } from "./mac.ts";
 import type { Scheme, Secret } from "./scheme.ts";
 import { secretsOf, stored } from "./scheme.ts";
-import { accepted, Rejected } from "./verdict.ts";
+import { acceptedOnce, Rejected } from "./verdict.ts";
 
 /** Linear: https://linear.app/developers/webhooks#securing-webhooks. The time is in the body, in milliseconds. */
 export const linearSchema = stored("linear", {});
@@ -12,11 +12,12 @@ export const linearSchema = stored("linear", {});
 export const linear: Scheme<{ secret: Secret }> = {
   check({ secret }, call) {
     const given = [neededHeader(call, header)];
-    checkMac({ header, given, keys: secretsOf(secret), signed: [call.body], algorithm: "sha256", encoding: "hex" });
+    const signature = checkMac({ header, given, keys: secretsOf(secret), signed: [call.body], algorithm: "sha256", encoding: "hex" });
     const at = jsonOf(call)?.["webhookTimestamp"];
     if (typeof at !== "number") throw new Rejected("webhookTimestamp: missing in the body; it must be a number of milliseconds since 1970");
     checkFreshness({ name: "webhookTimestamp", at, now: call.now, tolerance: 60 * second });
-    return accepted(headerOf(call, "Linear-Delivery"));
+    checkOneId(call, "Linear-Delivery");
+    return acceptedOnce(signature);
   },
 };
 

@@ -18,22 +18,27 @@ export type Mac = {
   encoding: Encoding;
 };
 
-/** Rejects unless one of the keys signed. */
-export function checkMac(mac: Mac): void {
-  if (!hasMac(mac)) throw new Rejected(`${mac.header}: the signature does not match; ${whatToCheck}`);
+/** Rejects unless one of the keys signed. Returns the signature in the one way in which we would write it. */
+export function checkMac(mac: Mac): string {
+  const found = macIn(mac);
+  if (found === null) throw new Rejected(`${mac.header}: the signature does not match; ${whatToCheck}`);
+  return found;
 }
 
+/** Whether one of the keys signed: see `macIn`. */
+export const hasMac = (mac: Mac): boolean => macIn(mac) !== null;
+
 /**
- * Whether one of the keys signed. Compares without telling by its time how much of a signature was right. Rejects what is no
- * signature at all.
+ * The signature that one of the keys made, or null. Compares without telling by its time how much of a signature was right. Rejects what is
+ * no signature at all.
  */
-export function hasMac(mac: Mac): boolean {
+function macIn(mac: Mac): string | null {
   const given = wellFormed(mac);
   if (given.length === 0) throw new Rejected(`${mac.header}: has no signature of the form ${mac.prefix ?? ""}${formOf(mac)}`);
-  let found = false;
+  let found: string | null = null;
   for (const key of mac.keys) {
     const own = Buffer.from(macOf(key, mac));
-    for (const one of given) if (one.length === own.length && timingSafeEqual(one, own)) found = true;
+    for (const one of given) if (one.length === own.length && timingSafeEqual(one, own)) found = one.toString();
   }
   return found;
 }

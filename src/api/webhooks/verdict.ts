@@ -2,11 +2,12 @@ import { limits } from "../../core/limits.ts";
 
 /**
  * What verifying a call came to. Accepted: publish it; `eventId` is the sender's own id of the event, the same when it sends the
- * event again, or null where it gives none. Answered: a handshake; answer it so, and publish nothing. Rejected: `reason` is for the
+ * event again, or null where it gives none. With `signed` the event is known by its signature instead, because the sender signs neither an id nor
+ * a time; `topic` is what the sender says it is about, and is not signed. Answered: a handshake; answer it so, and publish nothing. Rejected: `reason` is for the
  * owner of the source, and holds no secret.
  */
 export type Verdict =
-  | { kind: "accepted"; eventId: string | null }
+  | { kind: "accepted"; eventId: string | null; signed?: { signature: string; topic: string } }
   | { kind: "answered"; status: number; headers: Record<string, string>; body: string }
   | { kind: "rejected"; reason: string };
 
@@ -18,6 +19,12 @@ export function accepted(eventId: unknown): Verdict {
   const isId = typeof eventId === "string" && eventId !== "" && eventId.length <= limits.nameLength;
   return { kind: "accepted", eventId: isId ? eventId : null };
 }
+
+/** Accepts a call that is known by its signature, for each topic. */
+export const acceptedOnce = (signature: string, topic: string | null = null): Verdict => ({
+  ...{ kind: "accepted", eventId: null },
+  signed: { signature, topic: topic ?? "" },
+});
 
 /** Answers a handshake with a text that the sender chose: as plain text, which no browser takes for a page. */
 export function echoed(challenge: unknown): Verdict {

@@ -26,11 +26,12 @@ const secretOf = ({ verification }: Sender): string => (typeof verification.secr
 const otherSecret = (sender: Sender): string => others[/^wh(sec|pk)_/.exec(secretOf(sender))?.[0] ?? ""] ?? "wrong";
 
 describe.each(senders)("$name", (sender) => {
-  const { verification, call, header, eventId } = sender;
+  const { verification, call, header, eventId, topic } = sender;
   const signature = valueOf(call, header);
 
-  test("is accepted as it was signed, and its event has the sender's id", () => {
-    expect(verify(verification, call)).toEqual({ kind: "accepted", eventId });
+  test("is accepted as it was signed, and its event has the sender's id, or its signature where no id is signed", () => {
+    const signed = { signature: signature.replace("sha256=", ""), topic };
+    expect(verify(verification, call)).toEqual({ kind: "accepted", eventId, ...(topic === undefined ? {} : { signed }) });
   });
 
   test("is stored as the API takes it", () => {

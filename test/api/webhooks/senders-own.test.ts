@@ -1,3 +1,4 @@
+import { createHmac } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import type { Verification } from "../../../src/api/webhooks/verification.ts";
 import { verify } from "../../../src/api/webhooks/verification.ts";
@@ -93,24 +94,35 @@ describe("github", () => {
     expect(signedAs(`sha1=${digits.slice(0, 40)}`)).toBe("rejected");
   });
 
+  test.each(["", "x".repeat(512)])("is known by its signature, whatever id its delivery has", (given) => {
+    expect(verify(verification, withHeader(call, "X-GitHub-Delivery", given))).toEqual(verify(verification, call));
+  });
+});
+
+describe("the id of an event", () => {
+  const verification: Verification = { scheme: "stripe", secret: "s3cret" };
+  const signedBy = (body: string, at: number): string => createHmac("sha256", "s3cret").update(`${at}.${body}`).digest("hex");
+
   test.each([
     ["", null],
     ["x".repeat(512), "x".repeat(512)],
     ["x".repeat(513), null],
-  ])("has an event id only of a length that can be kept", (given, kept) => {
-    expect(verify(verification, withHeader(call, "X-GitHub-Delivery", given))).toEqual({ kind: "accepted", eventId: kept });
+  ])("is one only of a length that can be kept", (id, kept) => {
+    const body = JSON.stringify({ id });
+    const headers = { "Stripe-Signature": `t=1000,v1=${signedBy(body, 1000)}` };
+    expect(verify(verification, callOf({ headers, body, now: 1_000_000 }))).toEqual({ kind: "accepted", eventId: kept });
   });
 });
 
 describe("shopify", () => {
   const { verification, call } = senderOf("shopify");
-  const idOf = (headers: string[]) => verify(verification, { ...call, headers: [...call.headers, ...headers] });
+  const verdictWith = (headers: string[]) => verify(verification, { ...call, headers: [...call.headers, ...headers] });
 
-  test("prefers the id of the event, and keeps what is told under two topics apart", () => {
-    expect(idOf(["X-Shopify-Event-Id", "98880550"])).toEqual({ kind: "accepted", eventId: "98880550" });
-    expect(idOf(["X-Shopify-Event-Id", "98880550", "X-Shopify-Topic", "orders/paid"])).toEqual({
-      ...{ kind: "accepted", eventId: "98880550:orders/paid" },
-    });
+  test("is known by its signature, for each topic", () => {
+    const signature = valueOf(call, "X-Shopify-Hmac-Sha256");
+    const known = (topic: string) => ({ kind: "accepted", eventId: null, signed: { signature, topic } });
+    expect(verdictWith(["X-Shopify-Event-Id", "98880550"])).toEqual(known(""));
+    expect(verdictWith(["X-Shopify-Event-Id", "98880550", "X-Shopify-Topic", "orders/paid"])).toEqual(known("orders/paid"));
   });
 });
 
