@@ -162,7 +162,7 @@ async function answerTo(taken: Taken, body: Buffer): Promise<PlainAnswer> {
   const { status, headers, fault } = answer;
   const text = JSON.stringify(answer.body);
   way.parts.log(status, () => ({
-    ...{ method, path: shownPath(target), status, ms: way.parts.now() - since, account: proof.account.id },
+    ...{ method, path: shownPath(target, proof.token), status, ms: way.parts.now() - since, account: proof.account.id },
     ...(fault === null ? {} : { fault }),
   }));
   const gone = way.outflow.hold(proof.account.id, Buffer.byteLength(text));

@@ -13,8 +13,8 @@ const longestName = 100;
 
 /**
  * Returns the warnings for destinations that the server refuses to deliver to, callbacks included. Messages that
- * were not accepted are skipped. For a token with its own rights, a warning contains no URL and no address that the request did not
- * contain.
+ * were not accepted are skipped. No warning contains an address that a name server has said. For a token with its own rights, it contains no
+ * URL that the request did not contain.
  */
 export function refusedHostWarnings(asked: Asked, letters: readonly Told[], results: readonly PublishResult[]): string[] {
   return warningsOf(
@@ -67,20 +67,22 @@ const ofGroups = (groups: readonly string[]): string[] =>
   groups.length === 0 ? [] : [`destination: an endpoint of the URL group ${listed(groups)} is not public and is refused`];
 
 function ofHosts(hosts: readonly (readonly [host: string, refused: RefusedHost])[]): string[] {
-  const advised = hosts.filter(([, { allow }]) => allow !== null);
-  const others = hosts.filter(([, { allow }]) => allow === null);
+  const advised = hosts.filter(([, { allow, isResolved }]) => allow !== null && !isResolved);
+  const others = hosts.filter(([, { allow, isResolved }]) => allow === null && !isResolved);
+  const resolved = hosts.filter(([, { isResolved }]) => isResolved);
   const allow = [...new Set(advised.slice(0, mostNamed).map(([, refused]) => refused.allow))].join(",");
   return [
     ...(advised.length === 0 ? [] : [`destination: ${named(advised)} not public and refused: allow with WAYPOST_EGRESS_ALLOW=${allow}`]),
     ...(others.length === 0 ? [] : [`destination: ${named(others)} refused, as a link-local or metadata address`]),
+    ...(resolved.length === 0
+      ? []
+      : [`destination: ${named(resolved)} not public and refused: allow the address with WAYPOST_EGRESS_ALLOW`]),
   ];
 }
 
-/** `10.0.0.1 is`, or `10.0.0.1, app.internal (10.0.0.2) and 3 more are`. */
-function named(hosts: readonly (readonly [host: string, refused: RefusedHost])[]): string {
-  const names = hosts.map(([host, { address, isResolved }]) => (isResolved ? `${shortened(host)} (${address})` : host));
-  return `${listed(names)} ${hosts.length === 1 ? "is" : "are"}`;
-}
+/** `10.0.0.1 is`, or `10.0.0.1, app.internal and 3 more are`. */
+const named = (hosts: readonly (readonly [host: string, refused: RefusedHost])[]): string =>
+  `${listed(hosts.map(([host]) => host))} ${hosts.length === 1 ? "is" : "are"}`;
 
 function listed(names: readonly string[]): string {
   const more = names.length > mostNamed ? ` and ${names.length - mostNamed} more` : "";

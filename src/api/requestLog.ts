@@ -1,4 +1,5 @@
 import type { AccountId } from "../core/message.ts";
+import { tells } from "./forward.ts";
 import type { Target } from "./target.ts";
 
 /** What is logged of a request. Never a token, a query, a header or a body. `fault`: what went wrong on our side. */
@@ -7,18 +8,21 @@ export type RequestLine = { method: string; path: string; status: number; ms: nu
 /**
  * The path as it may be logged: whole and as it came, unless it has what is or may be a secret. From there on it is `…`. Of a destination
  * scheme and host are shown: its path is often a secret, as that of an intake of webhooks. Case and encoding make no difference, because
- * a router understands several, and senders mistype.
+ * a router understands several, and senders mistype. `token`: that of the request; a path with it in it is not shown at all.
  */
-export function shownPath({ path }: Target): string {
+export function shownPath({ path }: Target, token = ""): string {
   const readable = inClear(path);
-  if (readable === null) return "…";
+  if (readable === null || (token !== "" && tells(path, token))) return "…";
   const found = hidden.exec(readable);
+  const own = aToken.exec(readable);
+  if (own && own.index < (found?.index ?? Infinity)) return `${printable(readable.slice(0, own.index))}…`;
   if (found === null) return path;
   const [match] = found;
   const start = found.index + (match.endsWith("/") ? match.length : 0);
   const before = printable(readable.slice(0, start));
   const [, scheme, host] = /\/(?:in|hooks)\/$/i.test(match) ? [] : (destination.exec(readable.slice(start)) ?? []);
-  return scheme === undefined ? `${before}…` : `${before}${scheme}://${printable(host ?? "")}`;
+  if (scheme === undefined || aToken.test(host ?? "")) return `${before}…`;
+  return `${before}${scheme}://${printable(host ?? "")}`;
 }
 
 /**
@@ -29,6 +33,9 @@ const hidden =
   /\/(?:in|hooks)\/(?=.)|\/v2\/(?:publish|trigger|enqueue\/[^/]+)\/(?=.)|\/v2\/schedules\/(?=[^/]*[^\w/.-]|[^/]+\/(?!(?:pause|resume)?\/?$))|https?:/is;
 
 const destination = /^(https?):[/\\]*(?:[^/?#\\]*@)?(\[[^\]]*\]|[^/@:?#\\]*)/i;
+
+/** As tokens of accounts begin, whatever they are for. Case matters in them, as nowhere else. */
+const aToken = /eyJ[\w+/-]{16,}/;
 
 /** So often a text may be percent-encoded to be understood here. */
 const mostDecoded = 5;

@@ -389,7 +389,7 @@ function sendProblem(request: FastifyRequest, reply: FastifyReply, problem: Prob
 function lineOf(request: FastifyRequest, reply: FastifyReply): RequestLine {
   return {
     method: request.method,
-    path: shownPath(request.target ?? splitTarget(request.originalUrl)),
+    path: shownPath(request.target ?? splitTarget(request.originalUrl), request.proof?.token),
     status: reply.statusCode,
     ms: Math.round(reply.elapsedTime * 10) / 10,
     account: request.proof?.account.id ?? request.source?.account ?? null,

@@ -40,10 +40,12 @@ function urlOf(written: string, refuse: (problem: string) => never): string {
 }
 
 /**
- * Whether whoever receives a path may take it for another one: steps up or down, however they are written, and what is
- * encoded twice. A path is delivered as it came, so it is looked at as it came.
+ * Whether whoever receives a path may take it for another one: steps up or down, however they are written and whatever is behind their
+ * dots, what is encoded twice, and bytes that some read as dots and slashes although they are no UTF-8. A path is delivered as it came, so
+ * it is looked at as it came.
  */
-const isDoubtful = (path: string): boolean => /(^|\/)\.{1,2}(;[^/]*)?(\/|$)|\\|%(25)*(2e|2f|5c|00)/i.test(path);
+const isDoubtful = (path: string): boolean =>
+  /(^|\/)\.{1,2}(?![\w~.-]|%(25)*[89a-f])|\\|%(25)*(2e|2f|5c|00|u|c[01]|e0%(25)*[89]|f0%(25)*8)/i.test(path);
 
 /** Reads patterns that were written by `normalPattern`. */
 export function destinationsOf(patterns: readonly string[]): Destinations {

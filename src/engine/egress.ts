@@ -25,15 +25,22 @@ export type Egress = {
 /** `allow`: networks (`10.0.0.0/8`, `::1/128`) and single addresses that may be called although they are not public. */
 export type EgressOptions = { allow: readonly string[]; resolve?: Resolve };
 
-/** The connection was not made, because of the address. The message is fit for the eyes of whoever published. */
+/**
+ * The connection was not made, because of the address. The message is fit for the eyes of whoever published: it tells nothing of what a name
+ * server has said, because names of the network of the server may be known to nobody else.
+ */
 export class EgressRefusal extends Error {
   constructor(address: string, hostname: string) {
-    const subject = address === hostname ? address : `${address} of ${hostname}`;
+    const isKnown = address === hostname || isLocal(hostname);
+    const subject = address === hostname ? address : isKnown ? `${address} of ${hostname}` : `of ${hostname}`;
     const allow = adviceFor(address);
-    super(`address ${subject} is not public: ${allow === null ? notAdvised : `allow it with WAYPOST_EGRESS_ALLOW=${allow}`}`);
+    const advice = allow === null ? notAdvised : `allow it with WAYPOST_EGRESS_ALLOW=${allow}`;
+    super(`address ${subject} is not public: ${isKnown ? advice : unknownAddress}`);
     this.name = "EgressRefusal";
   }
 }
+
+const unknownAddress = "the operator of the server can look it up, and allow it with WAYPOST_EGRESS_ALLOW";
 
 const notAdvised = "it is a link-local or metadata address, which is refused";
 

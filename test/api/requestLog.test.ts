@@ -1,6 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { shownPath } from "../../src/api/requestLog.ts";
+import { tokenOf } from "../../src/api/token.ts";
 
+/** With characters that the two alphabets of base64 write in two ways. */
+const token = tokenOf("usér-\u{ffff}?", "pass\u{3ff}?~\u{ffff}word");
 const shown = (path: string): string => shownPath({ path, query: null });
 
 describe("the path of a request in the log", () => {
@@ -47,6 +50,22 @@ describe("the path of a request in the log", () => {
     // More encodings within each other than anything decodes.
     [`/v2/${"%25".repeat(10)}`.replace("%25%25", `%${"25".repeat(9)}69n/secret`), "…"],
   ])("has … where there is or may be a secret: %s", (path, expected) => expect(shown(path)).toBe(expected));
+
+  test.each([
+    ["as it is", token, "/v2/queues/…"],
+    ["percent-encoded", encodeURIComponent(token), "/v2/queues/…"],
+    ["encoded twice", encodeURIComponent(encodeURIComponent(token)), "/v2/queues/…"],
+    ["without its padding", token.replace(/=+$/, ""), "/v2/queues/…"],
+    ["in the alphabet of URLs", Buffer.from(token, "base64").toString("base64url"), "/v2/queues/…"],
+    ["behind a name", `Bearer%20${token}`, "/v2/queues/Bearer%20…"],
+    ["before others", `${token}/x`, "/v2/queues/…"],
+  ])("has … where somebody has put a token, %s", (_, segment, expected) => expect(shown(`/v2/queues/${segment}`)).toBe(expected));
+
+  test("has … for the token of the request, whatever it looks like", () => {
+    const path = "/v2/queues/a%20t0ken/x";
+    expect(shownPath({ path, query: null }, "a t0ken")).toBe("…");
+    expect(shownPath({ path: "/v2/queues/other", query: null }, "a t0ken")).toBe("/v2/queues/other");
+  });
 
   test("holds no control characters", () => expect(shown("/v2/a%0Ab/in/secret")).toBe("/v2/a%0Ab/in/…"));
 });
