@@ -5,6 +5,7 @@ import type { HeaderList } from "../core/message.ts";
 import { canonicalName } from "../core/headers.ts";
 import type { Proof } from "./auth.ts";
 import { brandedName } from "./brand.ts";
+import { passwordIn } from "./token.ts";
 
 /** Belongs to one connection, or is made anew for each delivery. Never forwarded, however it was given. */
 const ofTheConnection = [
@@ -66,23 +67,33 @@ export function sendersHeaders(rawHeaders: readonly string[], proof: Pick<Proof,
 /** Texts that are encoded more often are taken to hide something. */
 const mostEncodings = 5;
 
+/** Passwords that are made here have 32 characters. A shorter one may be in other text by chance. */
+const shortestPassword = 32;
+
 /**
- * Reports whether a text has the token in it: as it is, without its padding, in the alphabet of URLs, or percent-encoded any number of
- * times. True as well for a text that is still encoded after five times.
+ * Reports whether a text has the token in it, or the password in the token: as it is, without its padding, in the alphabet of URLs, in
+ * base64 with other text as in `Basic`, or percent-encoded any number of times. True as well for a text that is still encoded after five times.
  */
 export function tells(value: string, token: string): boolean {
   const bare = plainly(token).replace(/=+$/, "");
   // Decoding makes a text shorter.
-  if (value.length < bare.length) return false;
+  if (value.length < Math.min(bare.length, shortestPassword)) return false;
+  const password = passwordIn(token);
+  const secrets = password === null || password.length < shortestPassword ? [bare] : [bare, plainly(password)];
+  const has = (text: string): boolean => secrets.some((secret) => plainly(text).includes(secret));
   let text = value;
   for (let times = 0; times <= mostEncodings; times++) {
-    if (plainly(text).includes(bare)) return true;
+    if (has(text) || inBase64(text).some(has)) return true;
     const decoded = percentDecoded(text);
     if (decoded === text) return false;
     text = decoded;
   }
   return true;
 }
+
+/** What the parts of a text say that may be base64, and are long enough to hide anything. */
+const inBase64 = (text: string): string[] =>
+  (text.match(/[\w+/-]{20,}/g) ?? []).map((part) => Buffer.from(part, "base64").toString("latin1"));
 
 /** Base64 in its usual alphabet. */
 const plainly = (text: string): string => text.replaceAll("-", "+").replaceAll("_", "/");

@@ -4,7 +4,7 @@ import { checkUrlsWith } from "../core/group.ts";
 import type { AccountId, Brand, Bytes, Group, HeaderList, Letter } from "../core/message.ts";
 import type { Store } from "../store/store.ts";
 import { brandOfToken, brandShown } from "./brand.ts";
-import { sendersHeaders } from "./forward.ts";
+import { sendersHeaders, tells } from "./forward.ts";
 import type { Given, Settings } from "./given.ts";
 import { givenByHeaders, givenByQuery, readAllSettings, refuseLoneWindow, refuseOfSchedules, refuseOfWorkflows } from "./given.ts";
 import type { Post } from "./letter.ts";
@@ -60,7 +60,7 @@ export async function readPosting(incoming: Incoming, of: PostingOf): Promise<Po
     query: aimed?.query ?? null,
     queue: of.queue ?? null,
     body,
-    content: contentHeaders(rawHeaders),
+    content: contentHeaders(rawHeaders, proof),
     senders: () => sendersHeaders(rawHeaders, proof),
     callerIp,
   });
@@ -131,13 +131,14 @@ export function checkFanOut({ name, endpoints }: Group, made: FanOut, body: Byte
 }
 
 /** What describes the bytes of the body goes where they go. */
-function contentHeaders(rawHeaders: readonly string[]): HeaderList {
+function contentHeaders(rawHeaders: readonly string[], proof: Incoming["proof"]): HeaderList {
   const found: [string, string][] = [];
   for (const name of ["Content-Type", "Content-Encoding"]) {
     const at = rawHeaders.findIndex(
       (header, index) => index % 2 === 0 && header.length === name.length && header.toLowerCase() === name.toLowerCase(),
     );
-    if (at >= 0) found.push([name, rawHeaders[at + 1] ?? ""]);
+    const value = rawHeaders[at + 1] ?? "";
+    if (at >= 0 && !(proof && tells(value, proof.token))) found.push([name, value]);
   }
   return found;
 }

@@ -62,8 +62,11 @@ export function givenHeaders(rawHeaders: readonly string[], proof: Pick<Proof, "
   const given: [string, string][] = [];
   for (let at = 0; at + 1 < rawHeaders.length; at += 2) {
     const [name, value] = [rawHeaders[at] ?? "", rawHeaders[at + 1] ?? ""];
-    if (!/^((svc|upstash)-|content-type$)/i.test(name) || (proof && tells(value, proof.token))) continue;
-    given.push([canonicalName(name), value]);
+    if (/^((svc|upstash)-|content-type$)/i.test(name)) given.push([canonicalName(name), value]);
   }
-  return given;
+  return withoutToken(given, proof);
 }
+
+/** The headers of which none tells the token. */
+export const withoutToken = (headers: HeaderList, proof: Pick<Proof, "token"> | null): HeaderList =>
+  proof ? headers.filter(([, value]) => !tells(value, proof.token)) : headers;

@@ -30,6 +30,18 @@ export function accountNamedBy(token: string): string | null {
   }
 }
 
+/** The password in a token, if there is one. */
+export function passwordIn(token: string): string | null {
+  if (token.length > longestToken) return null;
+  try {
+    const value: unknown = JSON.parse(Buffer.from(token, "base64").toString());
+    const password: unknown = typeof value === "object" && value !== null ? Reflect.get(value, "Password") : null;
+    return typeof password === "string" ? password : null;
+  } catch {
+    return null;
+  }
+}
+
 const longestToken = 2_000;
 
 /** Compares two secrets in a time that tells nothing of them. */

@@ -1,6 +1,8 @@
 import { expect, test } from "vitest";
 import { tells } from "../../src/api/forward.ts";
+import { tokenOf } from "../../src/api/token.ts";
 import { house, token } from "./house.ts";
+import { endpoint } from "./workflow.ts";
 
 const secret = "eyJVc2VySUQiOiJhY21lIiwiUGFzc3dvcmQiOiJwYXM/c3cvb3JkIn0+Pz4/Pj8=";
 const percent = (text: string): string => [...text].map((letter) => `%${letter.charCodeAt(0).toString(16)}`).join("");
@@ -16,8 +18,32 @@ test.each([
   ["percent-encoded twice, every letter", percent(percent(secret))],
   ["percent-encoded twice, without padding, in a query", `a=1&t=${encodeURIComponent(encodeURIComponent(secret.slice(0, -1)))}&b`],
   ["percent-encoded often", Array.from({ length: 40 }).reduce<string>((text) => encodeURIComponent(text), secret)],
+  ["with a name, as credentials in Basic are", `Basic ${btoa(`user:${secret}`)}`],
+  ["as Basic, percent-encoded, without padding", encodeURIComponent(btoa(`u:${secret}`).replace(/=+$/, ""))],
+  ["in base64 of the alphabet of URLs", Buffer.from(`\u00ff\u00fe?${secret}`, "latin1").toString("base64url")],
 ])("a token is found %s", (_, value) => {
   expect(tells(value, secret)).toBe(true);
+});
+
+test("the password in a token is found like the token, unless it is short", () => {
+  const password = "p4ssw0rd-of-at-least-32-characters";
+  const own = tokenOf("acme", password);
+  for (const value of [password, `x=${percent(password)}`, `Basic ${btoa(`acme:${password}`)}`, JSON.stringify({ Password: password })])
+    expect(tells(value, own)).toBe(true);
+  expect(tells(password.slice(1), own)).toBe(false);
+  expect(tells("a pass in the hand", tokenOf("acme", "pass"))).toBe(false);
+});
+
+test("neither a type of content nor a step that waits brings the token along", async () => {
+  const home = await house();
+  const type = `text/plain; t=${encodeURIComponent(token)}`;
+  await home.ask("POST", "/v2/publish/https://example.com", { headers: { "content-type": type }, body: "x" });
+  expect(JSON.stringify(home.delivery().message.headers)).not.toContain("t=");
+  await home.ask("POST", `/v2/trigger/${endpoint}`, { headers: { "svc-workflow-runid": "r" } });
+  const waiting = { url: endpoint, timeoutHeaders: { authorization: [`Bearer ${token}`], "svc-forward-x": [percent(token), "other"] } };
+  const body = JSON.stringify({ ...waiting, step: { stepId: 1, stepName: "w", stepType: "Wait" } });
+  expect((await home.ask("POST", "/v2/wait/e", { headers: { "svc-workflow-runid": "r" }, body })).status).toBe(200);
+  expect((await home.ask("GET", "/v2/waiters/e")).body[0].timeoutHeaders).toEqual({ "Svc-Forward-X": ["other"] });
 });
 
 test.each(["", "100 % sure", "%zz %2", "a%20b%2520c", "text/plain; q=0.5", secret.slice(0, 30), encodeURIComponent("x/y=z")])(

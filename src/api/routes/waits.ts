@@ -6,7 +6,7 @@ import type { AccountId, Bytes, Millis } from "../../core/message.ts";
 import type { WaitPost } from "../../core/wait.ts";
 import { forwardedOf, headersInJson, listOfHeaders } from "../forwardedHeaders.ts";
 import { givenByHeaders } from "../given.ts";
-import { givenHeaders, notifiedJson, notifiedShape, waiterJson, waiterShape } from "../presentWaiter.ts";
+import { givenHeaders, withoutToken, notifiedJson, notifiedShape, waiterJson, waiterShape } from "../presentWaiter.ts";
 import { readObject } from "../readObject.ts";
 import type { Answer, Incoming, Parts } from "../route.ts";
 import { route } from "../route.ts";
@@ -72,7 +72,7 @@ function waiterOf(event: string, incoming: Incoming): WaitPost {
   checkUrl("url", url);
   checkUrl("timeoutUrl", timeoutUrl);
   const given = givenHeaders(incoming.rawHeaders, incoming.proof);
-  const timeoutGiven = listOfHeaders(timeoutHeaders);
+  const timeoutGiven = withoutToken(listOfHeaders(timeoutHeaders), incoming.proof);
   const text = typeof timeout === "number" ? `${timeout}s` : timeout;
   // What came of the wait is said by nobody but us.
   const { out: _, ...rest } = step;
