@@ -1,5 +1,5 @@
 import type { Socket } from "node:net";
-import type { HeaderList, Bytes } from "../core/message.ts";
+import type { AccountId, HeaderList, Bytes } from "../core/message.ts";
 import { AnswerReader, type Reuse } from "./answer.ts";
 
 /** A request as it is sent: names and values of `headers` in turn. All texts hold what HTTP allows there (RFC 9110, 5), in latin1. */
@@ -8,6 +8,8 @@ export type Request = { method: string; path: string; headers: readonly string[]
 /** Whoever waits for the answer to a request. After `ends` or `fails` it hears nothing more. */
 export type Caller = {
   readonly request: Request;
+  /** The account on whose behalf it is sent. */
+  readonly account?: AccountId;
   /** The request is sent now. Closing the connection ends it. Called a second time if the request is resent over a new connection. */
   sent(connection: Connection): void;
   /** `length`: of the body, as far as the response announces it. */

@@ -3,6 +3,7 @@ import type { buildConnector } from "undici";
 import type { ParsedUrl } from "../core/parsedUrl.ts";
 import { alarm } from "./clock.ts";
 import { Connection, type Caller } from "./connection.ts";
+import { openedFor } from "./names.ts";
 import { Opening } from "./opening.ts";
 import { Sockets } from "./sockets.ts";
 
@@ -94,6 +95,8 @@ class Origin {
   /** Requests that met the end of a reused connection. Each is resent once, over a new connection. */
   readonly #unheard = new Set<Caller>();
   readonly #openings = new Set<Opening>();
+  /** The account whose request came last, and so the one for which a connection is opened. */
+  #account = "";
   #willLook = false;
   #isClosed = false;
 
@@ -110,6 +113,7 @@ class Origin {
       connection.send(caller);
     } else {
       this.#waiting.add(caller);
+      this.#account = caller.account ?? "";
       this.#openMore();
     }
     return () => {
@@ -214,7 +218,8 @@ class Origin {
 
   #connect(): void {
     const opening = new Opening({
-      ...{ connector: this.#options.connector, target: this.#target, sockets: this.#watcher.sockets },
+      ...{ target: this.#target, sockets: this.#watcher.sockets },
+      connector: (target, answered) => openedFor.run(this.#account, () => this.#options.connector(target, answered)),
       isWanted: () => this.#waiting.size + this.#unheard.size > 0,
       opened: (socket) => {
         this.#openings.delete(opening);

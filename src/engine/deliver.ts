@@ -5,7 +5,7 @@ import { deliveryHeaders, standardHeaders, type DeliveryHeaderName } from "../co
 import { canonicalName, headerValue, inLatin } from "../core/headers.ts";
 import { noBytes } from "../core/message.ts";
 import { parsedUrl, type ParsedUrl, sentPath } from "../core/parsedUrl.ts";
-import type { Brand, Delivery, HeaderList, IdKind, Millis, Outcome } from "../core/message.ts";
+import type { AccountId, Brand, Delivery, HeaderList, IdKind, Millis, Outcome } from "../core/message.ts";
 import { BadAnswer } from "./answer.ts";
 import type { Room } from "./bodyBytes.ts";
 import { unlimited } from "./bodyBytes.ts";
@@ -63,6 +63,7 @@ const aborted = "aborted";
 /** One delivery under way: takes what is heard of it, and makes one outcome of it. */
 class Call implements Caller {
   request: Request = noRequest;
+  readonly account: AccountId;
   readonly #delivery: Delivery;
   readonly #options: DeliverOptions;
   readonly #resolve: (outcome: Outcome) => void;
@@ -85,6 +86,7 @@ class Call implements Caller {
 
   constructor({ delivery, host, options, resolve, room }: CallOptions) {
     this.#delivery = delivery;
+    this.account = delivery.message.account;
     this.#host = host;
     this.#options = options;
     this.#resolve = resolve;

@@ -6,7 +6,7 @@ import type { Millis } from "../core/message.ts";
 import type { RefusedHost, RefusedHosts } from "../core/refusedHost.ts";
 import { reading } from "./connection.ts";
 import type { Resolve } from "./names.ts";
-import { apartFromSilent, askingServers, isLocal, lookUpBySystem, sharing } from "./names.ts";
+import { apartFromSilent, askingServers, isLocal, listedIn, lookUpBySystem, openedFor, sharing } from "./names.ts";
 
 /** Decides which addresses may be called. Whatever leaves the server goes through its connector. */
 export type Egress = {
@@ -51,7 +51,7 @@ export function createEgress({ allow, resolve }: EgressOptions): Egress {
     const plain = plainForm(address);
     return plain !== null && (contains(allowed, plain) || isPublic(plain));
   };
-  const resolveOnce = sharing(resolve ?? apartFromSilent({ lookUp: lookUpBySystem, areAnswering: askingServers() }));
+  const resolveOnce = resolve ? sharing(resolve) : apartFromSilent({ lookUp: lookUpBySystem, ask: askingServers(), isListed: listedIn() });
   const refused = new RefusedNames();
   const refusedHost: RefusedHosts = (host) => {
     const address = host.replace(/^\[|\]$/g, "");
@@ -60,7 +60,7 @@ export function createEgress({ allow, resolve }: EgressOptions): Egress {
     return refused.get(host);
   };
   const vetted = async (hostname: string): Promise<LookupAnswer[]> => {
-    const addresses = await resolveOnce(hostname);
+    const addresses = await resolveOnce(hostname, openedFor.getStore());
     const denied = addresses.find((address) => !mayCall(address));
     refused.keep(hostname, denied ?? null);
     if (denied !== undefined) throw new EgressRefusal(denied, hostname);
