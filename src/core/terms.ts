@@ -21,6 +21,7 @@ export type AccountLimits = {
   globalParallelism: number;
   deadLetters: number;
   logEntries: number;
+  auditEntries: number;
   requestsPerSecond: number;
   requestsPerDay: number;
   requestsPerDayHard: number;
