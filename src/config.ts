@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { shortestPassword } from "./api/operator.ts";
+import { defaultRefusedPerSecond } from "./api/refusedRequests.ts";
 import { createEgress } from "./engine/egress.ts";
 import { parseDuration } from "./core/duration.ts";
 import { limits } from "./core/limits.ts";
@@ -207,6 +208,12 @@ export const settingRows = {
     default: "",
     value: "<origins>",
     help: "origins of web pages that may send with a token and read the answers, such as https://app.example.com, or * for all",
+  },
+  refusedPerSecond: {
+    takes: integer(1, 1_000_000),
+    default: String(defaultRefusedPerSecond),
+    value: "<n>",
+    help: "requests of one address that may be refused, or have no valid token, in a second; others are not limited",
   },
   trustProxy: { takes: proxies, default: "", value: "<networks>", help: "reverse proxies whose X-Forwarded-For is believed" },
   logLevel: {

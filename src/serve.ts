@@ -230,7 +230,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     idleAlarm,
     unready: () => (stopping ? "the server is stopping" : health.outdated ? tooOld : null),
     health: () => ({ inFlight: dispatcher.inFlight }),
-    counted: countedFrom(() => clock.now(), settings.databaseUrl === "" ? undefined : { store, ...clock }),
+    counted: countedFrom(() => clock.now(), settings.databaseUrl === "" ? undefined : { store, ...clock }, settings.refusedPerSecond),
     ...(settings.operatorPassword !== "" && { operator: { password: settings.operatorPassword, deskFor } }),
   };
   const api = createApi(parts);

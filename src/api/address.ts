@@ -1,7 +1,20 @@
-import { isIP } from "node:net";
+import { isIP, isIPv6 } from "node:net";
 
 /** The first of these that is an address. An IPv4 address is written as one, even where the socket speaks IPv6. */
 export function addressIn(...texts: (string | undefined)[]): string | null {
   const address = texts.find((text) => text !== undefined && isIP(text.replace(/%.*/, "")) !== 0);
   return address?.replace(/^::ffff:(?=\d+\.)/i, "") ?? null;
+}
+
+/** What is counted as one client: an address of IPv4, or all addresses of an IPv6 network of 64 bits. */
+export function networkOf(address: string | null): string {
+  if (address === null || !isIPv6(address)) return address ?? "nowhere";
+  const [head = "", tail] = address.replace(/%.*/, "").split("::");
+  const left = head === "" ? [] : head.split(":");
+  const right = tail === undefined || tail === "" ? [] : tail.split(":");
+  const zeros = tail === undefined ? 0 : Math.max(0, 8 - left.length - right.length);
+  return [...left, ...Array.from({ length: zeros }, () => "0"), ...right]
+    .slice(0, 4)
+    .map((part) => Number.parseInt(part, 16))
+    .join(":");
 }

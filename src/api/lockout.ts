@@ -1,8 +1,8 @@
-import { isIPv6 } from "node:net";
 import { Refusal } from "../core/errors.ts";
 import type { Failures } from "../core/lockout.ts";
 import { lockedFor, mostFailures, withFailure } from "../core/lockout.ts";
 import type { Millis } from "../core/message.ts";
+import { networkOf } from "./address.ts";
 import { hashOfToken } from "./token.ts";
 
 /** Where tries to prove something come from: a client, and the user name that it gave, if any. */
@@ -56,17 +56,4 @@ function tooMany(waits: Millis, field: string, otherwise: string): Refusal {
   const seconds = Math.ceil(waits / 1000);
   const words = `more than ${mostFailures} tries in a minute failed; ask again in ${seconds} s${otherwise}`;
   return new Refusal("too-many-failures", `${field}: ${words}`, { retryAfter: seconds });
-}
-
-/** One client has all addresses of an IPv6 network of 64 bits. */
-function networkOf(address: string | null): string {
-  if (address === null || !isIPv6(address)) return address ?? "nowhere";
-  const [head = "", tail] = address.replace(/%.*/, "").split("::");
-  const left = head === "" ? [] : head.split(":");
-  const right = tail === undefined || tail === "" ? [] : tail.split(":");
-  const zeros = tail === undefined ? 0 : Math.max(0, 8 - left.length - right.length);
-  return [...left, ...Array.from({ length: zeros }, () => "0"), ...right]
-    .slice(0, 4)
-    .map((part) => Number.parseInt(part, 16))
-    .join(":");
 }

@@ -50,12 +50,19 @@ export function answerInTurn(server: Server): void {
   });
 }
 
-/** The first of the line is answered, or its connection has ended. */
+/**
+ * The first of the line is answered, or its connection has ended. The next one begins in another turn of the event loop: requests that are
+ * answered at once would otherwise follow each other without an end, and no other connection would be read.
+ */
 function endTurn(line: Piped[], socket: Duplex): void {
-  if (socket.destroyed) line.length = 0;
-  line.shift();
-  line[0]?.begin();
-  if (socket instanceof Piecemeal) socket.readOn();
+  const goOn = (): void => {
+    if (socket.destroyed) line.length = 0;
+    line.shift();
+    line[0]?.begin();
+    if (socket instanceof Piecemeal) socket.readOn();
+  };
+  if (line.length > 1 || (socket instanceof Piecemeal && socket.hasUnread)) setImmediate(goOn);
+  else goOn();
 }
 
 /** What ends the head of every request. It may be in a body as well. */
@@ -97,6 +104,11 @@ export class Piecemeal extends Duplex {
     if (this.writable) this.end();
     if (this.writableFinished) this.destroy();
     else this.once("finish", () => this.destroy());
+  }
+
+  /** Reports whether bytes have come that were not given on. */
+  get hasUnread(): boolean {
+    return this.#unread !== null;
   }
 
   /** A request was answered, so that the next one has its turn. */

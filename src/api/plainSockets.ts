@@ -82,7 +82,7 @@ class PlainSocket {
   }
 
   closeIfIdle(): void {
-    if (this.#begun === null && !this.#isBusy) this.#finish();
+    if (this.#begun === null && !this.#isBusy && this.#socket.readableLength === 0) this.#finish();
   }
 
   /** Nothing more is read; what was answered still leaves. */
@@ -166,8 +166,12 @@ class PlainSocket {
     else this.#socket.pause().once("drain", () => this.#readOn());
   }
 
+  /** What has come already is read in another turn of the event loop, so that other connections are read in between. */
   #readOn(): void {
-    if (this.#socket.isPaused()) this.#socket.resume();
+    const socket = this.#socket;
+    if (!socket.isPaused()) return;
+    if (socket.readableLength > 0) setImmediate(() => socket.resume());
+    else socket.resume();
   }
 
   #head({ status, headers, text }: PlainAnswer, { isLast, now }: { isLast: boolean; now: Millis }): string {

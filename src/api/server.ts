@@ -1,6 +1,6 @@
 import Fastify from "fastify";
 import type { FastifyContextConfig, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { Refusal } from "../core/errors.ts";
+import { Refusal, errorCodes } from "../core/errors.ts";
 import type { Burst } from "../core/burst.ts";
 import { tooManyRequests } from "../core/burst.ts";
 import { limits } from "../core/limits.ts";
@@ -33,13 +33,17 @@ import { Outflow } from "./outflow.ts";
 import { sourceWith } from "./intakeUrl.ts";
 import { afterAnswers, answerInTurn, readInTurn } from "./pipelined.ts";
 import { problemBody, problemOf } from "./refusals.ts";
+import { refuseEarly } from "./refuseEarly.ts";
+import type { RefusedRequests } from "./refusedRequests.ts";
 import type { RequestLine } from "./requestLog.ts";
 import { shownPath } from "./requestLog.ts";
 import type { Answer, Incoming, Parts, Route } from "./route.ts";
 import { changesAnything, methodsOf, verbOf } from "./route.ts";
+import type { RouteTable } from "./routeTable.ts";
+import { routedPath, routerPath, routeTable } from "./routeTable.ts";
 import { routes } from "./routes/index.ts";
 import type { Query, Target } from "./target.ts";
-import { decoded, splitQuery, splitTarget } from "./target.ts";
+import { splitQuery, splitTarget } from "./target.ts";
 
 export type ApiParts = Parts & {
   /** Whose X-Forwarded-For is believed: nobody's, everybody's, or that of these networks. */
@@ -100,6 +104,7 @@ export function createApi(parts: ApiParts): FastifyInstance {
   const outflow = new Outflow(parts.outflowBytes);
   // What a proxy reports is looked at by the framework.
   readInTurn(api.server);
+  if (parts.trustProxy === false) refuseEarly(api.server, { ...gate, parts });
   if (parts.trustProxy === false && !parts.servesAccountsOnly) servePlainPublishes(api.server, { ...gate, parts, outflow });
   answerInTurn(api.server);
   takeEveryRequest(api.server, parts);
@@ -135,24 +140,9 @@ const serverOptions = {
 /** A request may take five minutes to arrive, so 100 MB need 3 Mbit/s. Idle connections outlive those of common proxies. */
 const timing = { requestTimeout: 300_000, keepAliveTimeout: 72_000 };
 
-/**
- * The path a target is routed by. A destination at its end may hold anything, so the router never sees it; nor does it
- * see what it could not decode, so that such a request goes the way of all others, and is refused by `refuseUnknown`.
- */
-function routedPath(path: string, method: string): string {
-  const toDestination = method === "POST" ? scheduleAtDestination : null;
-  const [routed] = /^\/v2\/(?:publish|trigger|enqueue\/[^/]+)(?=\/)/i.exec(path) ?? toDestination?.exec(path) ?? [path];
-  return routed.includes("%") && decoded(routed) === null ? "/malformed" : routed;
-}
-
-/** A schedule is made at its destination, and paused and resumed at its id: no name of a URL group has a slash. */
-const scheduleAtDestination = /^\/v2\/schedules(?=\/)(?!\/[\w.-]+\/(?:pause|resume)\/?$)/i;
-
 /** A publish with a cron expression makes a schedule, so it goes to the route that does that. */
 const publishPath = /^\/v2\/publish\//i;
 const schedules = "/v2/schedules";
-
-const routerPath = (path: string): string => path.replace("/{destination}", "").replaceAll(/\{(\w+)\}/g, ":$1");
 
 /** Bodies are bytes, whatever their type is said to be; a route that wants JSON reads it itself. */
 function takeEveryBody(api: FastifyInstance): void {
@@ -160,10 +150,13 @@ function takeEveryBody(api: FastifyInstance): void {
   api.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
 }
 
-/** Before the body is read: where does it go, is there such a thing, and who asks? Answers what others need to let somebody in. */
-function admit(api: FastifyInstance, parts: ApiParts): Pick<Way, "known" | "lookUp" | "intake" | "isClosing"> {
-  const served = servedBy(parts);
-  const { lockout, bursts } = parts.counted ?? countedFrom(() => parts.now());
+/** What others need to let somebody in, or to refuse it. */
+type Gate = Pick<Way, "known" | "lookUp" | "intake" | "isClosing"> & { routesAt: RouteTable; refused: RefusedRequests };
+
+/** Before the body is read: where does it go, is there such a thing, and who asks? */
+function admit(api: FastifyInstance, parts: ApiParts): Gate {
+  const routesAt = routeTable(servedBy(parts));
+  const { lockout, bursts, refused } = parts.counted ?? countedFrom(() => parts.now());
   const { known, lookUp, authenticate } = authenticator({ store: parts.store, now: () => parts.now(), lockout });
   const authenticateHolder = basicAuthenticator({ store: parts.store, lockout });
   let closing = false;
@@ -199,15 +192,15 @@ function admit(api: FastifyInstance, parts: ApiParts): Pick<Way, "known" | "look
       }
       goOn();
     };
-    const refuse = (error: unknown): void => proceed(error instanceof Error ? error : new Error(String(error)));
+    const from = (): TriedFrom => ({ address: callerIpOf(request) });
+    const refuse = (error: unknown): void => proceed(reasonFor(error, { request, reply, refused }));
     try {
       look(request, reply);
-      const preflight = preflightTo(request, reply, served);
+      const preflight = preflightTo(request, reply, routesAt);
       if (preflight) return void reply.code(204).headers(preflight).send();
-      if (request.is404) refuseUnknown(request, reply, served);
-      const { access } = request.routeOptions.config;
-      const from = (): TriedFrom => ({ address: callerIpOf(request) });
-      if (access === "open") return proceed();
+      if (request.is404) refuseUnknown(request, reply, routesAt);
+      const { access, isUncounted } = request.routeOptions.config;
+      if (access === "open") return isUncounted ? proceed() : proceed(refused.count(from().address) ?? undefined);
       if (access === "source")
         return void sourceWith(parts.store, paramsOf(request)["secret"] ?? "")
           .then(letIn)
@@ -229,7 +222,18 @@ function admit(api: FastifyInstance, parts: ApiParts): Pick<Way, "known" | "look
       refuse(error);
     }
   });
-  return { known, lookUp, intake, isClosing: () => closing };
+  return { known, lookUp, intake, routesAt, refused, isClosing: () => closing };
+}
+
+type Refused = { request: FastifyRequest; reply: FastifyReply; refused: RefusedRequests };
+
+/** Returns what a request is refused with. It is counted, unless the caller has proved an account: then the limits of the account apply. */
+function reasonFor(error: unknown, { request, reply, refused }: Refused): Error {
+  const isCounted = error instanceof Refusal && errorCodes[error.code].status < 500 && !request.proof;
+  const excess = isCounted ? refused.count(callerIpOf(request)) : null;
+  if (excess) void reply.removeHeader("Allow");
+  const reason = excess ?? error;
+  return reason instanceof Error ? reason : new Error(String(reason));
 }
 
 /**
@@ -298,6 +302,7 @@ function isAwaited({ raw, routeOptions }: FastifyRequest): boolean {
 declare module "fastify" {
   interface FastifyContextConfig {
     access?: Route["access"];
+    isUncounted?: boolean;
     changes?: boolean;
     operation?: Route["operation"];
     forPassive?: boolean;
@@ -308,18 +313,18 @@ declare module "fastify" {
 }
 
 /** The answer to a browser that asks what a page may send. Null if it does not ask that, or the page may send nothing here. */
-function preflightTo({ target, method, headers }: FastifyRequest, reply: FastifyReply, served: readonly Route[]) {
+function preflightTo({ target, method, headers }: FastifyRequest, reply: FastifyReply, routesAt: RouteTable) {
   if (!isPreflight(method, headers) || !reply.hasHeader("Access-Control-Allow-Origin")) return null;
-  const methods = methodsOfRows(rowsAt(target, served));
+  const methods = methodsOfRows(routesAt(target.path));
   return methods.length === 0 ? null : preflightHeaders(methods, headers);
 }
 
-function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply, served: readonly Route[]): never {
+function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply, routesAt: RouteTable): never {
   const path = routedPath(target.path, method);
   // The step of a run that waits for an event of such a name: its client would take a 400 for the end of the run.
   const code = /^\/v2\/wait\//i.test(target.path) ? "step-refused" : "invalid";
   if (path === "/malformed") throw new Refusal(code, "path: the percent-encoding is malformed, or not of UTF-8");
-  const rows = rowsAt(target, served);
+  const rows = routesAt(target.path);
   const allowed = methodsOfRows(rows);
   if (allowed.length === 0) throw new Refusal("not-found", nothingThere);
   reply.header("Allow", allowed.join(", "));
@@ -327,16 +332,10 @@ function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply, 
   throw new Refusal("method-not-allowed", `method: ${method} is not possible here; ${instead ?? `${allowed.join(" or ")} is`}`);
 }
 
-/** The routes at a path, whatever the method. */
-const rowsAt = ({ path }: Target, served: readonly Route[]): Route[] =>
-  served.filter((row) => patternOf(row).test(routedPath(path, row.method)));
-
 /** The methods that these routes answer. */
 const methodsOfRows = (rows: readonly Route[]): string[] => [...new Set(rows.flatMap((row) => methodsOf(row)))];
 
 const nothingThere = "path: there is nothing at this path; GET /v2/health answers if this is the right server";
-
-const patternOf = ({ path }: Route): RegExp => new RegExp(`^${routerPath(path).replaceAll(/:\w+/g, "[^/]+")}/?$`, "i");
 
 function addRoute(api: FastifyInstance, row: Route, parts: ApiParts, outflow: Outflow): void {
   const audited = isAudited(row);
@@ -349,6 +348,7 @@ function addRoute(api: FastifyInstance, row: Route, parts: ApiParts, outflow: Ou
     config: {
       ...{ access: row.access, changes: changesAnything(row), needs: verbOf(row), looksAtScope: row.looksAtScope ?? false },
       ...{ operation: row.operation, looksAtVerb: row.looksAtVerb ?? false, forPassive: row.forPassive ?? false },
+      isUncounted: row.tag === "Health",
     },
     handler: async (request, reply) => {
       const incoming = incomingOf(request, parts);

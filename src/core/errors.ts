@@ -16,7 +16,10 @@ export const errorCodes = {
   "day-limit-exceeded": { status: 429, meaning: "the requests of the day are used up" },
   "storage-quota-exceeded": { status: 429, meaning: "the account has more bytes in storage than it may have" },
   "too-many-requests": { status: 429, meaning: "more requests in a second than the account may make" },
-  "too-many-failures": { status: 429, meaning: "too many wrong tokens or passwords came from the same client, or for the same user name" },
+  "too-many-failures": {
+    status: 429,
+    meaning: "too many wrong tokens or passwords, or requests without a valid token, came from the same client, or for the same user name",
+  },
   "headers-too-large": { status: 431, meaning: "the request line and headers are larger than the limit" },
   unavailable: { status: 503, meaning: "the storage cannot be reached" },
   busy: { status: 503, meaning: "the server has all it can hold under way; ask again" },

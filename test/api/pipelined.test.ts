@@ -137,3 +137,28 @@ test("a body that is none is refused at once, and after the answers to what came
   expect(statusesIn(await send(home.port, pause + broken))).toEqual([200, 400]);
   expect(bodies(home)).toEqual([]);
 });
+
+test.each([
+  { by: "nobody", asked: "GET / HTTP/1.1\r\nHost: x\r\n\r\n", statuses: [404, 429] },
+  { by: "an account, and refused before it is stored", asked: plain.replace("https:", "ftp:"), statuses: [400] },
+])("other connections have their turn between requests of one connection: $by", async ({ asked: one, statuses }) => {
+  const home = await counting();
+  const flood = connect({ port: home.port, host: "127.0.0.1" });
+  onTestFinished(() => void flood.destroy());
+  // Whoever uses the token first has it looked up.
+  expect(statusesIn(await send(home.port, last))).toEqual([200]);
+  const [begun, answered] = [home.lines.length, (): number => home.lines.length - begun];
+  const turns: number[] = [0];
+  const count = (): void => {
+    turns.push(answered());
+    if (answered() < 500 && turns.length < 1_000_000) setImmediate(count);
+  };
+  let received = "";
+  flood.on("data", (bytes: Buffer) => (received += bytes.toString("latin1")));
+  flood.write(one.repeat(500));
+  count();
+  await expect.poll(() => statusesIn(received).length, { timeout: 20_000 }).toBe(500);
+  expect([...new Set(statusesIn(received))]).toEqual(statuses);
+  const steps = turns.slice(1).map((now, at) => now - (turns[at] ?? 0));
+  expect(Math.max(...steps)).toBeLessThanOrEqual(2);
+});
