@@ -140,7 +140,7 @@ const invoke = z.object({
 /** What a run that invokes another one posts: the payload of that, and the step that waits for its end (protocol 6.12). */
 function readInvoke({ body, headers }: Letter): { payload: Bytes; invoker: InvokerPost } {
   checkDepth(headers);
-  const given = checkedObject(invoke, readJson(body, mostNames), "body");
+  const given = checkedObject(invoke, readJson(body, { names: mostNames }), "body");
   const { workflowRunId, workflowRunCreatedAt: createdAt, workflowUrl, step } = given;
   if (JSON.stringify(step).length > longestStep)
     throw new Refusal("invalid", `body.step: longer than ${longestStep} characters; give the payload as body.body`);

@@ -170,9 +170,15 @@ describe("the body of a batch", () => {
     [`[${"1,".repeat(2_100_000)}1]`, "body: JSON with more than 2000000 parts"],
     [`[{${'"a":1,'.repeat(300_000)}"a":1}]`, "body: JSON with more than 300000 names"],
     [`[${"{},".repeat(10_000)}{}]`, "body: 10001 messages, the limit is 10000; send them in several requests"],
-    [`["${"a".repeat(4_000_000)}`, "body: not valid JSON; it goes wrong in line 1 at column 2"],
-    [`["${"\\n".repeat(2_000_000)}"`, "body: not valid JSON; it goes wrong in line 1 at column 4000004"],
-    [`["${"\\u0041".repeat(900_000)}`, "body: not valid JSON; too long to say where"],
+    [`["${"a".repeat(4_000_000)}`, "body: not valid JSON; it goes wrong after the first 65536 characters"],
+    [`["${"\\n".repeat(2_000_000)}"`, "body: not valid JSON; it goes wrong after the first 65536 characters"],
+    [`["${"\\u0041".repeat(900_000)}`, "body: not valid JSON; it goes wrong after the first 65536 characters"],
+    [`[${"1,".repeat(32_767)}123]]`, "body: not valid JSON; it goes wrong after the first 65536 characters"],
+    [`[${"1,".repeat(32_766)}false]]`, "body: not valid JSON; it goes wrong after the first 65536 characters"],
+    [`["${"a".repeat(65_533)}\\n"`, "body: not valid JSON; it goes wrong after the first 65536 characters"],
+    [`["${"a".repeat(60_000)}\n${"a".repeat(60_000)}"]`, "body: not valid JSON; it goes wrong in line 1 at column 2"],
+    [`[\n${"1,".repeat(30_000)}1}${" ".repeat(60_000)}`, "body: not valid JSON; it goes wrong in line 2 at column 60002"],
+    [`[\n${"1,".repeat(3_000)},${" ".repeat(6_000_000)}`, "body: not valid JSON; it goes wrong in line 2 at column 6001"],
   ])("is refused with the place: case %#", async (body, error) => {
     expect((await ask(body)).reply).toMatchObject({ status: 400, body: { error } });
   });

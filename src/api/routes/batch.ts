@@ -166,6 +166,9 @@ function ignoredHeadersOf({ rawHeaders }: Incoming): string[] {
 /** Whether an item is meant for a workflow run, also if it cannot be read. */
 const isOfRun = ({ headers }: Item): boolean => headers.some((name, at) => at % 2 === 0 && brandedHeader(name)?.name === "workflow-runid");
 
+/** Unknown members of an item that are read: the first one is refused, or some are named as ignored. */
+const mostStrangers = 100;
+
 /** Takes an item apart. Some clients send every member that there is, and `null` or `""` for those that they have nothing for. */
 function itemOf(given: unknown): Item {
   if (typeof given !== "object" || given === null || Array.isArray(given)) return { given, strangers: {}, headers: [] };
@@ -174,7 +177,7 @@ function itemOf(given: unknown): Item {
   for (const [name, value] of Object.entries(given)) {
     if (value === null || value === "") continue;
     if (Object.hasOwn(item.shape, name)) members[name] = value;
-    else strangers.push([name, value]);
+    else if (strangers.length < mostStrangers) strangers.push([name, value]);
   }
   return { given: members, strangers: Object.fromEntries(strangers), headers: headersIn(members["headers"]) };
 }
@@ -183,6 +186,7 @@ function headersIn(given: unknown): readonly string[] {
   const headers: string[] = [];
   if (typeof given !== "object" || given === null) return headers;
   for (const [name, value] of Object.entries(given)) {
+    if (headers.length > 2 * mostHeaders) break;
     const values: unknown[] = Array.isArray(value) ? value : [value];
     // A message with more than there may be is refused, however many there are.
     for (const one of values.slice(0, mostHeaders + 1)) headers.push(name, typeof one === "string" ? one : isPlain(one) ? String(one) : "");
@@ -229,7 +233,7 @@ function groupsOf(store: Store, account: AccountId): GroupAt {
 
 function itemsOf({ body }: Incoming): Item[] {
   if (body.length === 0) throw new Refusal("invalid", "body: missing; give a JSON list of messages");
-  const items = readJson(body, mostNames);
+  const items = readJson(body, { names: mostNames });
   if (!Array.isArray(items)) throw new Refusal("invalid", "body: not a JSON list of messages");
   if (items.length > mostItems)
     throw new Refusal("invalid", `body: ${items.length} messages, the limit is ${mostItems}; send them in several requests`);

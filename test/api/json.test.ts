@@ -1,0 +1,40 @@
+import { expect, test } from "vitest";
+import { house } from "./house.ts";
+
+const names = (count: number): string => Array.from({ length: count }, (_, at) => `"k${at}":"x"`).join(",");
+const tooMany = "body: JSON with more than";
+
+test.each([
+  ["PATCH", "/v2/topics/g", `{"headers":{${names(20_000)}}}`, `${tooMany} 20000 names`],
+  ["PATCH", "/v2/topics/g", `{${names(20_001)}}`, `${tooMany} 20000 names`],
+  ["POST", "/v2/topics/g/endpoints", `{"endpoints":[${"{},".repeat(20_000)}{}]}`, `${tooMany} 40000 parts`],
+  ["POST", "/v2/sources", `{"destination":"https://e.example","settings":{${names(20_000)}}}`, `${tooMany} 20000 names`],
+  ["POST", "/v2/tokens", `{"verbs":[${'"publish",'.repeat(40_000)}"read"]}`, `${tooMany} 40000 parts`],
+])("settings with more parts than any could have are refused before a schema looks at each: %s %s", async (method, path, body, error) => {
+  const { ask } = await house();
+  expect(await ask(method, path, { body })).toMatchObject({ status: 400, body: { error } });
+});
+
+test("as many settings as a group and a source can have are taken", async () => {
+  const { ask } = await house();
+  // Names and values have 64 KiB together.
+  const settings = Object.fromEntries(Array.from({ length: 3_800 }, (_, at) => [`Svc-Forward-A${at}`, ""]));
+  const endpoints = Array.from({ length: 100 }, (_, at) => ({ name: `n${at}`, url: `https://e.example/${at}` }));
+  expect((await ask("POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints }) })).status).toBe(200);
+  expect((await ask("PATCH", "/v2/topics/g", { body: JSON.stringify({ headers: settings }) })).status).toBe(200);
+  const source = { destination: "https://e.example", settings };
+  expect((await ask("POST", "/v2/sources", { body: JSON.stringify(source) })).status).toBe(201);
+});
+
+test("of the unknown members of an item of a batch, the first is named, and of the other brand's the first hundred are passed over", async () => {
+  const { ask } = await house();
+  const item = (destination: string) => `[{"destination":"${destination}",${names(200_000)}}]`;
+  expect(await ask("POST", "/v2/batch", { body: item("https://e.example") })).toMatchObject({
+    status: 400,
+    body: { error: expect.stringMatching(/^message 1 of 1: k0: there is no such field/) },
+  });
+  const headers = { "upstash-retries": "1" };
+  const passed = await ask("POST", "/v2/batch", { headers, body: item("https://e.example") });
+  expect(passed.status).toBe(200);
+  expect(passed.headers["waypost-ignored"]).toMatch(/^upstash-retries, k0, k1,/);
+});
