@@ -16,6 +16,8 @@ const madeAtOnce = 4;
 export class Outflow {
   readonly #room: number;
   readonly #taken = new Map<AccountId, number>();
+  /** Answers that have begun, and wait for room. */
+  readonly #roomless = new Map<AccountId, (() => void)[]>();
   /** Those that are being made, and who waits for one of their places. */
   readonly #making = new Map<AccountId, { count: number; waiting: (() => void)[] }>();
 
@@ -25,19 +27,46 @@ export class Outflow {
 
   /** Throws a `Refusal` when an account has as much on its way as it may have. */
   mustHaveRoom(account: AccountId): void {
-    if ((this.#taken.get(account) ?? 0) < this.#room) return;
+    if (this.#hasRoom(account)) return;
     throw new Refusal("busy", "this account has as many long answers on their way as there is room for; read those first, and ask again");
   }
 
   /** Makes an answer when its turn has come. Throws a `Refusal` when there is no room for it then. */
   async inTurn<T>(account: AccountId, make: () => Promise<T>): Promise<T> {
+    return this.#inPlace(account, () => {
+      this.mustHaveRoom(account);
+      return make();
+    });
+  }
+
+  /**
+   * Makes the next page of an answer that has begun, when there is room for it and its turn has come. `gone` is to be called when the page has
+   * left; null: it is short.
+   */
+  async whenRoom<T>(
+    account: AccountId,
+    make: () => Promise<T>,
+    lengthOf: (page: T) => number,
+  ): Promise<{ page: T; gone: (() => void) | null }> {
+    for (;;) {
+      // Without a place among those that are being made: short answers go on while this one waits.
+      if (!this.#hasRoom(account)) await this.#untilRoom(account);
+      const made = await this.#inPlace(account, async () => {
+        if (!this.#hasRoom(account)) return null;
+        const page = await make();
+        return { page, gone: this.hold(account, lengthOf(page)) };
+      });
+      if (made) return made;
+    }
+  }
+
+  async #inPlace<T>(account: AccountId, make: () => Promise<T>): Promise<T> {
     const making = this.#making.get(account) ?? { count: 0, waiting: [] };
     this.#making.set(account, making);
     // Whoever ends hands its place on.
     if (making.count < madeAtOnce) making.count++;
     else await new Promise<void>((resolve) => making.waiting.push(resolve));
     try {
-      this.mustHaveRoom(account);
       return await make();
     } finally {
       const next = making.waiting.shift();
@@ -53,9 +82,21 @@ export class Outflow {
     return () => this.#add(account, -bytes);
   }
 
+  #hasRoom(account: AccountId): boolean {
+    return (this.#taken.get(account) ?? 0) < this.#room;
+  }
+
+  #untilRoom(account: AccountId): Promise<void> {
+    return new Promise((resolve) => this.#roomless.set(account, [...(this.#roomless.get(account) ?? []), resolve]));
+  }
+
   #add(account: AccountId, bytes: number): void {
     const taken = (this.#taken.get(account) ?? 0) + bytes;
     if (taken > 0) this.#taken.set(account, taken);
     else this.#taken.delete(account);
+    if (!this.#hasRoom(account)) return;
+    const waiting = this.#roomless.get(account) ?? [];
+    this.#roomless.delete(account);
+    for (const goOn of waiting) goOn();
   }
 }

@@ -29,6 +29,7 @@ import { countedFrom } from "./counted.ts";
 import type { TriedFrom } from "./lockout.ts";
 import type { Sender } from "./intake.ts";
 import { Intake, bytesAtOnce } from "./intake.ts";
+import { Listed, jsonOf } from "./listed.ts";
 import { Outflow } from "./outflow.ts";
 import { sourceWith } from "./intakeUrl.ts";
 import { afterAnswers, answerInTurn, readInTurn } from "./pipelined.ts";
@@ -56,9 +57,8 @@ export type ApiParts = Parts & {
   servesAccountsOnly?: boolean;
   /** Given to each port of a server, so that nobody has more tries by asking at another one. Not given: this one counts alone. */
   counted?: Counted;
-  /** Instead of the usual room for request bodies. */
+  /** Instead of the usual room for request bodies, and for long answers of one account. */
   intakeBytes?: number;
-  /** Instead of the usual room for long answers of one account. */
   outflowBytes?: number;
   /** See `PlainService`. */
   idleAlarm: PlainService["idleAlarm"];
@@ -144,7 +144,7 @@ const timing = { requestTimeout: 300_000, keepAliveTimeout: 72_000 };
 const publishPath = /^\/v2\/publish\//i;
 const schedules = "/v2/schedules";
 
-/** Bodies are bytes, whatever their type is said to be; a route that wants JSON reads it itself. */
+/** Bodies are bytes; a route that wants JSON reads it itself. */
 function takeEveryBody(api: FastifyInstance): void {
   api.removeAllContentTypeParsers();
   api.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
@@ -347,8 +347,8 @@ function addRoute(api: FastifyInstance, row: Route, parts: ApiParts, outflow: Ou
     bodyLimit: row.body?.mostBytes ?? 1024 * 1024,
     config: {
       ...{ access: row.access, changes: changesAnything(row), needs: verbOf(row), looksAtScope: row.looksAtScope ?? false },
-      ...{ operation: row.operation, looksAtVerb: row.looksAtVerb ?? false, forPassive: row.forPassive ?? false },
-      isUncounted: row.tag === "Health",
+      ...{ operation: row.operation, looksAtVerb: row.looksAtVerb ?? false, isUncounted: row.tag === "Health" },
+      forPassive: row.forPassive ?? false,
     },
     handler: async (request, reply) => {
       const incoming = incomingOf(request, parts);
@@ -358,7 +358,9 @@ function addRoute(api: FastifyInstance, row: Route, parts: ApiParts, outflow: Ou
       // Others may have been let in before the first of them had its answer.
       if (reader !== null) outflow.mustHaveRoom(reader);
       if (ignored.length > 0) reply.header("Waypost-Ignored", ignoredHeader(ignored));
-      return reply.code(status).headers(headers).send(body);
+      void reply.code(status).headers(headers);
+      if (!(body instanceof Listed) || reader === null) return reply.send(body);
+      return reply.type("application/json; charset=utf-8").send(await jsonOf(body, reader, outflow));
     },
   });
 }

@@ -91,6 +91,8 @@ export const memory = {
   batch: 32 * 1024 * 1024,
   /** On one page of a list. */
   page: 32 * 1024 * 1024,
+  /** Settings of schedules or URL groups, as JSON, that are read at once. One that is larger is read by itself. */
+  settings: 4 * 1024 * 1024,
 } as const;
 
 /** So often may the lease of a message run out, without using up its retries, before it is taken for dangerous. */

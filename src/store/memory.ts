@@ -3,7 +3,7 @@ import type { Commands } from "../core/commands.ts";
 import { firstIdAt } from "../core/ids.ts";
 import { placesOf } from "../core/place.ts";
 import { dayOf, ofDay } from "../core/sighting.ts";
-import type { AccountId, MessageState, Millis, NodeId } from "../core/message.ts";
+import type { AccountId, Bytes, MessageState, Millis, NodeId } from "../core/message.ts";
 import { endedWithServer } from "../core/lease.ts";
 import { isUnfinished, noBytes } from "../core/message.ts";
 import type { Run, Step } from "../core/run.ts";
@@ -22,7 +22,7 @@ import { groupCommit } from "./group.ts";
 import { dueIn } from "./memoryDue.ts";
 import type { Parts } from "./group.ts";
 import { queriesOf } from "./queries.ts";
-import type { Bodies, Range, Shelf } from "./shelf.ts";
+import type { Bodies, Range, RowSize, Shelf } from "./shelf.ts";
 import type { RunBatch, Source, Store } from "./store.ts";
 import { tableNames } from "./store.ts";
 import { bytesIn, countedTables, isCounted, StoredBytes } from "./storedBytes.ts";
@@ -210,6 +210,12 @@ const bodied =
   <Row extends object>(row: Row): Row =>
     bodies === false && "body" in row ? { ...row, body: noBytes } : row;
 
+/** The size of a row as a database would know it: its settings are JSON there. */
+function sizeOf(row: object, { bodies }: Bodies): RowSize {
+  const { body = noBytes, ...settings }: { body?: Bytes } = row;
+  return { body: bodies === false ? 0 : body.byteLength, settings: JSON.stringify(settings).length };
+}
+
 function pick<T extends TableName>({ tables }: Memory, table: T, keys: readonly Key[]): Rows[T][] {
   const rows: Map<string, Rows[T]> = tables[table];
   return keys.flatMap((key) => rows.get(keyText(key)) ?? []);
@@ -233,7 +239,7 @@ function shelfOf(memory: Memory): Shelf {
   const { accounts, deduplications, messages } = memory.tables;
   return {
     rows: async (table, keys, how) => pick(memory, table, keys).map(bodied(how)),
-    sizesIn: async (table, range) => stretch(memory, table, range).map(({ body }) => body.byteLength),
+    sizesIn: async (table, range) => stretch(memory, table, range).map((row) => sizeOf(row, range)),
     sizes: async (table, keys) => new Map(pick(memory, table, keys).map(({ id, body }) => [id, body.byteLength])),
     range: async (table, range) => stretch(memory, table, range).map(bodied(range)),
     logOf: async (messageId, range, table = "log") =>

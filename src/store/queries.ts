@@ -2,7 +2,7 @@ import type { Key, Rows, TableName } from "../core/command.ts";
 import type { Filter } from "../core/filter.ts";
 import { hostsWanted, passes } from "../core/filter.ts";
 import { birthOf, firstIdAt } from "../core/ids.ts";
-import { spans } from "../core/limits.ts";
+import { memory, spans } from "../core/limits.ts";
 import type { LimitedList, Retention } from "../core/retention.ts";
 import { auditOf } from "../core/retention.ts";
 import { dayOfSighting, startOfDay } from "../core/sighting.ts";
@@ -65,8 +65,8 @@ export interface Queries extends RunQueries {
   /** A row that people have set up, by its id or name. */
   setUp<T extends SetUpName>(table: T, account: AccountId, id: string): Promise<Rows[T] | null>;
   /**
-   * Such rows in the order of their ids or names. `before` and `after` are exclusive. Schedules whose bodies are large are
-   * fewer than asked for, and none only at the end.
+   * Such rows in the order of their ids or names. `before` and `after` are exclusive. Schedules
+   * and URL groups that are large are fewer than asked for, and none only at the end.
    */
   allSetUp<T extends SetUpName>(table: T, range: Range): Promise<readonly Rows[T][]>;
   /**
@@ -127,8 +127,14 @@ export function queriesOf(shelf: Shelf): Queries {
     runLog: (query) => runLogPage(shelf, query),
     setUp: (table, account, id) => one(table, account, id),
     allSetUp: async (table, range) => {
-      if (table !== "schedules" || range.bodies === false) return shelf.range(table, range);
-      return shelf.range(table, { ...range, limit: fittingPage(await shelf.sizesIn(table, range)) });
+      if (table !== "schedules" && table !== "groups") return shelf.range(table, range);
+      const sizes = await shelf.sizesIn(table, range);
+      const bodies = fittingPage(sizes.map(({ body }) => body));
+      const settings = fittingPage(
+        sizes.map((size) => size.settings),
+        memory.settings,
+      );
+      return shelf.range(table, { ...range, limit: Math.min(bodies, settings) });
     },
     tooMany: (table, account, most) => tooMany(shelf, table, account, most),
     tokenByHash: (hash) => shelf.tokenByHash(hash),

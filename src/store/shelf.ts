@@ -16,8 +16,8 @@ export interface Shelf {
   rows<T extends TableName>(table: T, keys: readonly Key[], how?: Bodies): Promise<readonly Rows[T][]>;
   /** The sizes of bodies, by id. */
   sizes(table: OutlineName | "steps" | "runs", keys: readonly Key[]): Promise<ReadonlyMap<string, number>>;
-  /** Those of a stretch, in its order. */
-  sizesIn(table: "schedules", range: Range): Promise<readonly number[]>;
+  /** The sizes of the rows of a stretch, in its order. */
+  sizesIn(table: SizedName, range: Range): Promise<readonly RowSize[]>;
   range<T extends TableName>(table: T, range: Range): Promise<readonly Rows[T][]>;
   /** A stretch of the log of one message, or of the kept log. */
   logOf(messageId: MessageId, range: Range, table?: LogName): Promise<readonly LogRow[]>;
@@ -57,6 +57,12 @@ export interface Shelf {
   waitersOfEvent(event: string, range: Range): Promise<readonly Waiter[]>;
 }
 
+/** Tables of what people set up whose rows may be large. */
+export type SizedName = "schedules" | "groups";
+
+/** The size of a row: bytes of its body, and characters of all that it has besides. */
+export type RowSize = { body: number; settings: number };
+
 /** Tables of entries of the log. */
 export type LogName = "log" | "keptLog";
 
@@ -87,13 +93,13 @@ export async function envelopesOf(shelf: Shelf, account: AccountId, ids: readonl
   return new Map(envelopes.map((envelope) => [envelope.id, envelope]));
 }
 
-/** How many of the first ones fit on a page, by their sizes; at least one. */
-export function fittingPage(sizes: Iterable<number>): number {
+/** How many of the first ones fit on a page of `most` bytes, by their sizes; at least one. */
+export function fittingPage(sizes: Iterable<number>, most: number = memory.page): number {
   let bytes = 0;
   let count = 0;
   for (const size of sizes) {
     bytes += size;
-    if (count > 0 && bytes > memory.page) break;
+    if (count > 0 && bytes > most) break;
     count++;
   }
   return count;

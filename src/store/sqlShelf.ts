@@ -1,7 +1,7 @@
 import type { AccountId, LogRow, MessageId, Millis } from "../core/message.ts";
 import type { Connection, Dialect } from "./database.ts";
 import { sealOf } from "./sealedTables.ts";
-import type { LogName, Range, SealedName, Sealing, SealingRange, Shelf } from "./shelf.ts";
+import type { LogName, Range, RowSize, SealedName, Sealing, SealingRange, Shelf, SizedName } from "./shelf.ts";
 import { countIn, reader, rows, stretch } from "./sqlRows.ts";
 import { columnsOf, eachByItself, keyValues, statementsOf } from "./statements.ts";
 import { measuring, sumOfBuckets } from "./storedBytes.ts";
@@ -136,10 +136,14 @@ async function sealing(connection: Connection, name: SealedName, { after, limit 
   return found.map((row) => ({ account: String(row.account), id: String(row.id), seal: sealOf(row) }));
 }
 
-async function sizesIn(connection: Connection, name: "schedules", range: Range): Promise<number[]> {
-  const { where, values } = stretch(range, { of: name, dialect: connection.dialect });
-  const sizes = `select coalesce(length(body), 0) as size from ${name} ${where} order by id ${range.descending ? "desc" : "asc"} limit ?`;
-  return (await connection.query(sizes, [...values, range.limit])).map(({ size }) => Number(size));
+async function sizesIn(connection: Connection, of: SizedName, range: Range): Promise<RowSize[]> {
+  const { where, values } = stretch(range, { of, dialect: connection.dialect });
+  const { name, key } = tables[of];
+  const body = of === "schedules" && range.bodies !== false ? "coalesce(length(body), 0)" : "0";
+  const sizes = `select ${body} as body, length(detail) as settings from ${name} ${where}
+    order by ${key.at(-1) ?? "id"} ${range.descending ? "desc" : "asc"} limit ?`;
+  const found = await connection.query(sizes, [...values, range.limit]);
+  return found.map((row) => ({ body: Number(row.body), settings: Number(row.settings) }));
 }
 
 /** A few lines for each of many messages: for each of them the index is read from its end. */

@@ -9,6 +9,7 @@ import { mostUnderWay } from "../../core/plans.ts";
 import type { Store } from "../../store/store.ts";
 import { choice, one, positive } from "../parameters.ts";
 import type { Answer, Parts } from "../route.ts";
+import { Listed } from "../listed.ts";
 import { route } from "../route.ts";
 import { isKey, readKey } from "../settings.ts";
 
@@ -56,28 +57,33 @@ const list = route({
   refusals: [],
   handle: async ({ account, query: { search = "", after = "" }, parts }) => {
     const isWanted = (flow: Flow): boolean => flowName(flow.id).includes(search);
-    const flows = await flowsOf(parts.store, account.id, { kind: "key", most: mostListed, isWanted, after });
-    return { status: 200, body: flows.map((flow) => keyJson(flow, parts.now())) };
+    const shown = (flow: Flow): unknown => keyJson(flow, parts.now());
+    return { status: 200, body: new Listed(flowsOf(parts.store, account.id, { kind: "key", most: mostListed, isWanted, shown, after })) };
   },
 });
 
-type FlowList = { kind: "queue" | "key"; most: number; isWanted(flow: Flow): boolean; after?: string };
+type FlowList = { kind: "queue" | "key"; most: number; isWanted(flow: Flow): boolean; shown(flow: Flow): unknown; after?: string };
 
-/** The queues or the keys of an account in the order of their names. */
-export async function flowsOf(store: Store, account: AccountId, { kind, most, isWanted, after: name = "" }: FlowList): Promise<Flow[]> {
+/** The queues or the keys of an account in the order of their names. Stretches without any that is wanted make no page. */
+export async function* flowsOf(
+  store: Store,
+  account: AccountId,
+  { kind, most, isWanted, shown, after: name = "" }: FlowList,
+): AsyncGenerator<readonly unknown[], void> {
   const idOf = kind === "queue" ? queueFlow : keyFlow;
-  const found: Flow[] = [];
   // The character that follows the colon.
   const before = idOf("").replace(":", ";");
   const limit = 1000;
-  for (let [after, seen] = [idOf(name), 0]; seen < mostSearched; seen += limit) {
+  let left = most;
+  for (let [after, seen] = [idOf(name), 0]; seen < mostSearched && left > 0; seen += limit) {
     const page = await store.read.allSetUp("flows", { account, after, before, limit });
-    found.push(...page.filter(isWanted));
+    const found = page.filter(isWanted).slice(0, left);
+    left -= found.length;
+    if (found.length > 0) yield found.map(shown);
     const last = page.at(-1);
-    if (!last || page.length < limit || found.length >= most) break;
+    if (!last || page.length < limit) return;
     after = last.id;
   }
-  return found.slice(0, most);
 }
 
 const get = route({

@@ -1,14 +1,17 @@
 import { z } from "zod";
 import { headerMap } from "../../core/callback.ts";
 import { Refusal } from "../../core/errors.ts";
-import { limits } from "../../core/limits.ts";
-import type { Account, Endpoint, Group, HeaderList } from "../../core/message.ts";
+import { limits, memory } from "../../core/limits.ts";
+import type { Account, AccountId, Endpoint, Group, HeaderList } from "../../core/message.ts";
 import { noBytes } from "../../core/message.ts";
 import { sendingLimitBrokenBy } from "../../core/publish.ts";
+import { fittingPage } from "../../store/shelf.ts";
+import type { Store } from "../../store/store.ts";
 import { givenByHeaders, readSettings, refuseOfSchedules } from "../given.ts";
 import { callbacksIn, headersOf, shownSettings } from "../keptSettings.ts";
 import type { SettingsGiven } from "../keptSettings.ts";
 import { letterOf } from "../letter.ts";
+import { Listed } from "../listed.ts";
 import { readObject } from "../readObject.ts";
 import { warningsOf } from "../refusedHosts.ts";
 import { warningHeader } from "../warnings.ts";
@@ -43,13 +46,62 @@ const list = route({
   answers: { 200: { about: "All URL groups.", schema: z.array(group) } },
   refusals: [],
   handle: async ({ account, parts: { store } }) => {
-    const groups = await store.read.allSetUp("groups", { account: account.id, limit: mostListed });
-    return { status: 200, body: groups.toSorted((one, other) => other.updatedAt - one.updatedAt).map(groupJson) };
+    return { status: 200, body: new Listed(pagesOf(store, account.id)) };
   },
 });
 
 /** When several are made at the same moment, there may be a few more than the limit. */
 const mostListed = 2 * limits.groups;
+
+/** What a group is sorted by, and the characters that it takes. */
+type Place = Pick<Group, "name" | "updatedAt"> & { length: number };
+
+/**
+ * All groups, those that were changed last first. That order is not the one they are kept in: all are read once to find it, and then again, a few
+ * at a time. No row is kept while a page is on its way.
+ */
+async function* pagesOf(store: Store, account: AccountId): AsyncGenerator<readonly unknown[], void> {
+  const { page, places } = await placesOf(store, account);
+  if (page) yield page;
+  else for (const names of portions(places)) yield await shownOf(store, account, names);
+}
+
+/** `page`: all groups, if they are on one page. */
+async function placesOf(store: Store, account: AccountId): Promise<{ page: unknown[] | null; places: Place[] }> {
+  const places: Place[] = [];
+  let found: Group[] | null = [];
+  for (let more = true; more && places.length < mostListed;) {
+    const last = places.at(-1);
+    const rows = await store.read.allSetUp("groups", {
+      ...{ account, limit: mostListed - places.length },
+      ...(last && { after: last.name }),
+    });
+    found = places.length === 0 ? [...rows] : rows.length === 0 ? found : null;
+    for (const row of rows) places.push({ name: row.name, updatedAt: row.updatedAt, length: JSON.stringify(groupJson(row)).length });
+    more = rows.length > 0;
+  }
+  return { page: found && found.toSorted(byChange).map(groupJson), places: places.toSorted(byChange) };
+}
+
+const byChange = (one: Pick<Group, "updatedAt">, other: Pick<Group, "updatedAt">): number => other.updatedAt - one.updatedAt;
+
+/** Names of groups that are read together, in order. */
+function* portions(places: readonly Place[]): Generator<string[]> {
+  for (let at = 0; at < places.length;) {
+    const count = fittingPage(
+      places.slice(at).map(({ length }) => length),
+      memory.settings,
+    );
+    yield places.slice(at, at + count).map(({ name }) => name);
+    at += count;
+  }
+}
+
+/** Groups as they are shown, in this order. Those that were deleted in between are not there. */
+async function shownOf(store: Store, account: AccountId, names: readonly string[]): Promise<unknown[]> {
+  const rows = await Promise.all(names.map((name) => store.read.setUp("groups", account, name)));
+  return rows.flatMap((row) => (row ? [groupJson(row)] : []));
+}
 
 const get = route({
   method: "GET",

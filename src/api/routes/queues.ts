@@ -4,6 +4,7 @@ import { flowName, queueFlow } from "../../core/flow.ts";
 import { limits, spans } from "../../core/limits.ts";
 import type { AccountId, Flow } from "../../core/message.ts";
 import type { Store } from "../../store/store.ts";
+import { Listed } from "../listed.ts";
 import { readObject } from "../readObject.ts";
 import { route } from "../route.ts";
 import { checkName } from "../target.ts";
@@ -75,8 +76,8 @@ const list = route({
   answers: { 200: { about: "The queues.", schema: z.array(queue) } },
   refusals: [],
   handle: async ({ account, parts }) => {
-    const flows = await flowsOf(parts.store, account.id, { kind: "queue", most: mostListed, isWanted: () => true });
-    return { status: 200, body: flows.map(queueJson) };
+    const pages = flowsOf(parts.store, account.id, { kind: "queue", most: mostListed, isWanted: () => true, shown: queueJson });
+    return { status: 200, body: new Listed(pages) };
   },
 });
 

@@ -1,10 +1,11 @@
 import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import { limits, memory } from "../../core/limits.ts";
-import type { AccountId, Schedule } from "../../core/message.ts";
+import type { AccountId } from "../../core/message.ts";
 import { isName } from "../../core/name.ts";
 import { noSchedule } from "../../core/schedule.ts";
 import type { Store } from "../../store/store.ts";
+import { Listed } from "../listed.ts";
 import { readPosting } from "../posting.ts";
 import type { ScheduleState } from "../scheduleJson.ts";
 import { scheduleJson, scheduleShape } from "../scheduleJson.ts";
@@ -75,13 +76,8 @@ const list = route({
   summary: "List the schedules",
   about: `In the order of their ids. Bodies are left out once there are more than ${memory.page / 1024 / 1024} MiB of them, and states of messages after the first ${mostStates}; a schedule that is read by its id has both.`,
   answers: { 200: { about: "All schedules.", schema: z.array(scheduleShape) } },
-  refusals: ["limit-exceeded"],
-  handle: async ({ account, parts: { store } }) => {
-    const schedules = await all(store, account.id);
-    const ids = schedules.flatMap(({ lastMessages }) => lastMessages).slice(0, mostStates);
-    const states = await statesOf(store, account.id, ids);
-    return { status: 200, body: schedules.map((schedule) => scheduleJson(schedule, states)) };
-  },
+  refusals: [],
+  handle: async ({ account, parts: { store } }) => ({ status: 200, body: new Listed(pagesOf(store, account.id)) }),
 });
 
 const get = route({
@@ -155,27 +151,33 @@ function checked(id: string): string {
 /** Read at once, where their bodies are not too large for that. */
 const limit = 500;
 
-async function all(store: Store, account: AccountId): Promise<Schedule[]> {
-  const found: Schedule[] = [];
-  let [bodyBytes, letterBytes] = [0, 0];
+/** What the pages so far have come to. */
+type Shown = { last: string | null; count: number; bodyBytes: number; states: number };
+
+/** All schedules, as they are shown. No row is kept while a page is on its way. */
+async function* pagesOf(store: Store, account: AccountId): AsyncGenerator<readonly unknown[], void> {
+  const shown: Shown = { last: null, count: 0, bodyBytes: 0, states: 0 };
   for (;;) {
-    const last = found.at(-1);
-    const isFull = bodyBytes >= memory.page;
-    const range = { account, limit, ...(last ? { after: last.id } : {}), ...(isFull ? { bodies: false as const } : {}) };
-    const rows = await store.read.allSetUp("schedules", range);
-    for (const { body, letter } of rows) [bodyBytes, letterBytes] = [bodyBytes + body.byteLength, letterBytes + sizeOf(letter)];
-    if (letterBytes > mostLetterBytes)
-      throw new Refusal("limit-exceeded", "schedules: their settings are too large to be listed; read each by its id");
-    found.push(...rows);
-    if (rows.length === 0 || found.length >= limits.schedules) return found;
+    const before = shown.count;
+    const page = await pageAfter(store, account, shown);
+    if (shown.count === before) return;
+    yield page;
+    if (shown.count >= limits.schedules) return;
   }
 }
 
-/** All that one list may load besides bodies: as many schedules as there can be, of a thousand characters each. */
-const mostLetterBytes = 6 * memory.page;
-
-/** URLs, labels, headers, and those of callbacks, which may be callbacks of callbacks: any of them may be long. */
-const sizeOf = (letter: Schedule["letter"]): number => JSON.stringify(letter).length;
+async function pageAfter(store: Store, account: AccountId, shown: Shown): Promise<unknown[]> {
+  const isFull = shown.bodyBytes >= memory.page;
+  const range = { account, limit, ...(shown.last === null ? {} : { after: shown.last }), ...(isFull ? { bodies: false as const } : {}) };
+  const rows = await store.read.allSetUp("schedules", range);
+  const ids = rows.flatMap(({ lastMessages }) => lastMessages).slice(0, mostStates - shown.states);
+  const states = await statesOf(store, account, ids);
+  shown.last = rows.at(-1)?.id ?? shown.last;
+  shown.count += rows.length;
+  shown.states += ids.length;
+  for (const { body } of rows) shown.bodyBytes += body.byteLength;
+  return rows.map((schedule) => scheduleJson(schedule, states));
+}
 
 /** How the messages stand of which anything is known. */
 async function statesOf(store: Store, account: AccountId, ids: readonly string[]): Promise<ReadonlyMap<string, ScheduleState>> {
