@@ -1,5 +1,6 @@
 import { DatabaseSync } from "node:sqlite";
-import { accessSync, chmodSync, constants, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
+import type { Stats } from "node:fs";
+import { accessSync, chmodSync, constants, existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 
@@ -14,6 +15,58 @@ export const storePath = (folder: string): string => join(folder, "waypost.db");
 
 /** Whether there is a store in the folder. */
 export const hasStore = (folder: string): boolean => existsSync(storePath(folder));
+
+/** Bits of the mode of a folder: its group, or every user of the machine, can write to it. Windows reports neither truthfully. */
+const [groupWrites, allWrite] = process.platform === "win32" ? [0, 0] : [0o020, 0o002];
+
+/**
+ * Returns the folder that a server uses if it is asked to use this one. In a folder to which every user can write, such as `/tmp`, that is
+ * its own subfolder: others could replace the files. A store that is there already is used where it is.
+ */
+export function dataFolderAt(asked: string): string {
+  return allCanWrite(asked) && !hasStore(asked) ? join(asked, "waypost") : asked;
+}
+
+const allCanWrite = (folder: string): boolean => {
+  const found = statOf(folder);
+  return found !== null && found.isDirectory() && (found.mode & allWrite) !== 0;
+};
+
+/** Null if there is nothing, or if it cannot be looked at. */
+function statOf(path: string, stat: (path: string) => Stats = statSync): Stats | null {
+  try {
+    return stat(path);
+  } catch {
+    return null;
+  }
+}
+
+/** Returns why the folder is not safe from other users of the machine, or null. */
+export function folderWarning(folder: string): string | null {
+  const mode = statOf(folder)?.mode ?? 0;
+  if (mode & allWrite) return `${folder}: every user of this machine can replace its files; take the right to write away (chmod go-w)`;
+  if (mode & groupWrites) return `${folder}: its group can replace its files; take the right to write away if others are in it (chmod g-w)`;
+  return null;
+}
+
+/**
+ * Throws if another user may have made the folder or the store in it. That is checked only in places where every user can write; elsewhere
+ * the owner of a folder is a question of how volumes are mounted.
+ */
+function mustBeOurs(folder: string): void {
+  const places = [
+    { path: folder, within: dirname(resolve(folder)) },
+    { path: storePath(folder), within: folder },
+  ];
+  for (const { path, within } of places) {
+    // The owner of a link is the user who made it lead there.
+    const owner = allCanWrite(within) ? statOf(path, lstatSync)?.uid : undefined;
+    if (owner === undefined || owner === 0 || owner === process.getuid?.()) continue;
+    throw new DataFolderRefused(
+      `${path}: belongs to another user (${owner}), in a folder to which every user can write; choose another folder with --data`,
+    );
+  }
+}
 
 const temporaryPrefix = "waypost-dev-";
 /** A folder that was made so lately may be about to be taken by its server. */
@@ -54,6 +107,7 @@ export function takeDataFolder(folder: string): () => void {
       `${folder}: cannot be written (${reasonOf(error)}); choose another folder with --data, or change its rights`,
     );
   }
+  mustBeOurs(folder);
   return lock(folder);
 }
 
@@ -64,13 +118,24 @@ function makeFolder(folder: string): void {
   mkdirSync(folder);
 }
 
+/**
+ * Locks the folder by a separate file, since the database stays open to tools. A lock file that was removed under a server says nothing,
+ * so a lock file that is new is marked only after nobody else had the database open.
+ */
 function lock(folder: string): () => void {
   const file = new DatabaseSync(join(folder, "waypost.lock"));
   try {
-    file.exec("pragma locking_mode = exclusive; begin exclusive");
+    file.exec("pragma journal_mode = memory; pragma locking_mode = exclusive; begin exclusive");
+    if (file.prepare("pragma user_version").get()?.user_version !== checked) {
+      mustBeUnused(folder);
+      file.exec(`pragma user_version = ${checked}`);
+    }
+    // In this mode the lock stays.
+    file.exec("commit");
   } catch (error) {
     file.close();
-    if (/locked|busy/.test(reasonOf(error))) {
+    if (error instanceof DataFolderRefused) throw error;
+    if (isLocked(error)) {
       throw new FolderTaken(`${folder}: another waypost server is using it; stop that one, or choose another folder with --data`);
     }
     throw new DataFolderRefused(`${folder}: cannot be locked (${reasonOf(error)})`);
@@ -78,4 +143,30 @@ function lock(folder: string): () => void {
   return () => file.close();
 }
 
+/** The mark of a lock file whose folder had no other server. */
+const checked = 1;
+/** Tools that read a list are done sooner. */
+const patience = 2_000;
+
+/** Throws if another process has the database open. SQLite keeps a shared lock on the file itself for as long as a server has it open. */
+function mustBeUnused(folder: string): void {
+  if (!hasStore(folder)) return;
+  let database: DatabaseSync | null = null;
+  try {
+    database = new DatabaseSync(storePath(folder));
+    database.exec(`pragma busy_timeout = ${patience}; pragma locking_mode = exclusive; begin exclusive; rollback`);
+  } catch (error) {
+    if (isLocked(error)) {
+      throw new FolderTaken(
+        `${folder}: its lock file is new, and another process has ${storePath(folder)} open, perhaps a waypost server that is using it; ` +
+          `stop that process, or choose another folder with --data`,
+      );
+    }
+    // Anything else that is wrong with the file is reported when the store opens it.
+  } finally {
+    database?.close();
+  }
+}
+
+const isLocked = (error: unknown): boolean => /locked|busy/.test(reasonOf(error));
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -6,10 +6,10 @@ import { Command, CommanderError } from "commander";
 import { pino } from "pino";
 import type { Logger } from "pino";
 import type { Settings, SettingName } from "./config.ts";
-import { flagOf, readSettings, settingNames, settingRows, SettingsRefused, variableOf } from "./config.ts";
+import { flagOf, readSettings as readGiven, settingNames, settingRows, SettingsRefused, variableOf } from "./config.ts";
 import type { NewAccount } from "./credentials.ts";
 import { developmentAccounts, environmentLines, firstAccount } from "./credentials.ts";
-import { DataFolderRefused, FolderTaken, hasStore, storePath, temporaryDataFolder } from "./data-folder.ts";
+import { dataFolderAt, DataFolderRefused, FolderTaken, hasStore, storePath, temporaryDataFolder } from "./data-folder.ts";
 import { accountCommands } from "./accountCommands.ts";
 import { accountNamed } from "./core/accountAsked.ts";
 import { causeOf } from "./api/refusals.ts";
@@ -80,6 +80,12 @@ withSettings(
     log: process.stderr.isTTY ? await prettyLog(settings) : logTo(settings),
   });
 });
+
+/** Reads all settings. `data` is the folder that is really used. */
+function readSettings(...given: Parameters<typeof readGiven>): Settings {
+  const settings = readGiven(...given);
+  return settings.databaseUrl === "" ? { ...settings, data: dataFolderAt(settings.data) } : settings;
+}
 
 /** The settings that say where the store is. */
 const ofStore = ["data", "databaseUrl", "keys", "keysFile", "host", "port"] as const satisfies SettingName[];

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { systemClock } from "./engine/clock.ts";
-import { FolderTaken, hasStore, storePath, takeDataFolder } from "./data-folder.ts";
+import { dataFolderAt, FolderTaken, hasStore, storePath, takeDataFolder } from "./data-folder.ts";
 import type { Side } from "./store/move.ts";
 import { move } from "./store/move.ts";
 import { sqliteSide } from "./store/moveSqlite.ts";
@@ -53,8 +53,9 @@ async function open(store: string, { option, moves }: { option: string; moves: b
     const { postgresSide } = await import("./store/movePostgres.ts");
     return postgresSide(store, { name: withoutSecrets(store), moves, clock: systemClock });
   }
-  const [, folder] = /^sqlite:(.+)$/s.exec(store) ?? [];
-  if (folder === undefined) throw new MoveRefused(`${option}: must be sqlite:<folder> or postgres://…, such as sqlite:./data`);
+  const [, asked] = /^sqlite:(.+)$/s.exec(store) ?? [];
+  if (asked === undefined) throw new MoveRefused(`${option}: must be sqlite:<folder> or postgres://…, such as sqlite:./data`);
+  const folder = dataFolderAt(asked);
   if (!moves && !hasStore(folder)) throw new MoveRefused(`${option}: there is no store in ${folder}`);
   const release = takeFolder(folder);
   try {

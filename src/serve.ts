@@ -8,7 +8,7 @@ import type { ApiParts } from "./api/server.ts";
 import { createApi } from "./api/server.ts";
 import type { Settings } from "./config.ts";
 import type { NewAccount } from "./credentials.ts";
-import { storePath, takeDataFolder } from "./data-folder.ts";
+import { folderWarning, storePath, takeDataFolder } from "./data-folder.ts";
 import { commandLine, deskOf, openDesk } from "./desk.ts";
 import type { Loss } from "./core/acknowledged.ts";
 import type { Actor } from "./core/auditEntry.ts";
@@ -136,6 +136,8 @@ const inClear =
 async function openFolder(settings: Settings, { node, log, reclaims = true, onBroken = () => undefined }: Opening): Promise<Opened> {
   const { data } = settings;
   const release = takeDataFolder(data);
+  const unsafe = folderWarning(data);
+  if (unsafe !== null && reclaims) log.warn(unsafe);
   try {
     const keys = await readyKeys(settings);
     const source = { node, now: () => systemClock.now(), random: systemRandom, newId: idMaker(systemRandom) };

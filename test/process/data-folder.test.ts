@@ -1,0 +1,105 @@
+import { chmodSync, existsSync, mkdirSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync, lchownSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { request } from "undici";
+import { describe, expect, test } from "vitest";
+import { developmentToken, runWaypost, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
+
+const dev = (data: string): string[] => ["dev", "--port", "0", "--data", data];
+
+describe("a folder that a server is using", () => {
+  test("is refused to another one also after its lock file was removed, or replaced by an empty one, and the first one continues", async () => {
+    const data = temporaryFolder();
+    const first = await startWaypost(dev(data));
+    const lock = join(data, "waypost.lock");
+    const refusal = { code: 2, err: expect.stringContaining("perhaps a waypost server that is using it") };
+    rmSync(lock);
+    expect(await runWaypost(dev(data)).ended).toMatchObject(refusal);
+    // The refused one has left a lock file, which says nothing either.
+    expect(await runWaypost(dev(data)).ended).toMatchObject(refusal);
+    rmSync(lock);
+    writeFileSync(lock, "");
+    expect(await runWaypost(dev(data)).ended).toMatchObject(refusal);
+    const destination = await startDestination();
+    const headers = { authorization: `Bearer ${developmentToken}` };
+    const answer = await request(`${first.url}/v2/publish/${destination.url}/kept`, { method: "POST", headers, body: "x" });
+    expect(answer.statusCode).toBe(200);
+    await destination.until((arrivals) => arrivals.length === 1);
+    first.kill("SIGKILL");
+    await first.ended;
+    await startWaypost(dev(data));
+  });
+
+  test("may be open in a tool when its server starts again", async () => {
+    const data = temporaryFolder();
+    const first = await startWaypost(dev(data));
+    first.kill("SIGKILL");
+    await first.ended;
+    const tool = new DatabaseSync(join(data, "waypost.db"));
+    tool.exec("begin; select count(*) from messages");
+    expect((await startWaypost(dev(data))).url).toMatch(/^http:/);
+    tool.close();
+  });
+});
+
+describe("a folder to which others can write", () => {
+  test("is used with a warning if they are of its group", async () => {
+    const data = temporaryFolder();
+    chmodSync(data, 0o770);
+    const server = await startWaypost(["start", "--port", "0", "--data", data]);
+    expect(existsSync(join(data, "waypost.db"))).toBe(true);
+    server.kill("SIGTERM");
+    expect((await server.ended).err).toContain("its group can replace its files");
+  });
+
+  test("gets its own subfolder if they are all users, which commands find as well", async () => {
+    const data = temporaryFolder();
+    chmodSync(data, 0o1777);
+    const server = await startWaypost(dev(data));
+    expect(readdirSync(data)).toEqual(["waypost"]);
+    expect(statSync(join(data, "waypost")).mode & 0o777).toBe(0o700);
+    expect((await runWaypost(["credentials", "defaultUser", "--data", data]).ended).code).toBe(0);
+    server.kill("SIGTERM");
+    expect((await server.ended).err).not.toContain("replace its files");
+  });
+
+  test("stays the folder of a store that is there already, with a warning", async () => {
+    const data = temporaryFolder();
+    const first = await startWaypost(dev(data));
+    first.kill("SIGTERM");
+    await first.ended;
+    chmodSync(data, 0o777);
+    const again = await startWaypost(["start", "--port", "0", "--data", data]);
+    expect(existsSync(join(data, "waypost"))).toBe(false);
+    again.kill("SIGTERM");
+    expect((await again.ended).err).toContain("every user of this machine can replace its files");
+  });
+
+  // Only root can make a folder for another user.
+  const isRoot = process.getuid?.() === 0;
+
+  test.for([
+    ["the folder", (place: string) => mkdirSync(join(place, "waypost"))],
+    ["a link in its place", (place: string) => symlinkSync(temporaryFolder(), join(place, "waypost"))],
+  ] as const)("is refused if another user made %s", async ([, make], { skip }) => {
+    if (!isRoot) skip();
+    const place = temporaryFolder();
+    chmodSync(place, 0o1777);
+    make(place);
+    lchownSync(join(place, "waypost"), 12_345, 12_345);
+    const refusal = { code: 2, err: expect.stringContaining("belongs to another user (12345)") };
+    expect(await runWaypost(dev(place)).ended).toMatchObject(refusal);
+    expect(await runWaypost(dev(join(place, "waypost"))).ended).toMatchObject(refusal);
+  });
+
+  test("is refused if another user made the store", async ({ skip }) => {
+    if (!isRoot) skip();
+    const place = temporaryFolder();
+    chmodSync(place, 0o1777);
+    new DatabaseSync(join(place, "waypost.db")).close();
+    writeFileSync(join(place, "waypost.db"), "");
+    lchownSync(join(place, "waypost.db"), 12_345, 12_345);
+    const refusal = { code: 2, err: expect.stringContaining("belongs to another user (12345)") };
+    expect(await runWaypost(dev(place)).ended).toMatchObject(refusal);
+  });
+});
