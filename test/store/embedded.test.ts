@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import type { Disk } from "../../src/store/disk.ts";
-import { diskOf } from "../../src/store/disk.ts";
+import { diskOf, patient } from "../../src/store/disk.ts";
 import { elapsed } from "../../src/engine/clock.ts";
 import type { Embedded } from "../../src/store/embedded.ts";
 import { embeddedStore } from "../../src/store/embedded.ts";
@@ -91,6 +91,31 @@ test("when the disk has failed nothing is stored any more, not even when it take
   const next = await openWorld(path);
   expect((await next.store.read.message("acc", kept))?.state).toMatchObject({ state: "pending" });
   expect(await next.send()).toMatch(/^msg_/);
+});
+
+test.each(["here", "elsewhere"])("nothing is acknowledged after a sync has failed %s, whether the disk is quick or slow", async (way) => {
+  // What a sync takes by this clock is all that decides where the next one is waited for.
+  const disk = { fails: false, now: 0 };
+  const wait = (place: string): void => {
+    if (disk.fails && place === way) throw new Error(`EIO: i/o error, fdatasync, ${place}`);
+    disk.now += way === "here" ? 0 : 5;
+  };
+  const waits = patient({ here: () => wait("here"), elsewhere: async () => wait("elsewhere"), elapsed: () => disk.now });
+  const told: string[] = [];
+  const path = freshPath();
+  const openDisk = (file: string): Disk => ({ ...diskOf(file, elapsed), sync: waits });
+  const world = await openWorld(path, { openDisk, onBroken: (error) => told.push(error.message) });
+  await world.account();
+  const kept = await world.send({ delay: 1_000 });
+  disk.fails = true;
+  await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
+  disk.fails = false;
+  await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
+  expect(await world.store.takesChanges()).toBe(false);
+  expect([told, world.delivered().length]).toEqual([[`EIO: i/o error, fdatasync, ${way}`], 0]);
+  await world.store.close();
+  const next = await openWorld(path);
+  expect((await next.store.read.message("acc", kept))?.state).toMatchObject({ state: "pending" });
 });
 
 test("what was not on the disk when the power went is gone as a whole, and what was answered is there", async () => {
