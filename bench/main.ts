@@ -8,6 +8,7 @@ import { flow } from "./flow.ts";
 import { idle } from "./idle.ts";
 import { describeMachine, requireDisk } from "./machine.ts";
 import { messages } from "./messages.ts";
+import { neighbours } from "./neighbours.ts";
 import { describeOptions, readOptions } from "./options.ts";
 import { parts } from "./parts.ts";
 import { postgres } from "./postgres.ts";
@@ -16,7 +17,19 @@ import { schedules } from "./schedules.ts";
 import { root, Stage } from "./stage.ts";
 import { workflows } from "./workflows.ts";
 
-const questions: Record<string, Question> = { messages, accounts, backlog, idle, flow, fanout, schedules, workflows, postgres, parts };
+const questions: Record<string, Question> = {
+  messages,
+  accounts,
+  backlog,
+  idle,
+  flow,
+  fanout,
+  schedules,
+  workflows,
+  neighbours,
+  postgres,
+  parts,
+};
 
 async function answer(name: string, asked: Question, args: readonly string[]): Promise<void> {
   const given = readOptions(asked.options, args);

@@ -50,6 +50,8 @@ export class Part<A extends Answers> {
 /** The part's end: answers the driver until the driver is gone, and then ends. */
 export function answerDriver(answers: Answers): void {
   process.on("message", (message) => void reply(answers, message as Question));
+  // `scripts/follow.js`, which parts inherit, lets a process end although its channel is open.
+  process.channel?.ref();
   process.on("disconnect", () => process.exit());
   // Ctrl-C reaches the whole group; the driver ends its parts itself, in order.
   process.on("SIGINT", () => undefined);

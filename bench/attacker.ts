@@ -1,0 +1,32 @@
+/** One attack of the hostile account, in its own process, which gives way to all others: the server is measured, and not the machine. */
+import { setPriority } from "node:os";
+import { attacks } from "./attacks.ts";
+import { type Sent, Target } from "./hostile.ts";
+import { answerDriver } from "./part.ts";
+
+export type AttackerAnswers = typeof answers;
+
+let running: { target: Target; begin: () => Promise<void>; done: Promise<void> } | null = null;
+
+const answers = {
+  /** Prepares the attack of this name. */
+  prepare: async ({ name, port, token, startsAt }: { name: string; port: number; token: string; startsAt: number }): Promise<void> => {
+    const attack = attacks[name];
+    if (attack === undefined) throw new Error(`There is no attack "${name}".`);
+    const target = new Target({ port, token });
+    running = { target, begin: await attack.prepare(target, startsAt), done: Promise.resolve() };
+  },
+  /** Begins the attack. */
+  begin: (): void => {
+    if (running !== null) running.done = running.begin();
+  },
+  /** Ends the attack and returns what it has sent. */
+  end: async (): Promise<Sent | null> => {
+    running?.target.over.abort();
+    await running?.done;
+    return running?.target.sent ?? null;
+  },
+};
+
+setPriority(10);
+answerDriver(answers);

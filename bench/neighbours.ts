@@ -1,0 +1,152 @@
+/** Does an account notice what another one does? Each attack by itself and all at once, with a fresh server for each. */
+import { request } from "undici";
+import { tokenOf } from "../src/api/token.ts";
+import type { AttackerAnswers } from "./attacker.ts";
+import { attacks } from "./attacks.ts";
+import { mebibytes, type Spread, table } from "./figures.ts";
+import type { Sent } from "./hostile.ts";
+import { bytesOf, MemoryLimit } from "./memory-limit.ts";
+import type { NeighbourAnswers, NeighbourReport, NeighbourRun } from "./neighbour.ts";
+import type { Part } from "./part.ts";
+import { question } from "./question.ts";
+import { pause, quiet, type Server } from "./server.ts";
+import { end, type Stage } from "./stage.ts";
+import { startWaypost } from "./waypost.ts";
+
+const together = "together";
+
+/** One attack, or all at once, and what the other account noticed. */
+type Trial = {
+  name: string;
+  quiet: NeighbourReport;
+  attacked: NeighbourReport;
+  /** The count of each attack; null if that is not known. */
+  sent: Record<string, Sent | null>;
+  /** The most resident memory of the server, in bytes. */
+  highest: number;
+  /** `yes`, or why not. */
+  lives: string;
+};
+
+type Plan = { memory: number; rate: number; quiet: number; seconds: number; patience: number };
+
+export const neighbours = question({
+  asks: "publish and arrival of one account while another attacks: each attack by itself and all at once, with a memory limit",
+  options: {
+    attack: {
+      default: "",
+      help: `attacks to try, such as backlog,${together}; without it all: ${Object.keys(attacks).join(", ")}, ${together}`,
+    },
+    memory: { default: "2G", help: "the server is killed if its resident memory is above this" },
+    rate: { default: 50, help: "messages a second of the other account" },
+    quiet: { default: 5, help: "seconds that it publishes before each attack" },
+    seconds: { default: 8, help: "seconds of each attack" },
+    patience: { default: 5, help: "seconds to wait for late responses and arrivals after each attack" },
+  },
+  async find(given, stage) {
+    const plan = { ...given, memory: bytesOf(given.memory) };
+    const known = [...Object.keys(attacks), together];
+    const chosen = given.attack === "" ? known : given.attack.split(",");
+    const unknown = chosen.find((name) => !known.includes(name));
+    if (unknown !== undefined) throw new Error(`--attack: there is no attack "${unknown}"; name one of ${known.join(", ")}.`);
+    const neighbour = stage.part<NeighbourAnswers>("neighbour", "others");
+    await neighbour.ask("listen", undefined);
+    const trials: Trial[] = [];
+    for (const name of chosen) {
+      const trial = await tryAttack(stage, neighbour, { name, plan, round: 3 * trials.length + 1 });
+      trials.push(trial);
+      console.error(`${name}: server lives: ${trial.lives}, ${mebibytes(trial.highest)} MiB`);
+    }
+    return { figures: { trials }, text: report(trials, plan) };
+  },
+});
+
+type Try = { name: string; plan: Plan; round: number };
+
+async function tryAttack(stage: Stage, neighbour: Part<NeighbourAnswers>, { name, plan, round }: Try): Promise<Trial> {
+  const server = await startWaypost(stage, { folder: stage.folder(name) });
+  const limit = new MemoryLimit(server.pid, plan.memory, () => void neighbour.ask("stop", undefined).catch(() => undefined));
+  const names = name === together ? Object.keys(attacks) : [name];
+  const attackers = new Map(names.map((one) => [one, stage.part<AttackerAnswers>("attacker", "others")]));
+  const { port, token } = server;
+  const patience = plan.patience * 1e3;
+  const publish = ({ rate, seconds, round }: Pick<NeighbourRun, "rate" | "round"> & { seconds: number }): Promise<NeighbourReport> => {
+    const messages = Math.max(1, Math.round(rate * seconds));
+    return neighbour.ask("run", { port, token, round, rate, messages, patience }, seconds * 1e3 + patience + 60_000);
+  };
+  try {
+    // A fresh server compiles on its first requests; that is neither its quiet nor its attacked time.
+    await publish({ rate: 500, seconds: 2, round });
+    const takes = Math.max(...names.map((one) => attacks[one]?.prepares ?? 0));
+    const startsAt = Date.now() + (takes === 0 ? 0 : takes + 3 + plan.quiet) * 1e3;
+    const hostile = { port, token: tokenOf("testUser1", "testPassword"), startsAt };
+    await Promise.all([...attackers].map(([one, attacker]) => attacker.ask("prepare", { name: one, ...hostile }, 60_000)));
+    await quiet(server.pid, 2_000);
+    const before = await publish({ rate: plan.rate, seconds: plan.quiet, round: round + 1 });
+    await pause(Math.max(0, startsAt - Date.now()));
+    await Promise.all([...attackers.values()].map((attacker) => attacker.ask("begin", undefined)));
+    const attacked = publish({ rate: plan.rate, seconds: plan.seconds, round: round + 2 });
+    await Promise.race([attacked, pause(plan.seconds * 1e3)]);
+    const sent = await endAll(attackers);
+    return { name, quiet: before, attacked: await attacked, sent, lives: await lives(server, limit), highest: limit.highest };
+  } finally {
+    limit.stop();
+    for (const attacker of attackers.values()) await end(attacker.process, "SIGKILL");
+    await server.kill();
+  }
+}
+
+async function endAll(attackers: ReadonlyMap<string, Part<AttackerAnswers>>): Promise<Trial["sent"]> {
+  const ended = [...attackers].map(async ([name, attacker]) => [name, await attacker.ask("end", undefined).catch(() => null)] as const);
+  return Object.fromEntries(await Promise.all(ended));
+}
+
+/** Reports whether the server is still there and responds. */
+async function lives({ port }: Server, limit: MemoryLimit): Promise<string> {
+  const responds = await request(`http://127.0.0.1:${port}/v2/health`, { signal: AbortSignal.timeout(10_000) })
+    .then(({ statusCode, body }) => body.dump().then(() => statusCode === 200))
+    .catch(() => false);
+  const { ended } = limit;
+  if (ended !== null) return `no: ${ended}`;
+  return responds ? "yes" : "does not respond for 10 s";
+}
+
+function report(trials: readonly Trial[], { memory, rate }: Plan): string {
+  const figures = table([
+    ["p50 / p99 ms", "publish, quiet", "attacked", "p99 ×", "arrival, quiet", "attacked", "p99 ×", "failed", "late", "MiB", "server lives"],
+    ...trials.map(({ name, quiet, attacked, highest, lives }) => [
+      name,
+      ...compared(quiet.publish, attacked.publish, attacked.unanswered),
+      ...compared(quiet.arrival, attacked.arrival, attacked.missing),
+      ...[`${attacked.failed} of ${attacked.sent}`, String(attacked.missing), mebibytes(highest), lives],
+    ]),
+  ]);
+  const done = table([
+    ["attack", "sent", "refused", "what it does; what bounds it"],
+    ...trials.flatMap(({ name, sent }) => Object.entries(sent).map(([one, of]) => sentRow(name, one, of))),
+  ]);
+  const late = Math.max(...trials.map(({ quiet, attacked }) => Math.max(quiet.lateness.p99, attacked.lateness.p99)));
+  const notes = [
+    `The other account publishes ${rate} messages/s. "failed": publishes that were refused or broke off, which have no latency.`,
+    `"late": messages that had not arrived at the end; they count with the time until then, and ">" says that there are some.`,
+    `"sent": messages count when their list was accepted; 0 means that the server had not responded to any list by the end of the attack.`,
+    `"refused": requests and connections of the attack that the server refused or closed.`,
+    `The server is killed by the bench if its resident memory was ever above ${mebibytes(memory)} MiB, as a container would.`,
+    `The other account was behind its own schedule by at most ${late.toFixed(1)} ms (p99): part of every latency.`,
+  ];
+  return `${figures}\n\n${done}\n\n${notes.join("\n")}`;
+}
+
+function sentRow(trial: string, name: string, sent: Sent | null): string[] {
+  const attack = attacks[name];
+  const [count, refused] = sent === null ? ["not known", "not known"] : [`${sent.count} ${attack?.unit}`, String(sent.refused)];
+  if (trial === together) return [`${together}: ${name}`, count, refused];
+  return [name, count, refused, `${attack?.does} Bound: ${attack?.bound}.`];
+}
+
+function compared(quiet: Spread, attacked: Spread, open: number): string[] {
+  const more = open > 0 ? "> " : "";
+  const shown = ({ p50, p99 }: Spread): string => `${p50.toFixed(1)} / ${p99.toFixed(1)}`;
+  if (attacked.count === 0) return [shown(quiet), "none", ""];
+  return [shown(quiet), `${more}${shown(attacked)}`, `${more}${(attacked.p99 / quiet.p99).toFixed(1)}`];
+}
