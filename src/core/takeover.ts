@@ -9,28 +9,35 @@ export type Session = { node: NodeId; session: number };
 /** What a look at the database shows. `server` is another one after every restart and failover. */
 export type Look = { server: string; sessions: readonly (Session & { isHeld: boolean })[]; at: Millis };
 /**
- * What a node has seen of the others, on one `server`. `goneAt`: when a session was first seen gone, or taken over last; null: it was held.
- * `times`: how often it was taken over.
+ * What a node has seen of the others, on one `server`. `heldAt`: since when a session was seen held in every look. `goneAt`: when it was first seen
+ * gone, or taken over last; null: it was held. `times`: how often it was taken over.
  */
 export type Watch = { server: string; seen: ReadonlyMap<NodeId, Seen> };
-type Seen = { session: number; goneAt: Millis | null; times: number };
+type Seen = { session: number; heldAt: Millis; heldFor: Millis; goneAt: Millis | null; times: number };
 
+/**
+ * A hold must have been seen for this long before its loss counts. In that time its node has looked, too, and knows that there is another one:
+ * a node that has seen no other continues to send without its hold.
+ */
+export const seenFor: Millis = 1_500;
 /** A hold must be gone for this long before the leases end. */
 export const goneFor: Millis = 2_000;
 /** A node that has been without its hold for this long ends its deliveries. Shorter than `goneFor` by the time they take to end. */
 export const withoutHold: Millis = 1_500;
 
 /**
- * Returns what a node has seen after a look, and the sessions whose leases end now: each was seen held on this very server, and has been
- * gone in every look for 2 s. A session that was never seen held keeps its leases until they run out.
+ * Returns what a node has seen after a look, and the sessions whose leases end now: each was seen held on this very server for 1.5 s, and has been
+ * gone in every look for 2 s. The leases of any other session end when they run out.
  */
 export function watch(before: Watch | null, { server, sessions, at }: Look): { watch: Watch; gone: Session[] } {
   const seen = new Map<NodeId, Seen>();
   const gone: Session[] = [];
   for (const { node, session, isHeld } of sessions) {
     const known = before?.server === server ? before.seen.get(node) : undefined;
-    if (isHeld) seen.set(node, { session, goneAt: null, times: 0 });
-    else if (known?.session === session) {
+    if (isHeld) {
+      const heldAt = known?.session === session && known.goneAt === null ? known.heldAt : at;
+      seen.set(node, { session, heldAt, heldFor: at - heldAt, goneAt: null, times: 0 });
+    } else if (known?.session === session && known.heldFor >= seenFor) {
       const goneAt = known.goneAt ?? at;
       if (at - goneAt >= goneFor) gone.push({ node, session });
       seen.set(node, { ...known, goneAt });
@@ -48,7 +55,7 @@ export function taken({ server, seen }: Watch, { node, session }: Session, at: M
   const known = seen.get(node);
   if (known?.session !== session) return { server, seen };
   if (known.times + 1 >= mostTimes) left.delete(node);
-  else left.set(node, { session, goneAt: at, times: known.times + 1 });
+  else left.set(node, { ...known, goneAt: at, times: known.times + 1 });
   return { server, seen: left };
 }
 
