@@ -119,25 +119,25 @@ function removeKept(draft: Draft, rows: readonly LogRow[]): number {
 }
 
 /** The lists of an account that have a limit on their length, and what the limit is called. The kept log is counted apart from the log. */
-export const limitedLists = { log: "logEntries", keptLog: "logEntries", deadLetters: "deadLetters", audit: "auditEntries" } as const;
+export const limitedLists = { log: "logEntries", keptLog: "logEntries", deadLetters: "deadLetters" } as const;
 /** A list that has a limit on its length. */
 export type LimitedList = keyof typeof limitedLists;
 
 /** For each list, its newest entry that is too many, with the limit that it is beyond. All older ones are too many as well. Null: none is. */
-type TooMany = Record<Exclude<LimitedList, "audit">, OneTooMany | null> & { audit?: OneTooMany | null };
+type TooMany = Record<LimitedList, OneTooMany | null>;
 type OneTooMany = { id: string; most: number };
 
 /**
- * Removes the oldest entries of the log and of the audit log, and the oldest dead letters, if the account has more than it may: those up to the given ones, a bounded
+ * Removes the oldest entries of the log, and the oldest dead letters, if the account has more than it may: those up to the given ones, a bounded
  * number. Entries of messages that are unfinished or have a dead letter move to the kept log, which is trimmed in the same way. The account counts what is removed. If the account may have more meanwhile, nothing is removed.
  */
 export const trim: Decision<{ account: AccountId; tooMany: TooMany; limit: number }, Expired> = {
-  needs: ({ account, tooMany: { log, deadLetters, keptLog, audit = null }, limit }) => ({
+  needs: ({ account, tooMany: { log, deadLetters, keptLog }, limit }) => ({
     accounts: [[account]],
     expired: [
       {
         ...{ account, limit, logBefore: afterBirth(log), deadLettersBefore: afterBirth(deadLetters), keptLogBefore: afterBirth(keptLog) },
-        ...{ deduplicationsBefore: 0, runsBefore: 0, failedRunsBefore: 0, auditBefore: afterBirth(audit), sightingsBefore: 0, usage: [] },
+        ...{ deduplicationsBefore: 0, runsBefore: 0, failedRunsBefore: 0, auditBefore: 0, sightingsBefore: 0, usage: [] },
       },
     ],
   }),
@@ -145,13 +145,11 @@ export const trim: Decision<{ account: AccountId; tooMany: TooMany; limit: numbe
   decide: (input, draft) => {
     const account = draft.get("accounts", input.account);
     const found = account ? tooManyOf(draft, { ...input, tooMany: stillTooMany(account, input.tooMany) }) : nothing;
-    const { log, keptLog, deadLetters, audit } = found;
+    const { log, keptLog, deadLetters } = found;
     for (const letter of deadLetters) removeDeadLetter(draft, letter, 0);
-    for (const { id } of audit) draft.drop("audit", input.account, id);
     const entries = removeKept(draft, keptLog) + removeEntries(draft, log);
-    const counted = entries + deadLetters.length;
-    const removed = counted + audit.length;
-    if (account && counted > 0) {
+    const removed = entries + deadLetters.length;
+    if (account && removed > 0) {
       const { dropped = { log: 0, deadLetters: 0 } } = account;
       draft.put("accounts", {
         ...account,
@@ -165,23 +163,22 @@ export const trim: Decision<{ account: AccountId; tooMany: TooMany; limit: numbe
 /** Several may be born in the same millisecond: which of them go is told by their ids. */
 const afterBirth = (last: OneTooMany | null): Millis => (last === null ? 0 : birthOf(last.id) + 1);
 
-const nothing = { log: [], keptLog: [], deadLetters: [], audit: [] };
+const nothing = { log: [], keptLog: [], deadLetters: [] };
 
 function stillTooMany(account: Terms, tooMany: TooMany): TooMany {
   const still = (list: LimitedList): OneTooMany | null => {
-    const one = tooMany[list] ?? null;
+    const one = tooMany[list];
     return one && limitOf(account, limitedLists[list]) <= one.most ? one : null;
   };
-  return { log: still("log"), keptLog: still("keptLog"), deadLetters: still("deadLetters"), audit: still("audit") };
+  return { log: still("log"), keptLog: still("keptLog"), deadLetters: still("deadLetters") };
 }
 
 function tooManyOf(draft: Draft, { account, tooMany }: { account: AccountId; tooMany: TooMany }) {
-  const { log, keptLog, deadLetters, audit } = draft.expired(account);
+  const { log, keptLog, deadLetters } = draft.expired(account);
   return {
     log: log.filter(({ id }) => id <= (tooMany.log?.id ?? "")),
     keptLog: keptLog.filter(({ id }) => id <= (tooMany.keptLog?.id ?? "")),
     deadLetters: deadLetters.filter(({ id }) => id <= (tooMany.deadLetters?.id ?? "")),
-    audit: audit.filter(({ id }) => id <= (tooMany.audit?.id ?? "")),
   };
 }
 

@@ -2,7 +2,6 @@ import type { Decision, Key } from "./command.ts";
 import type { AccountId, Bytes, HeaderList, Millis, Rejection, Source } from "./message.ts";
 import { needsOfPlace, takePlace } from "./place.ts";
 import { acting } from "./plans.ts";
-import { quotaBrokenBy } from "./quota.ts";
 
 /** What people say of a source. */
 export type SourceSetUp = Pick<Source, "name" | "destination" | "headers" | "verification" | "deduplicate" | "paused">;
@@ -69,12 +68,9 @@ export type RejectedCall = Named & { others: number; reason: string; method: str
   callerIp: string | null;
 };
 
-/**
- * Keeps a rejected call, in the place of the oldest one when all are taken. False when it came too soon after others, the source is gone, or
- * the account is over its storage quota.
- */
+/** Keeps a rejected call, in the place of the oldest one when all are taken. False when it came too soon after others, or the source is gone. */
 export const keepRejection: Decision<RejectedCall, { kept: boolean }> = {
-  needs: ({ account, id }) => ({ accounts: [[account]], sources: [[account, id]] }),
+  needs: ({ account, id }) => ({ sources: [[account, id]] }),
   further: ({ account, id }, draft) => {
     const source = draft.get("sources", account, id);
     // Others of the same batch take places as well, but never more than a burst at one moment.
@@ -82,8 +78,7 @@ export const keepRejection: Decision<RejectedCall, { kept: boolean }> = {
   },
   decide: ({ account, id, others, ...call }, draft, { now }) => {
     const source = draft.get("sources", account, id);
-    const owner = draft.get("accounts", account);
-    if (!source || !mayKeep(source, now) || (owner && quotaBrokenBy(owner))) return { kept: false };
+    if (!source || !mayKeep(source, now)) return { kept: false };
     const { kept: number } = source;
     draft.put("rejections", { ...call, ...rejectionAt(source, number), time: now, number, others });
     const from = source.keptUntil - now > 2 * burst * interval ? now : Math.max(source.keptUntil, now);

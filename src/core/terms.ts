@@ -21,7 +21,6 @@ export type AccountLimits = {
   globalParallelism: number;
   deadLetters: number;
   logEntries: number;
-  auditEntries: number;
   requestsPerSecond: number;
   requestsPerDay: number;
   requestsPerDayHard: number;

@@ -48,14 +48,6 @@ describe("changing", () => {
 });
 
 describe("rejected calls", () => {
-  test("are not kept while the account is over its storage quota", async () => {
-    await broker.run("changeAccount", { account: "acme", change: { limits: { storageBytes: 10 } } });
-    await broker.run("noteStorage", { account: "acme", bytes: 10, uncounted: 0 });
-    expect(await reject()).toEqual({ kept: false });
-    await broker.run("noteStorage", { account: "acme", bytes: 9 });
-    expect(await reject()).toEqual({ kept: true });
-  });
-
   test("are kept with their number and with how many were not", async () => {
     expect(await reject("bad", { others: 3 })).toEqual({ kept: true });
     expect(await reject("worse")).toEqual({ kept: true });

@@ -134,32 +134,5 @@ export function describeTrim(open: OpenStore): void {
       }
       expect(await world.store.read.message("acc", id)).toBeNull();
     });
-
-    test("lets the oldest entries of the audit log go, and leaves those of others alone", async () => {
-      const world = await World.open(open);
-      for (const account of ["acc", "other"]) {
-        await world.account(account);
-        for (const name of ["a", "b", "c", "d"]) {
-          world.clock.now += 1;
-          await world.store.execute("upsertQueue", { account, name, parallelism: 1, by: { kind: "commandLine", address: null } });
-        }
-      }
-      await world.store.execute("changeAccount", { account: "acc", change: { limits: { auditEntries: 2 } } });
-      const { id, count } = await world.store.read.tooMany("audit", "acc", 2);
-      expect(count).toBe(2);
-      const none = { log: null, keptLog: null, deadLetters: null };
-      const trim = (most: number, limit: number) =>
-        world.store.execute("trim", { account: "acc", tooMany: { ...none, audit: { id: id ?? "", most } }, limit });
-      expect(await trim(1, 100), "more may be kept meanwhile").toEqual({ removed: 0, more: false });
-      expect(await trim(2, 1)).toEqual({ removed: 1, more: true });
-      expect(await trim(2, 100)).toEqual({ removed: 1, more: false });
-      const left = async (account: string) =>
-        (await world.store.read.audit({ account, filter: {}, cursor: null, count: 10 })).entries.map(({ object }) => object);
-      expect([await left("acc"), await left("other")]).toEqual([
-        ["d", "c"],
-        ["d", "c", "b", "a"],
-      ]);
-      expect((await world.store.read.account("acc"))?.dropped).toBeUndefined();
-    });
   });
 }
