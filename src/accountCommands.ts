@@ -99,7 +99,6 @@ const aboutLimits: Partial<Record<LimitName, string>> = {
   globalParallelism: "deliveries under way at once; others wait",
   deadLetters: "dead letters; the oldest leave first",
   logEntries: "lines of the log; the oldest leave first",
-  storageBytes: "bytes of bodies, logs, dead letters, schedules and audit entries together, beyond which publishes are refused",
   requestsPerSecond: "requests in a second, those that publish not counted",
 };
 

@@ -1,7 +1,6 @@
 import { z } from "zod";
 import type { Account } from "../core/message.ts";
 import { defaultTimeout, limitsOf, planOf } from "../core/plans.ts";
-import { hasQuota } from "../core/quota.ts";
 import { retentionFor } from "../core/retention.ts";
 import type { Parts } from "./route.ts";
 import { readOnlyTokenOf } from "./token.ts";
@@ -34,10 +33,6 @@ export const accountRecord = z.object({
     "Lines of the log; the oldest leave first. A line can tell several states: a message delivered at the first attempt has one.",
   ),
   max_dlq_retention_time_milis: whole.describe("In milliseconds."),
-  storage_bytes: whole
-    .nullable()
-    .describe("Bytes of bodies, logs, dead letters, schedules and audit entries. Null: there is no limit, and they are not added up."),
-  max_storage_bytes: whole.describe("Beyond it publishes are refused, and beyond 125 % of it steps of runs."),
   max_delay: whole.describe("In seconds."),
   max_parallelism: whole.describe(
     "The most that a queue may have at once, and the most deliveries in flight to one endpoint; others wait.",
@@ -65,7 +60,7 @@ const seconds = (millis: number): number => Math.floor(millis / 1000);
 export function accountJson(
   account: Account,
   { mostQueues, retention, region = "US-EAST-1", reservedPrices = {} }: Parts,
-  { brand, storedBytes }: { brand: AccountBrand; storedBytes: number | null },
+  brand: AccountBrand,
 ) {
   const { id, name, customerId = name, password, token, state = "active", budget = 0, createdAt, upgradedAt = 0 } = account;
   const plan = planOf(account);
@@ -83,7 +78,6 @@ export function accountJson(
     max_dlq_retention_time_milis: retentionFor(account, retention).deadLetters,
     ...{ max_delay: seconds(most.delay), max_parallelism: most.parallelism, max_global_parallelism: most.globalParallelism },
     ...{ max_queues: Math.min(most.queues, mostQueues ?? most.queues), prod_pack_enabled: account.hasProductionPack ?? false },
-    ...{ storage_bytes: storedBytes, max_storage_bytes: most.storageBytes },
     ...{ dropped_dlq_messages: account.dropped?.deadLetters ?? 0, dropped_events: account.dropped?.log ?? 0 },
     standard_webhooks_enabled: account.signsStandard ?? false,
     ...{
@@ -97,10 +91,6 @@ export function accountJson(
   };
   return record;
 }
-
-/** The bytes that an account with a quota has in storage. Null: it has no quota. */
-export const storedBytesOf = async (account: Account, { store }: Pick<Parts, "store">): Promise<number | null> =>
-  hasQuota(account) ? Math.max(0, await store.read.storedBytes(account.id)) : null;
 
 const reservedType = (plan: string, brand: AccountBrand): string =>
   plan === "paid" ? plan : plan.startsWith("fixed_") ? `${brand}_${plan}` : "";

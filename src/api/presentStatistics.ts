@@ -23,11 +23,6 @@ export const statisticsRecord = (brand: AccountBrand) =>
     [`daily_${brand}_messages`]: series.describe("What became of messages outside workflows, in the period."),
     daily_workflow_messages: series.describe("What became of messages of workflows, in the period."),
     dlq_message_count: z.int().describe("Dead letters that there are now."),
-    storage_bytes: z
-      .int()
-      .nullable()
-      .describe("Bytes that the account has in storage now. Null: there is no limit, and they are not added up."),
-    max_storage_bytes: z.int().nullable().describe("Beyond it publishes are refused. Null: there is no limit."),
     daily_bandwidth_used: z.array(whole).describe("Bytes of bodies that were published and sent, in the period."),
     total_monthly_billing: z.number().describe("Dollars for the month so far."),
   });
@@ -36,12 +31,7 @@ const weekdays = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Frida
 
 /** The statistics record (protocol 7.2): of the days of a month, and of a period. */
 export function statisticsJson(
-  {
-    month,
-    period,
-    deadLetters,
-    storage,
-  }: { month: readonly Point[]; period: readonly Point[]; deadLetters: number; storage: { used: number; limit: number } | null },
+  { month, period, deadLetters }: { month: readonly Point[]; period: readonly Point[]; deadLetters: number },
   { prices, brand }: { prices: Prices; brand: AccountBrand },
 ): z.output<ReturnType<typeof statisticsRecord>> {
   const names = ["delivered", "failed", "cancelled"] as const;
@@ -58,7 +48,6 @@ export function statisticsJson(
     [`daily_${brand}_messages`]: seriesOf(period, names),
     daily_workflow_messages: seriesOf(period, workflowNames),
     dlq_message_count: deadLetters,
-    ...{ storage_bytes: storage?.used ?? null, max_storage_bytes: storage?.limit ?? null },
     daily_bandwidth_used: of(period, bandwidth),
     total_monthly_billing: dollars(month.reduce((sum, { counts }) => sum + costOf(counts, prices), 0)),
   };

@@ -10,7 +10,6 @@ import { deleteDeadLetters, retryDeadLetters } from "./dlq.ts";
 import { pauseFlow, pinFlow, resetRate, resumeFlow, unpinFlow } from "./flowControl.ts";
 import { addEndpoints, deleteGroup, removeEndpoints, setGroupHeaders } from "./group.ts";
 import { publish } from "./publish.ts";
-import { noteStorage } from "./quota.ts";
 import { rewrite } from "./rewrite.ts";
 import { deleteQueue, upsertQueue } from "./queue.ts";
 import { expire, trim } from "./retention.ts";
@@ -38,7 +37,7 @@ export const commands = {
   takeOver,
   keepRejection,
   noteAcceptance,
-  ...{ expire, trim, removeAccount, rewrite, noteTokenUse, noteSpending, noteStorage, takeBurst },
+  ...{ expire, trim, removeAccount, rewrite, noteTokenUse, noteSpending, takeBurst },
   ...{ finishRun, wait, notify },
   ...ofMessages(),
   ...ofAccounts(),
@@ -137,7 +136,7 @@ export type AnswerOf<N extends CommandName> = Commands[N] extends Decision<infer
 /** Commands that the server runs by itself. All others are requests of a caller who waits for the answer. */
 const withoutCaller: ReadonlySet<CommandName> = new Set([
   ...(["claim", "listDue", "putAside", "settle", "renew", "giveBack", "wakeLines", "reclaim", "takeOver"] as const),
-  ...(["expire", "trim", "removeAccount", "rewrite", "noteTokenUse", "noteSpending", "noteStorage", "noteAcceptance"] as const),
+  ...(["expire", "trim", "removeAccount", "rewrite", "noteTokenUse", "noteSpending", "noteAcceptance"] as const),
 ]);
 
 /** Reports whether a caller waits for the answer of this command, so that it may be refused if the storage does not answer in time. */

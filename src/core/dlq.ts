@@ -1,5 +1,4 @@
 import { mustAfford } from "./budget.ts";
-import { mustHaveRoom } from "./quota.ts";
 import type { Decision, Draft, Key, Needs } from "./command.ts";
 import type { NotDone } from "./errors.ts";
 import { failedIn, Refusal } from "./errors.ts";
@@ -43,7 +42,6 @@ export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Ret
   decide: ({ account: id, dlqIds, logRetention, overrides }, draft, moment) => {
     const account = acting(draft.get("accounts", id));
     mustAfford(account, moment.now);
-    mustHaveRoom(account);
     return dlqIds.flatMap((dlqId) => {
       const letter = draft.outline("deadLetters", id, dlqId);
       const envelope = letter && draft.get("envelopes", id, letter.messageId);

@@ -14,7 +14,6 @@ export const errorCodes = {
   "step-refused": { status: 412, meaning: "a step that a workflow run can never take; its client gives up the run" },
   "too-large": { status: 413, meaning: "the body is larger than the limit" },
   "day-limit-exceeded": { status: 429, meaning: "the requests of the day are used up" },
-  "storage-quota-exceeded": { status: 429, meaning: "the account has more bytes in storage than it may have" },
   "too-many-requests": { status: 429, meaning: "more requests in a second than the account may make" },
   "too-many-failures": {
     status: 429,

@@ -6,7 +6,6 @@ import type { AccountLimits, LimitName, PlanName, Terms } from "./terms.ts";
 const second: Millis = 1000;
 const day = 24 * 60 * 60 * second;
 const mebibyte = 1024 * 1024;
-const gibibyte = 1024 * mebibyte;
 
 /** Whose limits are asked for. */
 type Holder = Pick<Account, "id"> & Terms;
@@ -20,7 +19,7 @@ const selfHosted: AccountLimits = {
   ...{ deadLetterRetention: 3650 * day, logRetention: 3650 * day, auditRetention: 3650 * day },
   ...{ schedules: house.schedules, groups: house.groups, endpoints: house.endpoints, sources: house.sources, tokens: house.tokens },
   ...{ globalParallelism: most, deadLetters: most, logEntries: most },
-  ...{ requestsPerSecond: most, requestsPerDay: most, requestsPerDayHard: most, storageBytes: 900_000 * most },
+  ...{ requestsPerSecond: most, requestsPerDay: most, requestsPerDayHard: most },
 };
 
 const free: AccountLimits = {
@@ -29,7 +28,6 @@ const free: AccountLimits = {
   auditRetention: 30 * day,
   ...{ globalParallelism: 10, deadLetters: 1_000_000, logEntries: 10_000 },
   ...{ requestsPerSecond: 100, requestsPerDay: 1_000, requestsPerDayHard: 1_000 },
-  storageBytes: gibibyte,
 };
 
 const paid: AccountLimits = {
@@ -37,7 +35,6 @@ const paid: AccountLimits = {
   ...{ schedules: 1_000, groups: 1_000, sources: 100, tokens: 100, deadLetterRetention: 7 * day, logRetention: 7 * day },
   auditRetention: 90 * day,
   ...{ globalParallelism: 100, logEntries: 100_000, requestsPerDay: 500_000, requestsPerDayHard: 1_000_000 },
-  storageBytes: 100 * gibibyte,
 };
 
 const fixed = (requests: number, globalParallelism: number, deadLetterRetention: Millis): AccountLimits => ({
@@ -52,7 +49,6 @@ const fixed = (requests: number, globalParallelism: number, deadLetterRetention:
     tokens: house.tokens,
   },
   ...{ requestsPerDay: requests, requestsPerDayHard: 2 * requests, requestsPerSecond: 1_000, globalParallelism, deadLetterRetention },
-  storageBytes: 1_000 * gibibyte,
 });
 
 /** Every plan, from the one with the least to the one with the most. */
@@ -102,9 +98,6 @@ export const mostUnderWay = (account: Terms): number | null =>
 
 /** Returns how many of them may be to one endpoint. Null: that is not limited for itself. */
 export const mostToEndpoint = (account: Terms): number | null => limitBelow(account, "parallelism") || null;
-
-/** Reports whether an account may have less of something than the server can bear. */
-export const isLimited = (account: Terms, name: LimitName): boolean => limitOf(account, name) < selfHosted[name];
 
 function limitBelow(account: Terms, name: LimitName): number | null {
   const most = limitOf(account, name);

@@ -19,7 +19,6 @@ import { allowanceOf, beyondDayLimit, dayLimitOf, fits, keepDayLimit, needsOfDay
 import type { MostQueues } from "./place.ts";
 import { needsOfQueues, placeRefusal } from "./place.ts";
 import { existing, howToRaise, limitsOf, mustBeActive } from "./plans.ts";
-import { quotaBrokenBy } from "./quota.ts";
 import type { StartLetter } from "./startRun.ts";
 import { needsOfStart, runsNamedBy, startRun } from "./startRun.ts";
 import type { LimitName } from "./terms.ts";
@@ -166,10 +165,8 @@ function runForbiddenBy(scope: Scope, draft: Draft, account: AccountId, post: Ru
 
 function takeOne(draft: Draft, moment: Moment, account: Account, letter: Letter): PublishResult {
   // What has begun goes on, whatever it costs.
-  const isTold = account.spending !== undefined || account.storage !== undefined;
-  const isStep = isTold && goesOn(draft, account.id, letter);
-  const overspent = isTold && !isStep ? budgetBrokenBy(account, moment.now) : null;
-  const refusal = overspent ?? quotaBrokenBy(account, { isStep }) ?? limitBrokenBy(account, letter, moment.now);
+  const overspent = account.spending && !goesOn(draft, account.id, letter) ? budgetBrokenBy(account, moment.now) : null;
+  const refusal = overspent ?? limitBrokenBy(account, letter, moment.now);
   if (refusal) return refusal;
   if (isOfRun(letter)) return isStart(letter) ? startRun(draft, moment, account, letter) : postStep(draft, moment, account, letter);
   const isKnown = (): boolean => addressed(draft, account.id, letter).every((one) => olderOf(draft, moment.now, account.id, one));

@@ -1,5 +1,4 @@
 import { mustAfford } from "./budget.ts";
-import { mustHaveRoom } from "./quota.ts";
 import { brandNames } from "./brand.ts";
 import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
 import { needsOfRemoval, removeDeadLetter } from "./dlq.ts";
@@ -81,7 +80,6 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
     const { account: id, dlqId, overrides, logRetention } = input;
     const account = acting(draft.get("accounts", id));
     mustAfford(account, moment.now);
-    mustHaveRoom(account);
     const letter = failedRun(draft, id, dlqId);
     const run = draft.get("runs", id, letter.run.key);
     const steps = [...draft.stepsOf(id, letter.run.key, slotFrom[input.from])].sort((a, b) => a.position - b.position);

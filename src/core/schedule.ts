@@ -1,5 +1,4 @@
 import { budgetBrokenBy } from "./budget.ts";
-import { mustHaveRoom, quotaBrokenBy } from "./quota.ts";
 import type { Decision, Draft, Key, Moment } from "./command.ts";
 import { nextAfter, parseCron } from "./cron.ts";
 import type { Deduplication } from "./deduplication.ts";
@@ -53,7 +52,6 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
   decide: (input, draft, moment) => {
     const { account, cron, body } = input;
     const owner = acting(draft.get("accounts", account));
-    mustHaveRoom(owner);
     checkSchedule(owner, input, moment.now);
     if (input.scope) checkScope(input.scope, input, draft);
     const older = deduplicationOf(draft, account, input.letter, cron);
@@ -215,7 +213,7 @@ function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
 
 /** Why an account does not publish by a schedule now, as it could not by a request. Null: it does. */
 const reasonToPassOver = (account: Account, now: Millis): string | null =>
-  account.state === "passive" ? "the account was disabled" : ((budgetBrokenBy(account, now) ?? quotaBrokenBy(account))?.message ?? null);
+  account.state === "passive" ? "the account was disabled" : (budgetBrokenBy(account, now)?.message ?? null);
 
 /** Sets the next time of a schedule, and publishes nothing. It goes on by itself when there is nothing against it any more. */
 export function passOver(draft: Draft, moment: Moment, schedule: Schedule, why: string): void {

@@ -24,8 +24,6 @@ export type AccountLimits = {
   requestsPerSecond: number;
   requestsPerDay: number;
   requestsPerDayHard: number;
-  /** Of bodies, logs, dead letters, schedules and audit entries, together. */
-  storageBytes: number;
 };
 
 export type LimitName = keyof AccountLimits;
@@ -54,8 +52,6 @@ export type Terms = {
   budget?: number;
   /** What it has spent, as far as that was added up: see `core/budget.ts`. `month`: when that began. */
   spending?: { month: number; dollars: number };
-  /** What it has in storage, as far as that was noted: see `core/quota.ts`. Absent before it was measured, and without a quota. */
-  storage?: { bytes: number };
   /** Price of its plan in dollars. Null, or not given: the price that the server has for the plan. */
   reservedPrice?: number | null;
   hasProductionPack?: boolean;

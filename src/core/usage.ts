@@ -79,15 +79,12 @@ export const startOf = ({ id }: Pick<Usage, "id">): Millis => Number(id.slice(id
 
 const sizeOf = ({ id }: Pick<Usage, "id">): BucketSize => id.slice(0, id.indexOf("/")) as BucketSize;
 
-/** Counts of what came, less what went: their sum over all of the largest buckets is what there is now. */
-const noBalances = { deadLetters: 0, storedBytes: 0 };
-
-/** The rows that a node adds its counts to. Balances are kept in the largest buckets alone. */
+/** The rows that a node adds its counts to. The balance of dead letters is kept in the largest buckets alone. */
 export const bucketsOf = (account: AccountId, counts: Counts, { now, node }: { now: Millis; node: NodeId }): Usage[] =>
   sizeNames.flatMap((size) => {
     const { span } = bucketSizes[size];
     const id = `${size}/${padded(Math.floor(now / span) * span)}/${nameOfNode(node)}`;
-    const row: Usage = { ...counts, ...(size === "3h" ? {} : noBalances), account, id };
+    const row: Usage = { ...counts, deadLetters: size === "3h" ? counts.deadLetters : 0, account, id };
     return countNames.some((name) => row[name] !== 0) ? row : [];
   });
 
@@ -108,20 +105,18 @@ export const oldestBuckets = sizeNames.map((size) => ({ after: first(size), befo
 export const worthRemovingAt = (bucket: Pick<Usage, "id">): Millis =>
   startOf(bucket) + bucketSizes[sizeOf(bucket)].kept + bucketSizes[sizeOf(bucket)].spare;
 
-/** What buckets that are gone knew of dead letters and of stored bytes. It stands before all buckets, and only `expire` changes it. */
+/** What buckets that are gone knew of dead letters. It stands before all buckets, and only `expire` changes it. */
 export const carriedId = `3h/${padded(0)}/carried`;
 
-/** Removes buckets that are past their time. Their balances are kept. The caller has asked for the row of `carriedId`. */
+/** Removes buckets that are past their time. The balance of their dead letters is kept. The caller has asked for the row of `carriedId`. */
 export function removeBuckets(draft: Draft, account: AccountId, buckets: readonly Usage[]): void {
-  const before = draft.get("usage", account, carriedId);
-  const carried = { ...(before ?? { ...noCounts, account, id: carriedId }) };
-  for (const { id, deadLetters, storedBytes } of buckets) {
+  let balance = 0;
+  for (const { id, deadLetters } of buckets) {
     draft.drop("usage", account, id);
-    carried.deadLetters += deadLetters;
-    carried.storedBytes += storedBytes;
+    balance += deadLetters;
   }
-  const known = before ?? noCounts;
-  if (carried.deadLetters === known.deadLetters && carried.storedBytes === known.storedBytes) return;
-  if (carried.deadLetters === 0 && carried.storedBytes === 0) draft.drop("usage", account, carriedId);
-  else draft.put("usage", carried);
+  if (balance === 0) return;
+  const carried = draft.get("usage", account, carriedId) ?? { ...noCounts, account, id: carriedId };
+  if (carried.deadLetters + balance === 0) draft.drop("usage", account, carriedId);
+  else draft.put("usage", { ...carried, deadLetters: carried.deadLetters + balance });
 }

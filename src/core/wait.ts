@@ -7,7 +7,6 @@ import { limits } from "./limits.ts";
 import type { Account, AccountId, Bytes, MessageId, Millis, Outline } from "./message.ts";
 import { together } from "./needs.ts";
 import { existing, howToRaise, limitsOf } from "./plans.ts";
-import { mustHaveRoom } from "./quota.ts";
 import type { Scope } from "./rights.ts";
 import type { Notification, Waiter } from "./run.ts";
 import { headOf, mustBeStep, stepKey, waiterKey } from "./run.ts";
@@ -162,7 +161,6 @@ export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boole
   },
   decide: (input, draft, moment) => {
     const account = existing(draft.get("accounts", input.account));
-    mustHaveRoom(account, { isStep: true });
     const waiters =
       "runId" in input ? waitersInRun(draft, input) : input.waiterIds.flatMap((id) => draft.get("waiters", account.id, id) ?? []);
     const wanted = waiters.filter(({ event, kind }) => event === input.event && kind === ("kind" in input ? input.kind : "event"));

@@ -27,7 +27,7 @@ const patience: Millis = 10_000;
  * The system's own way to resolve a name knows all sources of names that a machine may have, but blocks a thread for each, and there are
  * two: a few names with silent servers would stop deliveries to all other names, of all accounts. So the name servers are asked in a way that
  * blocks nothing, and the addresses that they give are used. Only names without any are looked up by the system, one after another, for the
- * accounts in turns: they hold one thread (docs/decisions/0058).
+ * accounts in turns: they hold one thread (docs/decisions/0057).
  */
 export function apartFromSilent({ lookUp, ask, isListed }: Ways): Resolve {
   const [system, servers, slow] = [sharing(lookUp), sharing(ask), new Lane(lookUp)];

@@ -9,7 +9,6 @@ import { isUnfinished, noBytes } from "../core/message.ts";
 import type { Run, Step } from "../core/run.ts";
 import type { Usage } from "../core/counts.ts";
 import { countNames, noCounts } from "../core/counts.ts";
-import { storedBytesIn } from "../core/statistics.ts";
 import { stepKey } from "../core/run.ts";
 import { decideBatch, resultOf } from "./batch.ts";
 import { composed } from "./compose.ts";
@@ -25,8 +24,6 @@ import { queriesOf } from "./queries.ts";
 import type { Bodies, Range, RowSize, Shelf } from "./shelf.ts";
 import type { RunBatch, Source, Store } from "./store.ts";
 import { tableNames } from "./store.ts";
-import { bytesIn, countedTables, isCounted, StoredBytes } from "./storedBytes.ts";
-import type { Table } from "./tables.ts";
 import { tables } from "./tables.ts";
 
 type Tables = { [T in TableName]: Map<string, Rows[T]> };
@@ -50,11 +47,8 @@ export function memoryParts(source: Source, memory: Memory, decisions?: Commands
   const runBatch: RunBatch = (calls, hands) => {
     const turn = memory.turn.then(async () => {
       const { set, replies, now } = await decideBatch(calls, { loader, hands, source, begun, ...(decisions && { decisions }) });
-      const [stored, removed] = [new StoredBytes(), new StoredBytes()];
-      for (const table of tableNames) apply(memory, table, { set, stored, removed });
-      stored.take(set.tally);
+      for (const table of tableNames) apply(memory, table, set);
       addUsage(memory, set.tally.rows({ now, node: source.node }));
-      addUsage(memory, removed.rows(set.tally, { now, node: source.node }));
       return composed(loader, resultOf(set, replies));
     });
     memory.turn = turn.catch(() => undefined);
@@ -71,28 +65,14 @@ export function memoryParts(source: Source, memory: Memory, decisions?: Commands
   return { runBatch, read: queriesOf(shelfOf(memory)), nextDueAt, close: async () => undefined };
 }
 
-function apply<T extends TableName>(
-  memory: Memory,
-  table: T,
-  { set, stored, removed }: { set: WorkingSet; stored: StoredBytes; removed: StoredBytes },
-): void {
+function apply<T extends TableName>(memory: Memory, table: T, set: WorkingSet): void {
   const rows: Map<string, Rows[T]> = memory.tables[table];
   for (const { key, loaded, now } of set.changes(table)) {
     const text = keyText(key);
-    if (isCounted(table)) {
-      const before = bytesOf(table, rows.get(text));
-      (now === undefined ? removed : stored).add(key[0], bytesOf(table, now) - before);
-    }
     if (now === undefined) rows.delete(text);
     else if (!loaded && rows.has(text) && !tables[table].repeatable) throw new Error(`${table}: there is a row ${text} already`);
     else rows.set(text, now);
   }
-}
-
-/** As many bytes as a database counts for a row. */
-function bytesOf<T extends TableName>(name: T, row: Rows[T] | undefined): number {
-  const table: Table<Rows[T]> = tables[name];
-  return row ? bytesIn(table, Object.values(table.write(row))) : 0;
 }
 
 function addUsage({ tables: { usage } }: Memory, rows: readonly Usage[]): void {
@@ -221,20 +201,6 @@ function pick<T extends TableName>({ tables }: Memory, table: T, keys: readonly 
   return keys.flatMap((key) => rows.get(keyText(key)) ?? []);
 }
 
-function storedIn(memory: Memory): Pick<Shelf, "storedBytes" | "measuredBytes"> {
-  const counted = (account: AccountId): number =>
-    storedBytesIn(stretch(memory, "usage", { account, after: "3h/", before: "3h0", limit: Infinity }));
-  const bytesOfAll = <T extends TableName>(name: T, account: AccountId): number =>
-    stretch(memory, name, { account, limit: Infinity }).reduce((sum, row) => sum + bytesOf(name, row), 0);
-  return {
-    storedBytes: async (account) => counted(account),
-    measuredBytes: async (account) => {
-      const found = countedTables.reduce((sum, name) => sum + bytesOfAll(name, account), 0);
-      return { found, counted: counted(account) };
-    },
-  };
-}
-
 function shelfOf(memory: Memory): Shelf {
   const { accounts, deduplications, messages } = memory.tables;
   return {
@@ -297,7 +263,6 @@ function shelfOf(memory: Memory): Shelf {
         .filter(({ dueAt, leasedBy }) => dueAt !== null && dueAt > now && leasedBy !== null)
         .slice(0, scan)
         .filter((row) => row.account === account).length,
-    ...storedIn(memory),
     accounts: async () => [...accounts.values()].sort((a, b) => byText(a.id, b.id)),
     earliestDeduplicationEnd: async (account) => {
       const ends = those(deduplications, (row) => row.account === account).map(({ expiresAt }) => expiresAt);

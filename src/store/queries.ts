@@ -86,10 +86,6 @@ export interface Queries extends RunQueries {
   underWay(account: AccountId, now: Millis): Promise<number>;
   /** What an account has used from a time on, in buckets of one size, of all nodes: in the order of their times. */
   usage(account: AccountId, size: BucketSize, from: Millis): Promise<readonly Usage[]>;
-  /** The bytes that an account has in storage, by its buckets. */
-  storedBytes(account: AccountId): Promise<number>;
-  /** The bytes of all rows of an account, and those of its buckets at the same moment. Looks at each row, so it is asked once. */
-  measuredBytes(account: AccountId): Promise<{ found: number; counted: number }>;
   /** When the next of an account's rows is past its time, so that `expire` removes it. */
   nextExpiryAt(account: AccountId, retention: Retention): Promise<Millis | null>;
   /** Whether anything is left of an account besides its own row. */
@@ -145,8 +141,6 @@ export function queriesOf(shelf: Shelf): Queries {
     // A lease is longer than the clocks of two nodes are apart.
     underWay: (account, now) => shelf.countLeased({ account, now, until: now + 2 * spans.lease, scan: mostCountedLeases }),
     usage: (account, size, from) => usageFrom(shelf, { account, ...bucketsFrom(size, from), limit: usagePage }),
-    storedBytes: (account) => shelf.storedBytes(account),
-    measuredBytes: (account) => shelf.measuredBytes(account),
     nextExpiryAt: (account, retention) => nextExpiryAt(shelf, account, retention),
     isAnythingLeft: (account) => isAnythingLeft(shelf, account),
   };

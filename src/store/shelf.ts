@@ -30,10 +30,6 @@ export interface Shelf {
   holdersOf(account: AccountId, slot: MessageId, limit: number): Promise<readonly MessageState[]>;
   accountByToken(tokenHash: string): Promise<Account | null>;
   accounts(): Promise<readonly Account[]>;
-  /** The bytes that an account has in storage, by its buckets: see `storedBytes.ts`. */
-  storedBytes(account: AccountId): Promise<number>;
-  /** The bytes of all its rows, and those of its buckets at the same moment. Looks at each row. */
-  measuredBytes(account: AccountId): Promise<{ found: number; counted: number }>;
   /** Rows of a stretch, counted up to its limit. */
   count(table: TableName, range: Range): Promise<number>;
   /** The id of the newest row of an account besides so many that are newer still. */

@@ -1,6 +1,6 @@
 import type { Rows, TableName } from "../core/command.ts";
 import type { Hands } from "../core/hands.ts";
-import type { AccountId, Millis, NodeId } from "../core/message.ts";
+import type { Millis, NodeId } from "../core/message.ts";
 import { decideBatch, resultOf } from "./batch.ts";
 import type { Connection, Database, Dialect } from "./database.ts";
 import { LostUpdate } from "./database.ts";
@@ -11,7 +11,6 @@ import { loaderOf } from "./sqlLoader.ts";
 import { byKey, keyValues, statementsOf } from "./statements.ts";
 import type { BatchResult, Call, Source } from "./store.ts";
 import { Interrupted } from "./store.ts";
-import { bytesIn, isCounted, StoredBytes } from "./storedBytes.ts";
 import type { Table, Value } from "./tables.ts";
 import { tables } from "./tables.ts";
 
@@ -69,16 +68,12 @@ async function writeAll(connection: Connection, set: WorkingSet, at: Writing): P
     return connection.each(sql, types, rows).catch(note);
   };
   const noting: Connection = { ...connection, each };
-  const stored = new StoredBytes();
-  const writing: Promise<unknown>[] = set.touched().map((name) => writeTable(noting, name, set, { ...at, stored }).catch(note));
-  // What removed rows came to is known only when they are removed.
-  stored.take(set.tally);
+  const writing: Promise<unknown>[] = set.touched().map((name) => writeTable(noting, name, set, at.wholeBefore).catch(note));
   writing.push(addUsage(noting, set.tally.rows(at)).catch(note));
   // All of them have asked for what they write by now.
   if (isChange && at.sign) writing.push(at.sign(connection).catch(note));
   await Promise.all(writing);
-  if (faults.length === 0) await addUsage(connection, stored.rows(set.tally, at));
-  else throw faults[0];
+  if (faults.length > 0) throw faults[0];
 }
 
 /** Writes the net changes of a table: one statement for what is new, one for what changed, one for what is gone. */
@@ -86,40 +81,32 @@ async function writeTable<T extends TableName>(
   connection: Connection,
   name: T,
   set: WorkingSet,
-  { wholeBefore, stored }: Pick<Writing, "wholeBefore"> & { stored: StoredBytes },
+  wholeBefore: string | null,
 ): Promise<void> {
   const table: Table<Rows[T]> = tables[name];
-  const { insert, types, update, remove, removeCounted, keyTypes } = statementsOf(connection.dialect, name);
-  const counts = isCounted(name);
+  const { insert, types, update, remove, keyTypes } = statementsOf(connection.dialect, name);
   const made: Value[][] = [];
   const changed: Value[][] = [];
   const gone: Value[][] = [];
   const forgotten = new Map<string, Value[]>();
-  const removals: [AccountId, number][] = [];
   const valuesOf = (row: Rows[T]): Value[] => Object.values(table.write(row, connection.seals));
   for (const { key, before, now } of set.changes(name)) {
-    const values = now && valuesOf(now);
-    if (values && counts) stored.add(key[0], bytesIn(table, values));
-    if (values === undefined && name === "log" && wholeBefore !== null && String(key[1]) < wholeBefore) {
-      noteLast(forgotten, keyValues(key));
-      if (before && counts) removals.push([key[0], bytesIn(table, valuesOf(before))]);
-    } else if (values === undefined) gone.push(keyValues(key));
-    else if (before === undefined) made.push(values);
+    if (now === undefined && name === "log" && wholeBefore !== null && String(key[1]) < wholeBefore) noteLast(forgotten, keyValues(key));
+    else if (now === undefined) gone.push(keyValues(key));
+    else if (before === undefined) made.push(valuesOf(now));
     else {
-      if (counts) stored.add(key[0], -bytesIn(table, valuesOf(before)));
+      const values = valuesOf(now);
       changed.push(update.places.map((place) => values[place] ?? null).concat(table.unlocked ? valuesOf(before) : []));
     }
   }
   if (made.length + changed.length + gone.length + forgotten.size === 0) return;
   if (table.contested) made.sort(byKey(table.key.length));
-  const [, updated, removed] = await Promise.all([
+  const [, updated] = await Promise.all([
     made.length > 0 ? connection.each(insert, types, made) : null,
     changed.length > 0 ? connection.each(update.sql, update.types, changed) : null,
-    gone.length > 0 ? connection.each(counts ? removeCounted : remove, keyTypes, gone) : null,
+    gone.length > 0 ? connection.each(remove, keyTypes, gone) : null,
     forgotten.size > 0 ? connection.each(forget(connection.dialect), keyTypes, [...forgotten.values()].sort(byKey(1))) : null,
   ]);
-  for (const [account, bytes] of removals) stored.add(account, -bytes);
-  if (counts && removed) for (const { account, bytes } of removed) stored.add(String(account), -Number(bytes));
   if (table.unlocked && updated && updated.length < changed.length) throw new LostUpdate(`${name}: changed by another node`);
 }
 

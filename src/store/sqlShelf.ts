@@ -4,7 +4,6 @@ import { sealOf } from "./sealedTables.ts";
 import type { LogName, Range, RowSize, SealedName, Sealing, SealingRange, Shelf, SizedName } from "./shelf.ts";
 import { countIn, reader, rows, stretch } from "./sqlRows.ts";
 import { columnsOf, eachByItself, keyValues, statementsOf } from "./statements.ts";
-import { measuring, sumOfBuckets } from "./storedBytes.ts";
 import { tables } from "./tables.ts";
 
 const nextDue = `select min(due_at) as at from (select min(due_at) as due_at from messages where leased_by is null and due_at is not null and id <> ''
@@ -27,16 +26,7 @@ const countBefore = ({ by }: Dialect): string => `select count(*) as before from
   where line is not null and account = ? and line = ? and id < ? limit ?) as earlier`;
 
 /** How long lists are. */
-const listsOf = (connection: Connection): Pick<Shelf, "idBehind" | "count" | "storedBytes" | "measuredBytes"> => ({
-  storedBytes: async (account) => {
-    const [row] = await connection.query(sumOfBuckets, [account]);
-    return Number(row?.counted ?? 0);
-  },
-  measuredBytes: async (account) => {
-    const { sql, values } = measuring(connection.dialect);
-    const [row] = await connection.query(sql, values(account));
-    return { found: Number(row?.found ?? 0), counted: Number(row?.counted ?? 0) };
-  },
+const listsOf = (connection: Connection): Pick<Shelf, "idBehind" | "count"> => ({
   idBehind: async (name, account, newer) => {
     const { where, values } = stretch({ account }, { of: name, dialect: connection.dialect });
     const newest = `select id from ${tables[name].name} ${where} order by id desc limit 1 offset ?`;

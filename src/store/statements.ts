@@ -2,7 +2,6 @@ import type { Key, TableName } from "../core/command.ts";
 import type { Dialect } from "./database.ts";
 import type { Bodies } from "./shelf.ts";
 import type { ColumnType, Shape, Value } from "./tables.ts";
-import { bytesOfRow } from "./storedBytes.ts";
 import { tables } from "./tables.ts";
 
 /** The statements that every table has, in the words of one database. */
@@ -12,8 +11,6 @@ export type Statements = {
   insert: string;
   update: Update;
   remove: string;
-  /** The same, which also returns the account of each row and its bytes: see `storedBytes.ts`. */
-  removeCounted: string;
   whole: ByKey;
   /** Without bodies. */
   outline: ByKey;
@@ -54,14 +51,12 @@ function write(dialect: Dialect, table: Shape): Statements {
     look: select(columns),
     take: select(columns, table.unlocked ? "" : dialect.lock(table.name)),
   });
-  const remove = `delete from ${table.name}${byKey.using} where ${isRow(dialect, table, byKey.column)}`;
   return {
     types,
     keyTypes,
     insert: `insert into ${table.name} (${Object.keys(table.columns).join(", ")}) ${dialect.given(types).values}${table.repeatable ? " on conflict do nothing" : ""}`,
     update: update(dialect, table),
-    remove,
-    removeCounted: `${remove} returning ${table.name}.account as account, ${bytesOfRow(table)} as bytes`,
+    remove: `delete from ${table.name}${byKey.using} where ${isRow(dialect, table, byKey.column)}`,
     whole: both(columnsOf(table)),
     outline: both(columnsOf(table, { bodies: false })),
     sizes: select(`${table.name}.id, coalesce(length(${table.name}.body), 0) as size`),

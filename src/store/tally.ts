@@ -20,20 +20,14 @@ export class Tally {
     this.#accounts = [];
     this.#counts = [];
     const answer = run();
-    this.#accounts.forEach((account, at) => this.add(account, this.#counts[at] ?? {}));
+    this.#accounts.forEach((account, at) => this.#add(account, this.#counts[at] ?? {}));
     return answer;
   }
 
-  /** Adds something that no command counts. */
-  add(account: AccountId, counts: Partial<Counts>): void {
+  #add(account: AccountId, counts: Partial<Counts>): void {
     let sum = this.#sums.get(account);
     if (!sum) this.#sums.set(account, (sum = { ...noCounts }));
     for (const name in counts) sum[name as CountName] += counts[name as CountName] ?? 0;
-  }
-
-  /** Reports whether anything was counted of an account. */
-  has(account: AccountId): boolean {
-    return this.#sums.has(account);
   }
 
   /** What is to be added to which rows, in the order of their keys. */

@@ -62,7 +62,6 @@ function readsThrough(ask: (query: keyof Queries, args: readonly unknown[]) => P
     steps: call("steps"),
     ...{ run: call("run"), activeRun: call("activeRun"), runs: call("runs"), history: call("history"), waitersOf: call("waitersOf") },
     ...{ notificationsOf: call("notificationsOf"), messagesOfRun: call("messagesOfRun"), waitersOfEvent: call("waitersOfEvent") },
-    ...{ storedBytes: call("storedBytes"), measuredBytes: call("measuredBytes") },
     ...{ messagesOfQueue: call("messagesOfQueue"), slotsOf: call("slotsOf"), underWay: call("underWay") },
   };
 }

@@ -20,7 +20,6 @@ const small: AccountLimits = {
     deadLetters: 1,
   },
   ...{ logEntries: 1, requestsPerSecond: 8, requestsPerDay: 1_000_000, requestsPerDayHard: 1_000_000 },
-  storageBytes: 1_000_000_000,
 };
 
 let home: House;
@@ -213,7 +212,6 @@ const others: readonly LimitName[] = [
   "auditRetention",
   "requestsPerDay",
   "requestsPerDayHard",
-  "storageBytes",
 ];
 
 test("every limit is enforced in one way or another", () => {

@@ -15,8 +15,7 @@ const rows = (account = "acme"): Usage[] => [...broker.memory.tables.usage.value
 /** What is not zero, summed over the largest buckets. */
 function counted(account = "acme"): Partial<Counts> {
   const large = rows(account).filter(({ id }) => id.startsWith("3h/"));
-  const names = countNames.filter((name) => name !== "storedBytes");
-  const sums = names.map((name) => [name, large.reduce((sum, row) => sum + row[name], 0)] as const);
+  const sums = countNames.map((name) => [name, large.reduce((sum, row) => sum + row[name], 0)] as const);
   return Object.fromEntries(sums.filter(([, sum]) => sum !== 0));
 }
 
@@ -170,10 +169,7 @@ describe("a bucket", () => {
   test("goes when its time has come, and not before, whatever the clock of who asks says", async () => {
     await broker.publish({ delay: 1000 });
     const expire = (now: number) => broker.run("expire", { account: "acme", retention: { log: 1e12, deadLetters: 1e12 }, now, limit: 100 });
-    const sizes = () =>
-      rows()
-        .filter(({ id }) => id !== carriedId)
-        .map(({ id }) => id.split("/")[0]);
+    const sizes = () => rows().map(({ id }) => id.split("/")[0]);
     for (const [size, left] of [
       ["1m", ["12m", "3h"]],
       ["12m", ["3h"]],
@@ -203,7 +199,7 @@ describe("a bucket", () => {
     await broker.run("deleteDeadLetters", { account: "acme", dlqIds: broker.deadLetters.map(({ id }) => id), logRetention: 1e12 });
     expect(counted()).not.toHaveProperty("deadLetters");
     await expire(40);
-    expect(rows()).toMatchObject([{ id: carriedId, deadLetters: 0 }]);
+    expect(rows()).toEqual([]);
   });
 
   test("tells when it begins", () => {

@@ -8,7 +8,6 @@ import type { Session } from "../../src/core/takeover.ts";
 import { Dispatcher } from "../../src/engine/dispatcher.ts";
 import { Timers, promptRetentionDuty, retentionDuty } from "../../src/engine/timers.ts";
 import { spendingDuty } from "../../src/engine/spending.ts";
-import { storageDuty } from "../../src/engine/storage.ts";
 import { trimmingDuty } from "../../src/engine/trimming.ts";
 import { groupCommit } from "../../src/store/group.ts";
 import { storeFor } from "../../src/store/naming.ts";
@@ -124,7 +123,6 @@ export class SimulatedNode {
         promptRetentionDuty({ store, clock, retention: broker.retention }),
         trimmingDuty({ store, clock }),
         spendingDuty({ store, clock, prices }),
-        storageDuty({ store, clock }),
       ],
       clock,
       trouble,

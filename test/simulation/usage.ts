@@ -1,13 +1,9 @@
 import type { Letter, LogState } from "../../src/core/message.ts";
 import type { PublishResult } from "../../src/core/publish.ts";
 import type { Counts, Usage } from "../../src/core/counts.ts";
-import type { Rows } from "../../src/core/command.ts";
-import { bytesIn, countedTables } from "../../src/store/storedBytes.ts";
-import type { Table } from "../../src/store/tables.ts";
-import { tables } from "../../src/store/tables.ts";
 import type { Case, Demand } from "./batch.ts";
 import type { Life } from "./life.ts";
-import type { Change, Tables } from "./changes.ts";
+import type { Tables } from "./changes.ts";
 
 const minute = 60_000;
 const hour = 60 * minute;
@@ -29,8 +25,6 @@ export class UsageRecount {
   readonly #requests = new Map<string, number>();
   /** By account: in the buckets, and in the queue. */
   readonly #deadLetters = new Map<string, number>();
-  /** By account: in the buckets, and in the rows. */
-  readonly #storedBytes = new Map<string, number>();
 
   judge(of: Case, around: Around): void {
     const expected = this.#recount(of, around);
@@ -40,7 +34,6 @@ export class UsageRecount {
       around.demand(one === other, `what is counted is what happened: ${other} instead of ${one} for ${key}`);
     }
     this.#judgeDeadLetters(of, around);
-    this.#judgeStoredBytes(of, around);
     this.#judgeRequests(of, around);
   }
 
@@ -78,7 +71,7 @@ export class UsageRecount {
       }
       demand(Number(start) === Math.floor(now / span) * span, `what happens is counted when it happens: ${id}`);
       const sums = bySize[Object.keys(sizes).indexOf(size)];
-      const { account: _account, id: _id, deadLetters: _deadLetters, storedBytes: _storedBytes, ...counts } = after;
+      const { account: _account, id: _id, deadLetters: _deadLetters, ...counts } = after;
       for (const [name, value] of Object.entries(counts)) {
         const by = value - (before?.[name as keyof Counts] ?? 0);
         const key = `${after.account} ${name}`;
@@ -102,26 +95,6 @@ export class UsageRecount {
     for (const account of new Set([...this.#deadLetters.keys()].map((key) => key.split(" ")[0]))) {
       const [counted, there] = [this.#deadLetters.get(`${account} buckets`) ?? 0, this.#deadLetters.get(`${account} queue`) ?? 0];
       demand(counted === there, `dead letters are counted: ${counted} of ${there} of ${account}`);
-    }
-  }
-
-  #judgeStoredBytes({ changes }: Case, { demand }: Around): void {
-    const add = (key: string, by: number): void => void this.#storedBytes.set(key, (this.#storedBytes.get(key) ?? 0) + by);
-    for (const { before, after } of changes.usage)
-      add(`${(after ?? before)?.account} buckets`, (after?.storedBytes ?? 0) - (before?.storedBytes ?? 0));
-    const addRows = <T extends (typeof countedTables)[number]>(name: T): void => {
-      const table: Table<Rows[T]> = tables[name];
-      const bytesOf = (row: Rows[T] | undefined): number => (row ? bytesIn(table, Object.values(table.write(row))) : 0);
-      const some: readonly Change<T>[] = changes[name];
-      for (const { before, after } of some) {
-        const { account }: { account?: string } = after ?? before ?? {};
-        add(`${account} rows`, bytesOf(after) - bytesOf(before));
-      }
-    };
-    countedTables.forEach(addRows);
-    for (const account of new Set([...this.#storedBytes.keys()].map((key) => key.split(" ")[0]))) {
-      const [counted, there] = [this.#storedBytes.get(`${account} buckets`) ?? 0, this.#storedBytes.get(`${account} rows`) ?? 0];
-      demand(counted === there, `stored bytes are counted: ${counted} of ${there} of ${account}`);
     }
   }
 

@@ -21,7 +21,6 @@ import { describeSightings } from "./contractSightings.ts";
 import { describeSources } from "./contractSources.ts";
 import { describeUsage } from "./contractUsage.ts";
 import { describeTokens } from "./contractTokens.ts";
-import { describeStoredBytes } from "./contractStoredBytes.ts";
 import type { OpenStore } from "./world.ts";
 
 /** What every store must do: the one contract behind `Store`. */
@@ -49,6 +48,5 @@ export function describeStore(name: string, open: OpenStore): void {
     describeRuns(open);
     describeFailedRuns(open);
     describeUsage(open);
-    describeStoredBytes(open);
   });
 }

@@ -17,10 +17,7 @@ async function atBeginning(open: OpenStore): Promise<{ world: World; start: numb
 }
 
 const shown = (rows: readonly Usage[]) =>
-  rows.map(({ id, ...row }) => [
-    id,
-    Object.fromEntries(countNames.flatMap((name) => (row[name] === 0 || name === "storedBytes" ? [] : [[name, row[name]]]))),
-  ]);
+  rows.map(({ id, ...row }) => [id, Object.fromEntries(countNames.flatMap((name) => (row[name] === 0 ? [] : [[name, row[name]]])))]);
 
 const letters = (count: number) => Array.from({ length: count }, () => letterTo({ delay: 1_000_000 }));
 

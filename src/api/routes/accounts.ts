@@ -5,9 +5,9 @@ import { Refusal } from "../../core/errors.ts";
 import type { Account } from "../../core/message.ts";
 import type { PlanName } from "../../core/terms.ts";
 import type { AccountBrand } from "../presentAccount.ts";
-import { accountJson, accountRecord, storedBytesOf } from "../presentAccount.ts";
+import { accountJson, accountRecord } from "../presentAccount.ts";
 import { readObject } from "../readObject.ts";
-import type { Answer, Call, Parts, Route } from "../route.ts";
+import type { Answer, Call, Route } from "../route.ts";
 import { accountRoute, openRoute } from "../route.ts";
 import { hashOfToken, tokenOf } from "../token.ts";
 
@@ -28,23 +28,20 @@ const bodyOf = (about: string, schema: z.ZodType) => ({
   ...{ about, contentType: "application/json", schema, required: true, mostBytes: 64 * 1024 },
 });
 
-const recordOf = async (account: Account, parts: Parts, brand: AccountBrand) =>
-  accountJson(account, parts, { brand, storedBytes: await storedBytesOf(account, parts) });
-
 const reading = (brand: AccountBrand): Route[] => [
   accountRoute({
     ...{ method: "GET", path: `/v2/${brand}/user/{id}`, tag, summary: "Read an account" },
     params: byId,
     answers: { 200: { about: "The account.", schema: accountRecord } },
     refusals: ["not-found"],
-    handle: async ({ account, params, parts }) => ({ ...secret, body: await recordOf(own(account, params.id), parts, brand) }),
+    handle: async ({ account, params, parts }) => ({ ...secret, body: accountJson(own(account, params.id), parts, brand) }),
   }),
   accountRoute({
     ...{ method: "GET", path: `/v2/${brand}/users`, tag, summary: "List accounts" },
     about: "Those that the user name and the password are of, which is one.",
     answers: { 200: { about: "The account.", schema: z.array(accountRecord) } },
     refusals: [],
-    handle: async ({ account, parts }) => ({ ...secret, body: [await recordOf(account, parts, brand)] }),
+    handle: async ({ account, parts }) => ({ ...secret, body: [accountJson(account, parts, brand)] }),
   }),
   openRoute({
     ...{ method: "GET", path: `/v2/${brand}/ipv4`, tag, summary: "Where deliveries come from" },
@@ -72,7 +69,7 @@ const rotate = (brand: AccountBrand): Route =>
       const token = tokenOf(id, password);
       const secrets = { password, token, tokenHash: hashOfToken(token) };
       const rotated = await parts.store.execute("rotateToken", { account: id, replaces, ...secrets });
-      return { ...secret, body: await recordOf(rotated, parts, brand) };
+      return { ...secret, body: accountJson(rotated, parts, brand) };
     },
   });
 

@@ -1,7 +1,5 @@
 import { z } from "zod";
-import { limitOf } from "../../core/plans.ts";
-import { hasQuota } from "../../core/quota.ts";
-import { deadLettersIn, monthOf, periods, pointsOf, storedBytesIn, stretchOf } from "../../core/statistics.ts";
+import { deadLettersIn, monthOf, periods, pointsOf, stretchOf } from "../../core/statistics.ts";
 import { choice } from "../parameters.ts";
 import type { AccountBrand } from "../presentAccount.ts";
 import { statisticsJson, statisticsRecord } from "../presentStatistics.ts";
@@ -22,13 +20,11 @@ const ofBrand = (brand: AccountBrand): Route =>
     refusals: ["invalid", "not-found"],
     handle: async ({ account, params, query, parts: { store, now, prices = noPrices } }) => {
       const { id } = own(account, params.id);
-      const limit = limitOf(account, "storageBytes");
       const at = now();
       const stretch = stretchOf(query.period, at);
       const large = await store.read.usage(id, "3h", 0);
       const fitting = stretch.size === "3h" ? large : await store.read.usage(id, stretch.size, stretch.from);
-      const storage = hasQuota(account) ? { used: Math.max(0, storedBytesIn(large)), limit } : null;
-      const of = { storage, month: pointsOf(large, monthOf(at)), period: pointsOf(fitting, stretch), deadLetters: deadLettersIn(large) };
+      const of = { month: pointsOf(large, monthOf(at)), period: pointsOf(fitting, stretch), deadLetters: deadLettersIn(large) };
       return { status: 200, body: statisticsJson(of, { prices, brand }) };
     },
   });

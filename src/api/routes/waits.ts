@@ -115,7 +115,7 @@ const notifyAll = route({
   params: byEvent,
   body: event,
   answers: { 200: { about: "Who was told.", schema: z.array(notifiedShape) } },
-  refusals: ["storage-quota-exceeded"],
+  refusals: [],
   handle: async ({ account, params, incoming, parts }) =>
     wakeAll(parts, account.id, { event: checkSegment("eventId", params.eventId), body: incoming.body, mayRead: mayRead(incoming) }),
 });
@@ -172,7 +172,7 @@ const notifyRun = route({
   params: z.object({ workflowRunId: z.string(), eventId: z.string() }),
   body: event,
   answers: { 200: { about: "Who was told; when the event is kept, one entry without a waiter.", schema: z.array(notifiedShape) } },
-  refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded"],
+  refusals: ["not-found", "limit-exceeded"],
   handle: async ({ account, params, incoming, parts: { store } }) => {
     const { body } = incoming;
     const named = checkSegment("workflowRunId", params.workflowRunId);
