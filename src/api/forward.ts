@@ -67,8 +67,8 @@ export function sendersHeaders(rawHeaders: readonly string[], proof: Pick<Proof,
 /** Texts that are encoded more often are taken to hide something. */
 const mostEncodings = 5;
 
-/** Passwords that are made here have 32 characters. A shorter one may be in other text by chance. */
-const shortestPassword = 32;
+/** Passwords that the server makes have 28 characters. A short one may be in other text by chance. */
+const shortestPassword = 24;
 
 /**
  * Reports whether a text has the token in it, or the password in the token: as it is, without its padding, in the alphabet of URLs, in

@@ -27,9 +27,10 @@ export type Claimed = { more: boolean; now: Millis; turns: Turns; behind: readon
 
 /**
  * How much one claim looks at: messages, lines of hosts, lines of flows, schedules, and waiters; of all lines together, so
- * many of those that stand in them. `only` and `except`: of what is due, these rows alone, or all but these.
+ * many of those that stand in them. `only` and `except`: of what is due, these rows alone, or all but these. `behind`: the accounts that
+ * the claim before found to be behind.
  */
-export type Most = Window & { heads?: number; only?: readonly DueRow[] };
+export type Most = Window & { heads?: number; only?: readonly DueRow[]; behind?: readonly AccountId[] };
 type Window = Pick<DueNeed, "limit"> & Partial<DueNeed> & { except?: readonly DueRow[] };
 
 const mostOf = ({ limit, lines = limit, flows = limit, schedules = limit, waiters = limit }: Window): Required<Omit<DueNeed, "turns">> => ({
@@ -92,7 +93,8 @@ export const claim: Decision<Most, Claimed> = {
     const turns = Object.fromEntries(full.map((table) => [table, draft.turns()[table] ?? ""]));
     // Who stands in a line waits for a hand, so one row says that more may wait.
     const inLines = [full.includes("lines") ? lines : [], full.includes("flows") ? flows : []].flat().map(({ account }) => account);
-    const behind = [...(full.includes("messages") ? accountsBehind(due) : []), ...inLines];
+    const turnOf = { before: most.behind ?? [], from: most.turns?.messages, to: draft.turns().messages ?? "" };
+    const behind = [...(full.includes("messages") ? accountsBehind(due, turnOf) : []), ...inLines];
     return { more: left.length > 0 || full.length > 0, now: moment.now, turns, behind: [...new Set([...behind, ...left.map(accountOf)])] };
   },
 };

@@ -192,6 +192,8 @@ export interface Draft {
   countOf(account: AccountId, name: CountNeed["name"]): number;
   /** Whether this node has a hand for one more delivery to a host: see `core/hands.ts`. */
   hasHand(account: AccountId, host: string): boolean;
+  /** Whether there is none because the account holds its share of this node. */
+  isDenied(account: AccountId, host: string): boolean;
   /** Takes it, and `size` bytes of memory. False when there is none to spare. */
   takeHand(account: AccountId, host: string, size: number): boolean;
   /** Whether the envelope of a message to be sent has been looked for. False: others came first, and it is left for the next turn. */

@@ -63,6 +63,8 @@ export const spans = {
   lease: 30 * second,
   /** A line is served whenever a delivery of its host ends; if that was missed, after this at the latest. */
   lineCheck: 1 * second,
+  /** A line whose account holds its share of a node is woken when one of its deliveries ends, or after this at the latest. */
+  deniedLineCheck: 5 * second,
   /** A message that has its slot of a queue is looked at again after this while the queue is paused. */
   stoppedCheck: 10 * second,
   /** A key whose first messages met no free hand lets more go on after this, or when one of its deliveries ends. */

@@ -23,7 +23,8 @@ export function serveLine(draft: Draft, moment: Moment, line: Line): void {
   if (!first && draft.isWholeLine(line.account, hostLine(line.host))) return draft.drop("lines", line.account, line.host);
   // When hands are left for others that stand behind those in sight, there is reason to look again at once.
   const isOutOfHands = first && !draft.hasHand(line.account, line.host);
-  draft.put("lines", { ...line, dueAt: moment.now + (isOutOfHands ? spans.lineCheck : 0) });
+  const untilLook = draft.isDenied(line.account, line.host) ? spans.deniedLineCheck : spans.lineCheck;
+  draft.put("lines", { ...line, dueAt: moment.now + (isOutOfHands ? untilLook : 0) });
 }
 
 /**

@@ -34,9 +34,16 @@ export function inRounds<Row extends { account: AccountId }>(rows: readonly Row[
   return (order ? rounds.map((round) => round.sort(order)) : rounds).flat();
 }
 
-/** Returns the accounts that have at least `turn.rows` rows among these, so that more of theirs may be due. */
-export function accountsBehind(rows: readonly { account: AccountId }[]): AccountId[] {
-  const counts = new Map<AccountId, number>();
+/**
+ * Returns the accounts of which more may be due after a look that did not see all: those that were behind `before`, and those of these rows. An
+ * account that had its turn, after `from` and up to `to` ("": the last one), and showed fewer rows than a turn looks at, is not behind.
+ */
+export function accountsBehind(
+  rows: readonly { account: AccountId }[],
+  { before, from, to }: { before: readonly AccountId[]; from: AccountId | undefined; to: AccountId },
+): AccountId[] {
+  const counts = new Map<AccountId, number>(before.map((account) => [account, 0]));
   for (const { account } of rows) counts.set(account, (counts.get(account) ?? 0) + 1);
-  return [...counts].filter(([, count]) => count >= turn.rows).map(([account]) => account);
+  const hadTurn = (account: AccountId): boolean => from !== undefined && account > from && (to === "" || account <= to);
+  return [...counts].filter(([account, count]) => count >= turn.rows || !hadTurn(account)).map(([account]) => account);
 }

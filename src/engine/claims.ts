@@ -2,12 +2,12 @@ import type { DueRow } from "../core/aside.ts";
 import { nameOfRow } from "../core/aside.ts";
 import type { Claimed } from "../core/claim.ts";
 import { Refusal } from "../core/errors.ts";
-import type { Millis } from "../core/message.ts";
+import type { AccountId, Millis } from "../core/message.ts";
 import type { Turns } from "../core/turns.ts";
 import type { Store } from "../store/store.ts";
 
 /** How much one claim looks at: see `core/claim.ts`. */
-type Most = { limit: number; lines: number; turns?: Turns };
+type Most = { limit: number; lines: number; turns?: Turns; behind?: readonly AccountId[] };
 type Part = Most & { heads: number; only: readonly DueRow[] };
 /** A row that could not be claimed so many times, and until when it is left alone. */
 type Failing = { row: DueRow; times: number; until: Millis };

@@ -29,10 +29,11 @@ export class DeniedHosts {
     if (denied.hosts.size < mostHosts) denied.hosts.add(lane.slice(account.length + 1));
   }
 
-  /** A delivery of the account has ended. */
-  async ended(account: AccountId): Promise<void> {
-    const denied = this.#byAccount.get(account);
-    if (!denied) return;
+  /** A delivery of the account has ended. If the account has no denied host, another one has its turn. `mayTake`: which accounts may begin one more. */
+  async ended(of: AccountId, mayTake: (account: AccountId) => boolean): Promise<void> {
+    const account = this.#byAccount.has(of) ? of : this.#byAccount.keys().find(mayTake);
+    const denied = account === undefined ? undefined : this.#byAccount.get(account);
+    if (account === undefined || !denied) return;
     denied.ended++;
     if (denied.isWaking) return;
     denied.isWaking = true;

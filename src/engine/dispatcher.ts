@@ -1,11 +1,11 @@
 import { Refusal } from "../core/errors.ts";
 import type { Hands } from "../core/hands.ts";
-import { laneOf } from "../core/hands.ts";
+import { laneOf, leavesLastPart } from "../core/hands.ts";
 import { memory, spans } from "../core/limits.ts";
 import type { AccountId, Delivery, Held, Millis, Outcome } from "../core/message.ts";
 import { hostOf } from "../core/parsedUrl.ts";
 import type { Settled } from "../core/settle.ts";
-import type { Turns } from "../core/turns.ts";
+import type { Claimed } from "../core/claim.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
 import { BodyBytes } from "./bodyBytes.ts";
 import { Claims } from "./claims.ts";
@@ -78,7 +78,7 @@ export class Dispatcher {
   #starved = false;
   #behind: Hands["behind"] = true;
   /** Where the next claim begins its turns through the accounts. */
-  #turns: Turns = {};
+  #last: Pick<Claimed, "turns" | "behind"> = { turns: {}, behind: [] };
   #stopping = false;
   #renewing = false;
   #alarm = new AbortController();
@@ -109,7 +109,7 @@ export class Dispatcher {
       hands: () => this.hands(),
       deliver: (delivery) => this.#send(delivery),
       callOff: (held) => this.#callOff(held),
-      fault: (what) => this.#fault(what),
+      fault: (what) => this.#parts.log.trouble("the storage is damaged", new Error(what)),
     });
     this.#unsubscribe = store.onDue((at) => this.#lookAt(at));
     this.#nextAt = atOnce;
@@ -182,8 +182,12 @@ export class Dispatcher {
     if (this.#starved) return void (this.#behind = true);
     const asked = clock.now();
     const lines = Math.min(claimLimit, free);
-    const { more, now, turns, behind } = await this.#claims.next({ limit: Math.max(fewestClaimed, lines), lines, turns: this.#turns });
-    this.#turns = turns;
+    const { more, now, turns, behind } = await this.#claims.next({
+      limit: Math.max(fewestClaimed, lines),
+      lines,
+      ...this.#last,
+    });
+    this.#last = { turns, behind };
     // It was `now` between the question and the answer. If both clocks can have been right, they are taken to be.
     this.#ahead = Math.max(asked - now, Math.min(0, clock.now() - now));
     this.#behind = more && new Set(behind);
@@ -278,10 +282,6 @@ export class Dispatcher {
     this.#bytes.count(lane, by * delivery.message.body.byteLength);
   }
 
-  #fault(what: string): void {
-    this.#parts.log.trouble("the storage is damaged", new Error(what));
-  }
-
   async #sendAndSettle(running: Running): Promise<void> {
     const { log } = this.#parts;
     const { delivery, call } = running;
@@ -293,7 +293,7 @@ export class Dispatcher {
       return this.#checkEmpty();
     }
     this.#remove(running);
-    void this.#denied.ended(delivery.message.account);
+    this.#wakeDenied(delivery);
     this.#reports++;
     if (this.#starved) {
       this.#starved = false;
@@ -301,9 +301,16 @@ export class Dispatcher {
     }
     const settled = await this.#settle(delivery, outcome);
     running.room.close();
+    if (outcome.body.byteLength > 0) this.#wakeDenied(delivery);
     if (settled) log.attempt(delivery, outcome, settled.became);
     this.#reports--;
     this.#checkEmpty();
+  }
+
+  /** What it held, a hand or memory, goes to a host that had to wait for the share of its account. */
+  #wakeDenied({ message }: Delivery): void {
+    const capacity = { total: this.#parts.hands.total, free: this.#parts.hands.total - this.#running.length };
+    void this.#denied.ended(message.account, (account) => leavesLastPart(capacity, this.#busyByAccount.get(account) ?? 0, 1));
   }
 
   #checkEmpty(): void {

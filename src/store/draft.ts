@@ -228,6 +228,8 @@ export class WorkingSet implements Draft {
     return this.#taken.isOneFree(laneOf(account, host));
   }
 
+  isDenied = (account: AccountId, host: string): boolean => this.#taken.isDenied(laneOf(account, host));
+
   takeHand(account: AccountId, host: string, size: number): boolean {
     if (!this.hasHand(account, host)) return false;
     this.#undo.push(this.#taken.take(laneOf(account, host), size));

@@ -21,7 +21,14 @@ const mostBeats = 20;
 const probePause: Millis = 1_000;
 
 /** `weight`: what the call costs a transaction, see `core/weight.ts`. `beats`: how long it has waited for a batch, in beats. */
-type Waiting = Call & { weight: number; canWait: boolean; beats: number; resolve(answer: never): void; reject(error: Error): void };
+type Waiting = Call & {
+  weight: number;
+  passed: number;
+  canWait: boolean;
+  beats: number;
+  resolve(answer: never): void;
+  reject(error: Error): void;
+};
 
 export type Parts = {
   runBatch: RunBatch;
@@ -102,7 +109,7 @@ class GroupCommit {
   execute<N extends CommandName>(name: N, input: InputOf<N>, { canWait = false }: Haste = {}): Promise<AnswerOf<N>> {
     return new Promise((resolve, reject) => {
       if (this.#closing) return reject(new Refusal("stopping", "the server is stopping; ask again"));
-      this.#waiting.push({ name, input, weight: weightOf(input), canWait, beats: 0, resolve, reject });
+      this.#waiting.push({ name, input, weight: weightOf(input), passed: 0, canWait, beats: 0, resolve, reject });
       if (canWait && this.#parts.linger !== undefined) return void this.#linger(this.#parts.linger);
       this.#pumpSoon();
     });

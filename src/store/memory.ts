@@ -89,7 +89,7 @@ export function memoryLoader(memory: Memory): Loader {
   const { messages, deadLetters, deduplications, log, keptLog, waiters, notifications, steps, audit, sightings } = memory.tables;
   return {
     rows: async (table, keys, how) => pick(memory, table, keys).map(bodied(how)),
-    due: dueIn(memory),
+    due: dueIn(memory.tables),
     ofRuns: async (needs) => ({
       messages: needsIn(needs, "messages").flatMap((run) => belonging(messages, run)),
       waiters: needsIn(needs, "waiters").flatMap((run) => belonging(waiters, run).filter(isOfEvent(run))),

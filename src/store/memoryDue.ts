@@ -1,11 +1,10 @@
-import type { DueNeed } from "../core/command.ts";
+import type { DueNeed, Rows } from "../core/command.ts";
 import type { AccountId, Flow, Line, MessageState, Millis, Schedule } from "../core/message.ts";
 import type { Waiter } from "../core/run.ts";
 import type { DueTable } from "../core/turns.ts";
 import { turn } from "../core/turns.ts";
 import { merged, turnsAt } from "./dueRows.ts";
 import type { Due } from "./loader.ts";
-import type { Memory } from "./memory.ts";
 import { fittingPage } from "./shelf.ts";
 
 type Row = { account: AccountId; dueAt: Millis | null };
@@ -17,7 +16,7 @@ const inOrder = <R extends Row>(rows: R[], tie: (a: R, b: R) => number): R[] =>
 const byAccountAndId = (a: Row & { id: string }, b: Row & { id: string }): number => byText(a.account, b.account) || byText(a.id, b.id);
 
 /** Returns what is due, as the databases do: see `dueRows.ts`. */
-export function dueIn({ tables }: Memory): (now: Millis, most: DueNeed) => Promise<Due> {
+export function dueIn(tables: { readonly [T in DueTable]: ReadonlyMap<string, Rows[T]> }): (now: Millis, most: DueNeed) => Promise<Due> {
   return async (now, most) => {
     const find = <R extends Row>(name: DueTable, rows: R[], limit: number, tie: (a: R, b: R) => number): Found<R> => {
       const waiting = rows.filter(({ dueAt }) => dueAt !== null);

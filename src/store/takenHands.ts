@@ -1,5 +1,5 @@
 import type { AccountId } from "../core/message.ts";
-import type { Hands } from "../core/hands.ts";
+import type { Hands, Taken } from "../core/hands.ts";
 import { accountOf, hasHand, isNewcomer, leavesOthers } from "../core/hands.ts";
 
 /** The hands of a node that a batch has promised to deliveries so far. */
@@ -14,15 +14,24 @@ export class TakenHands {
   }
 
   isOneFree(lane: string): boolean {
-    const { all, bytes } = this.#inAll;
-    const [ofLane, ofAccount] = [this.#byLane.get(lane), this.#byAccount.get(accountOf(lane))];
-    const taken = {
-      ...{ all, lane: ofLane?.all ?? 0, account: ofAccount?.all ?? 0 },
-      ...{ bytes, laneBytes: ofLane?.bytes ?? 0, accountBytes: ofAccount?.bytes ?? 0 },
-    };
+    const taken = this.#takenBy(lane);
     const isFree = hasHand(this.#hands, taken, lane);
     if (!isFree && !leavesOthers(this.#hands, taken, lane)) this.#hands.denied?.(lane);
     return isFree;
+  }
+
+  /** Reports whether the account of a destination gets no more because it holds its share of the node. */
+  isDenied(lane: string): boolean {
+    return !leavesOthers(this.#hands, this.#takenBy(lane), lane);
+  }
+
+  #takenBy(lane: string): Taken {
+    const { all, bytes } = this.#inAll;
+    const [ofLane, ofAccount] = [this.#byLane.get(lane), this.#byAccount.get(accountOf(lane))];
+    return {
+      ...{ all, lane: ofLane?.all ?? 0, account: ofAccount?.all ?? 0 },
+      ...{ bytes, laneBytes: ofLane?.bytes ?? 0, accountBytes: ofAccount?.bytes ?? 0 },
+    };
   }
 
   isNewcomer(lane: string): boolean {

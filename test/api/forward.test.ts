@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
 import { tells } from "../../src/api/forward.ts";
+import { idMaker } from "../../src/core/ids.ts";
+import { newAccount } from "../../src/credentials.ts";
 import { tokenOf } from "../../src/api/token.ts";
 import { house, token } from "./house.ts";
 import { endpoint } from "./workflow.ts";
@@ -23,6 +25,11 @@ test.each([
   ["in base64 of the alphabet of URLs", Buffer.from(`\u00ff\u00fe?${secret}`, "latin1").toString("base64url")],
 ])("a token is found %s", (_, value) => {
   expect(tells(value, secret)).toBe(true);
+});
+
+test("the password of an account that the server made is found by itself", () => {
+  const { id, password, token } = newAccount({ id: "acme", name: "acme", secret: () => idMaker(Math.random)("sig", Date.now()) });
+  for (const value of [password, `Basic ${btoa(`${id}:${password}`)}`]) expect(tells(value, token)).toBe(true);
 });
 
 test("the password in a token is found like the token, unless it is short", () => {

@@ -202,7 +202,7 @@ test("the record of the account shows what it may have", async () => {
   });
 });
 
-/** Nothing is refused by these: see `core/quota.ts`, `core/allowance.ts`, `core/retention.ts` and `engine/trimming.ts`. */
+/** Nothing is refused by these: see `core/allowance.ts`, `core/retention.ts` and `engine/trimming.ts`. */
 const others: readonly LimitName[] = [
   "globalParallelism",
   "deadLetters",

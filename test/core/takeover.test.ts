@@ -16,6 +16,7 @@ function endsAt(looks: readonly Seen[]): number[] {
 
 test("leases end when the hold was seen, and then was gone for 2 s", () => {
   const ends = endsAt([
+    [-1_500, 1, true],
     [0, 1, true],
     [1_000, 1, false],
     [2_000, 1, false],
@@ -51,10 +52,12 @@ test("after a restart or a failover of the database the lease alone counts, unti
     [0, 1, true],
     [1_000, 1, false],
     [3_500, 1, false, "two"],
-    [9_000, 1, false, "two"],
+    [8_000, 1, false, "two"],
   ];
   expect(endsAt(restarted)).toEqual([]);
-  expect(endsAt([...restarted, [10_000, 2, true, "two"], [11_000, 2, false, "two"], [13_000, 2, false, "two"]])).toEqual([13_000]);
+  expect(
+    endsAt([...restarted, [8_500, 2, true, "two"], [10_000, 2, true, "two"], [11_000, 2, false, "two"], [13_000, 2, false, "two"]]),
+  ).toEqual([13_000]);
 });
 
 test("a node that is seen for the first time, or not at all, keeps its leases", () => {
@@ -69,6 +72,17 @@ test("a node that is seen for the first time, or not at all, keeps its leases", 
   expect(hasOthers(null)).toBe(false);
 });
 
+test("a hold that was seen for less than 1.5 s does not count: its node may not have seen that there is another one", () => {
+  const looks = (heldUntil: number): Seen[] => [
+    [0, 1, true],
+    [heldUntil, 1, true],
+    [heldUntil + 500, 1, false],
+    [heldUntil + 2_500, 1, false],
+  ];
+  expect(endsAt(looks(1_499))).toEqual([]);
+  expect(endsAt(looks(1_500))).toEqual([4_000]);
+});
+
 test("a node ends its deliveries half a second before others may send them", () => {
   expect(goneFor - withoutHold).toBe(500);
 });
@@ -76,7 +90,7 @@ test("a node ends its deliveries half a second before others may send them", () 
 test("a session is taken over three times, 2 s apart, and a later one anew", () => {
   const look = (at: number, session: number, isHeld: boolean) => ({ server: "one", sessions: [{ node: "nod_b", session, isHeld }], at });
   const session = { node: "nod_b", session: 1 };
-  let seen = watch(null, look(0, 1, true)).watch;
+  let seen = watch(watch(null, look(-1_500, 1, true)).watch, look(0, 1, true)).watch;
   const ends: number[] = [];
   for (let at = 1_000; at <= 20_000; at += 500) {
     const looked = watch(seen, look(at, 1, false));
@@ -88,12 +102,15 @@ test("a session is taken over three times, 2 s apart, and a later one anew", () 
   expect(ends).toEqual([3_000, 5_000, 7_000]);
   seen = watch(seen, look(30_000, 2, true)).watch;
   expect(taken(seen, session, 30_000).seen.size).toBe(1);
-  seen = watch(seen, look(31_000, 2, false)).watch;
-  expect(watch(seen, look(33_000, 2, false)).gone).toEqual([{ node: "nod_b", session: 2 }]);
+  seen = watch(watch(seen, look(31_500, 2, true)).watch, look(32_000, 2, false)).watch;
+  expect(watch(seen, look(34_000, 2, false)).gone).toEqual([{ node: "nod_b", session: 2 }]);
 });
 
 test("the next look is not later than the moment at which a session has been gone for 2 s", () => {
-  const of = (goneAt: number | null): Watch => ({ server: "one", seen: new Map([["nod_b", { session: 1, goneAt, times: 0 }]]) });
+  const of = (goneAt: number | null): Watch => ({
+    server: "one",
+    seen: new Map([["nod_b", { session: 1, heldAt: 0, heldFor: 2_000, goneAt, times: 0 }]]),
+  });
   expect(untilNextLook(null, 5_000, 500)).toBe(500);
   expect(untilNextLook(of(null), 5_000, 500)).toBe(500);
   expect(untilNextLook(of(3_200), 5_000, 500)).toBe(200);

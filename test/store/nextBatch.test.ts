@@ -3,22 +3,26 @@ import { transaction } from "../../src/core/weight.ts";
 import { nextBatch } from "../../src/store/nextBatch.ts";
 
 let place = 0;
-const call = (account: string, weight: number) => ({ input: { account }, weight, place: place++ });
+const call = (account: string, weight: number) => ({ input: { account }, weight, passed: 0, place: place++ });
 const light = (account: string) => call(account, 2);
 const heavy = (account: string) => call(account, 4 * transaction.rows);
 
 describe("the next batch", () => {
   test("is all who wait, where they fit", () => {
-    const waiting = [light("a"), light("b"), heavy("a")];
+    const waiting = [light("a"), light("b"), light("a")];
     const all = [...waiting];
     expect(nextBatch(waiting)).toEqual(all);
     expect(waiting).toEqual([]);
   });
 
-  test("has the light calls of other accounts before the heavy ones of one, and one of those", () => {
-    const waiting = [heavy("a"), heavy("a"), heavy("a"), light("b")];
-    expect(nextBatch(waiting).map(({ input }) => input.account)).toEqual(["a", "b"]);
-    expect(waiting).toHaveLength(2);
+  test("has light calls of other accounts before a heavy call, which goes alone", () => {
+    const waiting = [heavy("a"), heavy("a"), light("b")];
+    const accounts: string[][] = [];
+    while (waiting.length > 0) {
+      accounts.push(nextBatch(waiting).map(({ input }) => input.account));
+      if (accounts.length < 4) waiting.push(light("b"));
+    }
+    expect(accounts).toEqual([["b"], ["a"], ["b"], ["a"], ["b", "b"]]);
   });
 
   test("takes turns between accounts when there are too many calls, and keeps the order of each", () => {
@@ -31,10 +35,20 @@ describe("the next batch", () => {
     expect(waiting.every(({ input }) => input.account === "a")).toBe(true);
   });
 
-  test("never leaves a heavy call for ever: each round has one call of each account", () => {
-    const waiting = [heavy("a")];
-    const before = waiting[0];
-    for (let at = 0; at < 600; at++) waiting.push(light("b"));
-    expect(nextBatch(waiting)).toContain(before);
+  test("takes a heavy call after one batch, however many light ones of other accounts come", () => {
+    const waiting = [heavy("victim")];
+    const comeMore = () => Array.from({ length: 700 }, (_, at) => waiting.push(light(`other ${at}`)));
+    comeMore();
+    expect(nextBatch(waiting).map(({ input }) => input.account)).not.toContain("victim");
+    comeMore();
+    // Those of the others that were passed over as well come first, as they are lighter.
+    const accounts = [nextBatch(waiting), nextBatch(waiting)].flat().map(({ input }) => input.account);
+    expect(accounts).toContain("victim");
+  });
+
+  test("leaves a very long line as it is", () => {
+    const waiting = Array.from({ length: 300_000 }, () => light("a"));
+    expect(nextBatch(waiting)).toHaveLength(512);
+    expect(waiting).toHaveLength(300_000 - 512);
   });
 });
