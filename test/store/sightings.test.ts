@@ -178,6 +178,10 @@ test.each<[string, (at: number) => "url" | "caller"]>([
 
 /** Takes a store back to the version before there were sightings. */
 const olderTables = [
+  ...["messages_due", "messages_leased", "messages_turn", "lines_turn", "flows_turn", "schedules_turn", "waiters_turn"].map(
+    (index) => `drop index ${index}`,
+  ),
+  "create index messages_due on messages (due_at, id) where due_at is not null",
   "drop table kept_log",
   "drop table storage_probe",
   "drop table nodes",
@@ -187,7 +191,7 @@ const olderTables = [
   "drop table sightings",
   "alter table messages drop column sights",
   "delete from schema_version where version >= 13",
-] as const;
+];
 
 type Given = { open(clock: TestClock): Promise<Store>; run(sql: string): Promise<unknown> };
 
