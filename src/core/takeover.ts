@@ -19,7 +19,7 @@ type Seen = { session: number; heldAt: Millis; heldFor: Millis; goneAt: Millis |
  * A hold must have been seen for this long before its loss counts. In that time its node has looked, too, and knows that there is another one:
  * a node that has seen no other continues to send without its hold.
  */
-export const seenFor: Millis = 1_500;
+const seenFor: Millis = 1_500;
 /** A hold must be gone for this long before the leases end. */
 export const goneFor: Millis = 2_000;
 /** A node that has been without its hold for this long ends its deliveries. Shorter than `goneFor` by the time they take to end. */
