@@ -38,9 +38,8 @@ type DispatcherBytes = { total: number; perBatch: number };
  */
 type Running = { delivery: Delivery; lane: string; call: DeliveryCall; leasedAt: Millis; place: number; room: { close(): void } };
 
-/** One claim looks at so many messages at most, and, however few hands are free, at so many at least: the others go in line. */
-const claimLimit = 256;
-const fewestClaimed = 64;
+/** Most messages that one claim looks at. Publishes wait for it: during a backlog their p99 was 30 ms with 64, and 80 ms with 256. */
+const claimLimit = 64;
 /** With fewer deliveries running, no destination can have a line of waiting messages, and outcomes need no haste. */
 const quietBelow = 32;
 const atOnce: Millis = 0;
@@ -183,7 +182,7 @@ export class Dispatcher {
     const asked = clock.now();
     const lines = Math.min(claimLimit, free);
     const { more, now, turns, behind } = await this.#claims.next({
-      limit: Math.max(fewestClaimed, lines),
+      limit: claimLimit,
       lines,
       ...this.#last,
     });
