@@ -93,7 +93,7 @@ test("names of silent servers hold one thread, however many they are, and no oth
   expect((await Promise.all(others)).flat()).toEqual(["printer", "localhost", "silent.localhost"]);
   // Each after the one before, in the order in which it became known of them.
   for (let answered = 1; answered < silent.length; answered++) {
-    await expect.poll(() => looking.size).toBe(4 + answered);
+    await expect.poll(() => looking.size, { timeout: 10_000 }).toBe(4 + answered);
     const [last, answer] = [...looking].at(-1) ?? [];
     answer?.([last ?? ""]);
   }
