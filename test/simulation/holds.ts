@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import type { Look, Session, Watch } from "../../src/core/takeover.ts";
 import { hasOthers, taken, watch } from "../../src/core/takeover.ts";
 import type { Hold } from "../../src/store/store.ts";
@@ -17,8 +18,14 @@ export class Holds {
     this.#storage = storage;
   }
 
+  /**
+   * Nodes that start together do not wait for the storage here: which of them a real database answers first is no matter of chance that a seed
+   * decides. The world stands still until the session is stored.
+   */
   async take(node: string): Promise<number> {
-    const session = await this.#storage.beginSession(node);
+    const session = (this.#sessions.get(node)?.session ?? 0) + 1;
+    void this.#storage.beginSession(node).then((begun) => assert.equal(begun, session, `session of ${node}`));
+    await Promise.resolve();
     this.#change({ node, session, isHeld: true });
     return session;
   }
