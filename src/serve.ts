@@ -258,7 +258,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
   };
 }
 
-/** What this process can have at once of what it is set up for. */
+/** Returns how many deliveries and sockets the process can have, within its file descriptors. */
 function boundsOf({ hands }: Settings, log: Logger): ReturnType<typeof withinDescriptors> {
   const descriptors = descriptorLimit();
   const bounds = withinDescriptors(descriptors, hands);

@@ -6,7 +6,7 @@ export function addressIn(...texts: (string | undefined)[]): string | null {
   return address?.replace(/^::ffff:(?=\d+\.)/i, "") ?? null;
 }
 
-/** What is counted as one client: an address of IPv4, or all addresses of an IPv6 network of 64 bits. */
+/** Returns the name under which a client is counted: its IPv4 address, or its IPv6 network of 64 bits. */
 export function networkOf(address: string | null): string {
   if (address === null || !isIPv6(address)) return address ?? "nowhere";
   const [head = "", tail] = address.replace(/%.*/, "").split("::");

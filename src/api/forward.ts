@@ -64,36 +64,45 @@ export function sendersHeaders(rawHeaders: readonly string[], proof: Pick<Proof,
   return headers;
 }
 
-/** Texts that are encoded more often are taken to hide something. */
-const mostEncodings = 5;
+/** A text that is still encoded after being decoded this many times is taken to hide something, and so is one with this many readings. */
+const [mostEncodings, mostReadings] = [5, 20_000];
 
 /** Passwords that the server makes have 28 characters. A short one may be in other text by chance. */
 const shortestPassword = 24;
 
 /**
- * Reports whether a text has the token in it, or the password in the token: as it is, without its padding, in the alphabet of URLs, in
- * base64 with other text as in `Basic`, or percent-encoded any number of times. True as well for a text that is still encoded after five times.
+ * Reports whether a text contains the token, or the password in the token: as it is, without its padding, in the alphabet of URLs, or encoded up
+ * to five times, each time percent-encoded, in hex, or in base64 with other text as in `Basic`. True as well for a text that is encoded more often.
  */
 export function tells(value: string, token: string): boolean {
   const bare = plainly(token).replace(/=+$/, "");
-  // Decoding makes a text shorter.
-  if (value.length < Math.min(bare.length, shortestPassword)) return false;
   const password = passwordIn(token);
   const secrets = password === null || password.length < shortestPassword ? [bare] : [bare, plainly(password)];
-  const has = (text: string): boolean => secrets.some((secret) => plainly(text).includes(secret));
-  let text = value;
+  const shortest = Math.min(...secrets.map(({ length }) => length));
+  let texts = [value];
   for (let times = 0; times <= mostEncodings; times++) {
-    if (has(text) || inBase64(text).some(has)) return true;
-    const decoded = percentDecoded(text);
-    if (decoded === text) return false;
-    text = decoded;
+    // Decoding makes a text shorter.
+    texts = texts.filter(({ length }) => length >= shortest);
+    if (texts.length === 0) return false;
+    if (texts.some((text) => secrets.some((secret) => plainly(text).includes(secret)))) return true;
+    texts = texts.flatMap(readingsOf);
+    if (texts.length > mostReadings) return true;
   }
-  return true;
+  return texts.length > 0;
 }
 
-/** What the parts of a text say that may be base64, and are long enough to hide anything. */
-const inBase64 = (text: string): string[] =>
-  (text.match(/[\w+/-]{20,}/g) ?? []).map((part) => Buffer.from(part, "base64").toString("latin1"));
+/** Returns what a text may mean: decoded as a whole, and each part that is long enough to hide a secret in base64 or hex. */
+function readingsOf(text: string): string[] {
+  const decoded = percentDecoded(text);
+  const parts = (text.match(/[\w+/-]{20,}/g) ?? []).flatMap(inBase64);
+  const hex = (text.match(/[0-9a-f]{40,}/gi) ?? []).flatMap((part) =>
+    [part, part.slice(1)].map((one) => Buffer.from(one, "hex").toString("latin1")),
+  );
+  return [...(decoded === text ? [] : [decoded]), ...parts, ...hex];
+}
+
+/** Other text may stand before the base64 without a gap, so each beginning is tried. */
+const inBase64 = (part: string): string[] => [0, 1, 2, 3].map((from) => Buffer.from(part.slice(from), "base64").toString("latin1"));
 
 /** Base64 in its usual alphabet. */
 const plainly = (text: string): string => text.replaceAll("-", "+").replaceAll("_", "/");

@@ -5,7 +5,7 @@ import type { Bytes } from "../core/message.ts";
 const mostParts = 2_000_000;
 const deepest = 32;
 
-/** What a JSON may have: parts, and among them names of fields, in all of its objects together. */
+/** Limits of a JSON text: its parts, and the names of fields in all of its objects together. */
 type MostOf = { parts?: number; names?: number };
 
 /** Reads the JSON of a body. Throws `Refusal` with the place where it is wrong, or if it has more than `most`. */
@@ -20,8 +20,8 @@ export function readJson(body: Bytes, most: MostOf = {}): unknown {
 }
 
 /**
- * What a JSON object with settings may have: 10,000 endpoints, which are refused for their number. Headers that are kept have 64 KiB together, so
- * they are fewer. A schema takes up to 30 µs for each part.
+ * Limits of a JSON object with settings. They leave room for 10,000 endpoints, more than a URL group may have. Kept headers have at most 64 KiB
+ * together, so there are fewer of them. The check by a schema takes up to 30 µs for each part.
  */
 const mostOfSettings = { parts: 40_000, names: 20_000 };
 
@@ -56,7 +56,7 @@ function placeIn(text: string): string {
   return `it goes wrong in line ${lines.length} at column ${(lines.at(-1)?.length ?? 0) + 1}`;
 }
 
-/** Reports whether what is left of the beginning of a text is no error, but the beginning of a token. */
+/** Reports whether the rest of a cut text can be the beginning of a token, so that it is not an error. */
 const isCutOff = (rest: string): boolean =>
   /^(?:[\w.+-]{0,30}|"(?:[ !#-[\]-\uffff]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*(?:\\(?:u[0-9a-fA-F]{0,3})?)?)$/.test(rest);
 

@@ -16,7 +16,7 @@ const madeAtOnce = 4;
 export class Outflow {
   readonly #room: number;
   readonly #taken = new Map<AccountId, number>();
-  /** Answers that have begun, and wait for room. */
+  /** Callbacks of answers that have begun and wait for room, by account. */
   readonly #roomless = new Map<AccountId, (() => void)[]>();
   /** Those that are being made, and who waits for one of their places. */
   readonly #making = new Map<AccountId, { count: number; waiting: (() => void)[] }>();
@@ -40,8 +40,8 @@ export class Outflow {
   }
 
   /**
-   * Makes the next page of an answer that has begun, when there is room for it and its turn has come. `gone` is to be called when the page has
-   * left; null: it is short.
+   * Makes the next page of an answer that has begun, when there is room for it and its turn has come. The caller must call `gone` when the page has
+   * left. `gone` is null for a short page.
    */
   async whenRoom<T>(
     account: AccountId,
@@ -49,7 +49,7 @@ export class Outflow {
     lengthOf: (page: T) => number,
   ): Promise<{ page: T; gone: (() => void) | null }> {
     for (;;) {
-      // Without a place among those that are being made: short answers go on while this one waits.
+      // Without a place among those that are being made: short answers continue while this one waits.
       if (!this.#hasRoom(account)) await this.#untilRoom(account);
       const made = await this.#inPlace(account, async () => {
         if (!this.#hasRoom(account)) return null;

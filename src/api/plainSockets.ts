@@ -166,7 +166,7 @@ class PlainSocket {
     else this.#socket.pause().once("drain", () => this.#readOn());
   }
 
-  /** What has come already is read in another turn of the event loop, so that other connections are read in between. */
+  /** Reads the bytes at hand in another turn of the event loop, so that other connections are read in between. */
   #readOn(): void {
     const socket = this.#socket;
     if (!socket.isPaused()) return;

@@ -45,8 +45,8 @@ export const notifiedShape = z.object({
 });
 
 /**
- * What became of a notification. `only`: for a token that may not read. It learns that something was told, and no more of the run than the id
- * that it has said itself. Clients read texts there, so what it is not told is empty.
+ * Returns the answer to a notification. `only`: for a token that may not read. That token learns that a step was notified, and of the run only the
+ * id that the request named. All other texts are empty, because clients expect texts.
  */
 export function notifiedJson(
   { waiter, messageId, runId, createdAt }: Notified,

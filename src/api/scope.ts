@@ -8,7 +8,7 @@ export function scopeIn({ proof }: Pick<Incoming, "proof">): { scope?: Scope } {
   return proof !== null && typeof proof.right === "object" ? { scope: proof.right } : {};
 }
 
-/** Whether the token of a request may read. One with rights of its own may be one that only publishes. */
+/** Reports whether the token of a request may read. A token with its own rights may be limited to publishing. */
 export const mayRead = (incoming: Pick<Incoming, "proof">): boolean => scopeIn(incoming).scope?.verbs.includes("read") ?? true;
 
 /**

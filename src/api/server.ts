@@ -150,7 +150,7 @@ function takeEveryBody(api: FastifyInstance): void {
   api.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
 }
 
-/** What others need to let somebody in, or to refuse it. */
+/** The parts that decide whether a request is admitted. */
 type Gate = Pick<Way, "known" | "lookUp" | "intake" | "isClosing"> & { routesAt: RouteTable; refused: RefusedRequests };
 
 /** Before the body is read: where does it go, is there such a thing, and who asks? */

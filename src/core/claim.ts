@@ -26,9 +26,8 @@ import { giveUpWaiting, needsOfWaking } from "./wait.ts";
 export type Claimed = { more: boolean; now: Millis; turns: Turns; behind: readonly AccountId[] };
 
 /**
- * How much one claim looks at: messages, lines of hosts, lines of flows, schedules, and waiters; of all lines together, so
- * many of those that stand in them. `only` and `except`: of what is due, these rows alone, or all but these. `behind`: the accounts that
- * the claim before found to be behind.
+ * How much one claim looks at: messages, lines of hosts, lines of flows, schedules, and waiters; `heads` bounds the messages of all lines
+ * together. `only` and `except`: of the due rows, these alone, or all but these. `behind`: the accounts that the previous claim found to be behind.
  */
 export type Most = Window & { heads?: number; only?: readonly DueRow[]; behind?: readonly AccountId[] };
 type Window = Pick<DueNeed, "limit"> & Partial<DueNeed> & { except?: readonly DueRow[] };
@@ -46,8 +45,8 @@ function windowOf(most: Window): DueNeed {
 }
 
 /**
- * Picks what to send now and leases it to this node: the oldest, and when more is due, also some of other accounts in turn. What meets a closed gate stands in line before it, so that it is
- * not met again and again by later claims. Lines that nobody served for a while get a look as well: at most `lines`
+ * Picks messages to send now and leases them to this node: the oldest, and if more are due, also messages of other accounts in turn. A message that
+ * meets a closed gate is put in line before it, so that later claims do not meet it again. Lines that nobody served for a while get a look as well: at most `lines`
  * of them, as many as there are hands free. A line that is looked at in vain would lose its place before the others.
  * Queues and keys that are open again let the first ones of their lines go on, schedules whose time has come fire, and
  * waits end whose time is over.
@@ -91,7 +90,7 @@ export const claim: Decision<Most, Claimed> = {
     const mosts = { messages: limit, lines: mostLines, flows: mostFlows, schedules: mostSchedules, waiters: mostWaiters };
     const full = dueTables.filter((table) => counts[table] >= mosts[table] || (table === "schedules" && !allFired));
     const turns = Object.fromEntries(full.map((table) => [table, draft.turns()[table] ?? ""]));
-    // Who stands in a line waits for a hand, so one row says that more may wait.
+    // A message in line waits for capacity, so one line is a sign that its account is behind.
     const inLines = [full.includes("lines") ? lines : [], full.includes("flows") ? flows : []].flat().map(({ account }) => account);
     const turnOf = { before: most.behind ?? [], from: most.turns?.messages, to: draft.turns().messages ?? "" };
     const behind = [...(full.includes("messages") ? accountsBehind(due, turnOf) : []), ...inLines];
@@ -119,7 +118,7 @@ const rowOf = {
   waiters: ({ account, id }: Waiter): DueRow => ({ table: "waiters", account, id }),
 };
 
-/** What this claim looks at, in rounds through the accounts. */
+/** Returns the rows that this claim looks at, in rounds through the accounts. */
 function lookedAt(draft: Draft, most: Most) {
   const { only, except = [] } = most;
   const named = new Set((only ?? except).map(nameOfRow));
@@ -128,7 +127,7 @@ function lookedAt(draft: Draft, most: Most) {
     inRounds(!only && except.length === 0 ? all : all.filter((one) => isMeant(toRow(one))));
   return {
     due: meant(draft.due(), rowOf.messages),
-    // No more than there are hands: a line that is looked at in vain loses its place before the others.
+    // At most as many lines as there is free capacity: a line without a delivery would lose its place.
     lines: meant(draft.dueLines(), rowOf.lines).slice(0, most.lines ?? most.limit),
     flows: meant(draft.dueFlows(), rowOf.flows),
     schedules: meant(draft.dueSchedules(), rowOf.schedules),

@@ -104,7 +104,7 @@ export type StepsNeed = RunNeed & { slot?: string };
 /** Tables whose rows have a body. Most decisions look at the rest of it only. */
 export type OutlineName = "envelopes" | "deadLetters" | "notifications" | "steps";
 
-/** At most so many rows of each table, the oldest first, and with `turns` some of other accounts besides: see `core/turns.ts`. `limit`: messages. */
+/** The most rows of each table, the oldest first. `limit`: messages. `turns`: rows of other accounts in turn, too, see `core/turns.ts`. */
 export type DueNeed = { limit: number; lines: number; flows: number; schedules: number; waiters: number; turns?: Turns };
 
 /** What a decision must see. The store loads it, and on a shared database locks it. */

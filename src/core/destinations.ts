@@ -40,9 +40,9 @@ function urlOf(written: string, refuse: (problem: string) => never): string {
 }
 
 /**
- * Whether whoever receives a path may take it for another one: steps up or down, however they are written and whatever is behind their
- * dots, what is encoded twice, and bytes that some read as dots and slashes although they are no UTF-8. A path is delivered as it came, so
- * it is looked at as it came.
+ * Reports whether a receiver may take a path for another one: because of steps up or down in any spelling, with any text after their dots, of
+ * texts that are encoded twice, or of invalid UTF-8 that some receivers read as dots and slashes. A path is delivered as it came, so it is
+ * checked as it came.
  */
 const isDoubtful = (path: string): boolean =>
   /(^|\/)\.{1,2}(?![\w~.-]|%(25)*[89a-f])|\\|%(25)*(2e|2f|5c|00|u|c[01]|e0%(25)*[89]|f0%(25)*8)/i.test(path);

@@ -19,9 +19,9 @@ export type Hands = {
   /** Running deliveries by destination (`laneOf`). */
   busy: ReadonlyMap<string, number>;
   bytes: HandBytes;
-  /** What accounts hold of the capacity for deliveries and of the memory for bodies. Absent: accounts are not told apart. */
+  /** The deliveries and the memory for bodies that each account holds. Absent: accounts are not distinguished. */
   held?: { hands: Holding; bytes: Holding };
-  /** Is told of a destination (`laneOf`) that gets no delivery because its account holds its share. */
+  /** Called for a destination (`laneOf`) that gets no delivery because its account holds its share. */
   denied?(lane: string): void;
 };
 

@@ -113,8 +113,8 @@ function announce(
 }
 
 /**
- * While messages of its account are due and not claimed yet, it is not known for whom; then only a newcomer gets a hand at once, so that
- * a backlog of one host does not hold up the others.
+ * While other messages of its account are due and not claimed, their hosts are unknown. Then only a message to a host without deliveries is sent
+ * at once, so that a backlog of one host does not hold up the others.
  */
 const isNext = (draft: Draft, { account, host }: MessageState): boolean => !draft.isBehind(account) || draft.isNewcomer(account, host);
 

@@ -71,7 +71,7 @@ export const spans = {
   flowCheck: 100,
   /** Same deduplication key within this time: one message. The message that was taken may have asked for another time. */
   deduplication: 10 * minute,
-  /** The same for a call to a source that is known by its signature. */
+  /** Calls to a source with the same signature and topic within this time: one message. */
   signature: day,
   /** What a deleted account had under way is over after this: requests take hours at most, and so does the end of a lease. */
   afterDeletion: 7 * day,
@@ -93,7 +93,7 @@ export const memory = {
   batch: 32 * 1024 * 1024,
   /** On one page of a list. */
   page: 32 * 1024 * 1024,
-  /** Settings of schedules or URL groups, as JSON, that are read at once. One that is larger is read by itself. */
+  /** Settings of schedules or URL groups, as JSON, that are read at once. Larger settings are read by themselves. */
   settings: 4 * 1024 * 1024,
 } as const;
 

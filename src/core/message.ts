@@ -55,7 +55,7 @@ export type Letter = SendSettings & {
   deduplication: string | null;
   /** For how long it holds. Null or not given: `spans.deduplication`. */
   deduplicationWindow?: Millis | null;
-  /** Of a call to a source that its signature identifies: the key of the signature, and the hash of the topic. */
+  /** For a call to a source that its signature identifies, the key of the signature and the hash of the topic. */
   signed?: { key: string; topic: string };
   labels: readonly string[];
   redaction: Redaction | null;

@@ -23,7 +23,7 @@ export type Overrides = SendOverrides & {
   redaction?: Redaction;
 };
 
-/** The URLs that are given anew. */
+/** Returns the URLs of new callbacks, and of theirs. */
 export function urlsOfOverrides({ callback, failureCallback }: SendOverrides): string[] {
   const found: string[] = [];
   for (const one of [callback, failureCallback]) if (one) found.push(...[one.url ?? []].flat(), ...urlsOfOverrides(one));

@@ -143,7 +143,7 @@ function requestsIn(draft: Draft, { now }: Moment, account: AccountId, letter: L
 /** What the token may not do that a letter came with; of a letter to a group, to any of its endpoints. */
 function forbiddenBy(scope: Scope, draft: Draft, account: AccountId, letter: Letter): Refused | null {
   const all = addressed(draft, account, letter);
-  // There is no such URL group, and that is what is said.
+  // The URL group is unknown; the caller reports that.
   if (all.length === 0) return null;
   for (const one of all) {
     const broken = scopeBrokenBy(scope, one);

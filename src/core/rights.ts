@@ -58,12 +58,12 @@ export function scopeBrokenBy({ destinations }: Scope, aim: Aim, of?: string): {
   return { refused: "forbidden", message };
 }
 
-/** `what`: what would be sent, in words. `own`: places that it goes to in any case. */
+/** `what`: the content that would be sent, for the error. `own`: URLs that receive it in any case. */
 type SentTo = { what: string; to: readonly string[]; own: readonly string[] };
 
 /**
- * Why a token may not have what is stored sent to these URLs; null when it may. Without the verb `read`, what is stored goes to its own
- * places only: whoever chose another URL would read it there.
+ * Returns why a token may not have stored content sent to these URLs; null if it may. Without the verb `read`, stored content goes to its own
+ * URLs only: a caller that chooses another URL would read the content there.
  */
 export function sendingBrokenBy({ verbs: may }: Scope, { what, to, own }: SentTo): { refused: "forbidden"; message: string } | null {
   if (may.includes("read")) return null;

@@ -202,7 +202,7 @@ export function callBackFailure(draft: Draft, moment: Moment, { account, run, le
   const body = run.features.initialBody ? steps[0]?.body : historyBody(steps);
   const tells = { kind: "failureCallback", messageId: envelope.id, dlqId: letter.id } as const;
   const told = {
-    // What a third party is sent, its credentials above all, is nobody else's.
+    // Headers of a request to a third party, such as its credentials, are for that party only.
     envelope: {
       ...envelope,
       url: run.url,

@@ -9,8 +9,8 @@ type Broken = ReturnType<typeof sendingBrokenBy>;
 type Sent = Pick<Letter, "url" | "group" | "callback" | "failureCallback" | "post">;
 
 /**
- * Why a token may not publish a letter, by which something that is stored would be sent to a URL that the caller chose; null when it may.
- * The URL of the letter itself is free, as long as only what the caller gave goes there.
+ * Returns why a token may not publish a message that would send stored content to a URL that the caller chose; null if it may. The URL of the
+ * message itself is free if it receives only what the caller gave.
  */
 export function sentAwayBy(scope: Scope, draft: Draft, account: AccountId, letter: Sent): Broken {
   if (scope.verbs.includes("read")) return null;

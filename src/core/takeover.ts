@@ -9,7 +9,7 @@ export type Session = { node: NodeId; session: number };
 /** What a look at the database shows. `server` is another one after every restart and failover. */
 export type Look = { server: string; sessions: readonly (Session & { isHeld: boolean })[]; at: Millis };
 /**
- * What a node has seen of the others, on one `server`. `heldAt`: since when a session was seen held in every look. `goneAt`: when it was first seen
+ * Everything that a node has seen of the others, on one `server`. `heldAt`: since when a session was seen held in every look. `goneAt`: when it was first seen
  * gone, or taken over last; null: it was held. `times`: how often it was taken over.
  */
 export type Watch = { server: string; seen: ReadonlyMap<NodeId, Seen> };

@@ -19,12 +19,12 @@ export type WaitPost = Pick<
   "event" | "url" | "headers" | "given" | "timeout" | "timeoutUrl" | "timeoutHeaders" | "timeoutGiven" | "step"
 > & { kind: "event" | "webhook"; wait: Millis };
 
-/** `scope`: of a token with rights of its own. */
+/** `scope`: the rights of the token, if it has its own. */
 type WaitInput = { account: AccountId; runId: string; waiter: WaitPost; scope?: Scope };
 
 /**
  * Lets a step of a run wait for an event. One that came before is taken at once. A step that waits already, or has its
- * result, is left as it is. Throws `Refusal` when the run has ended, or would go on where its token may not have it sent.
+ * result, is left as it is. Throws `Refusal` if the run has ended, or if the token may not send it to that URL.
  */
 export const wait: Decision<WaitInput, { waits: boolean }> = {
   needs: ({ account, runId }) => ({ accounts: [[account]], activeRuns: [[account, runId]] }),

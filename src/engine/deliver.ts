@@ -147,7 +147,7 @@ class Call implements Caller {
     this.end(null);
   }
 
-  /** A step would go on with half an answer, and not know. */
+  /** A cut response is not enough: a step would continue with half of it, and could not know. */
   #endTooLarge(): void {
     this.end(`the answer is larger than ${inMebibytes(this.#mostBytes)}`);
   }

@@ -1,7 +1,7 @@
 import { accountOf } from "../core/hands.ts";
 import type { AccountId } from "../core/message.ts";
 
-/** An account may have this many. The lines of further hosts are looked at by their own time. */
+/** Most hosts that are noted for one account. The lines of further hosts are served when they are due. */
 const mostHosts = 10_000;
 /** One command wakes at most this many lines. */
 const mostAtOnce = 256;
@@ -9,8 +9,8 @@ const mostAtOnce = 256;
 type Denied = { hosts: Set<string>; ended: number; isWaking: boolean };
 
 /**
- * Hosts of which messages wait because their account holds its share of this node. Each delivery of the account that ends wakes the line
- * of one of them, so that the account is never below its share while it has work.
+ * Hosts whose messages wait because their account holds its share of this node. Each delivery that ends wakes the line of one of them: a host of
+ * the same account if there is one, otherwise a host of an account that may take the capacity. So no capacity is idle while messages wait for it.
  */
 export class DeniedHosts {
   readonly #wake: (account: AccountId, hosts: readonly string[]) => Promise<unknown>;
@@ -29,7 +29,7 @@ export class DeniedHosts {
     if (denied.hosts.size < mostHosts) denied.hosts.add(lane.slice(account.length + 1));
   }
 
-  /** A delivery of the account has ended. If the account has no denied host, another one has its turn. `mayTake`: which accounts may begin one more. */
+  /** Called when a delivery of an account has ended. `mayTake`: reports whether an account may begin one more. */
   async ended(of: AccountId, mayTake: (account: AccountId) => boolean): Promise<void> {
     const account = this.#byAccount.has(of) ? of : this.#byAccount.keys().find(mayTake);
     const denied = account === undefined ? undefined : this.#byAccount.get(account);

@@ -306,7 +306,7 @@ export class Dispatcher {
     this.#checkEmpty();
   }
 
-  /** What it held, a hand or memory, goes to a host that had to wait for the share of its account. */
+  /** Offers the capacity or the memory that a delivery has left to a host that waits because its account held its share. */
   #wakeDenied({ message }: Delivery): void {
     const capacity = { total: this.#parts.hands.total, free: this.#parts.hands.total - this.#running.length };
     void this.#denied.ended(message.account, (account) => leavesLastPart(capacity, this.#busyByAccount.get(account) ?? 0, 1));

@@ -26,8 +26,8 @@ export type Egress = {
 export type EgressOptions = { allow: readonly string[]; resolve?: Resolve };
 
 /**
- * The connection was not made, because of the address. The message is fit for the eyes of whoever published: it tells nothing of what a name
- * server has said, because names of the network of the server may be known to nobody else.
+ * The connection was not made, because of the address. The message may be shown to the publisher: it contains no address from a
+ * name server, because internal names are not public.
  */
 export class EgressRefusal extends Error {
   constructor(address: string, hostname: string) {
@@ -113,7 +113,7 @@ function guardedConnector(mayCall: Egress["mayCall"], lookup: LookupFunction, ti
     if (options.protocol !== "https:") return connectPlain(options, callback);
     // One context for all: making one loads all root certificates.
     connectSecure ??= buildConnector({ ...settings, secureContext: createSecureContext() });
-    // What it returns is the socket, which ends with the wait for it.
+    // The connector returns the socket, which is closed if the caller stops waiting.
     return connectSecure(options, callback);
   };
 }

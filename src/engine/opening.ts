@@ -4,7 +4,7 @@ import type { Millis } from "../core/message.ts";
 import { alarm } from "./clock.ts";
 import type { Sockets } from "./sockets.ts";
 
-/** After this time a socket is asked for once more, if the process could have none: connections that rest are closed within some seconds. */
+/** Pause before the next try if the process has no free socket: idle connections are closed within some seconds. */
 const untilOthersEnd: Millis = 100;
 
 /** All sockets that destinations may have are in use. */
@@ -60,7 +60,7 @@ export class Opening {
         socket.destroy(new Error("given up"));
       };
     } catch (error) {
-      // What cannot even be begun has failed like any other. Thrown on, it would keep its place for ever, or end the process.
+      // A connection that cannot be begun has failed like any other. An exception would keep its place, or end the process.
       answered(error, null);
     }
   }

@@ -18,7 +18,7 @@ import { keyOf, keyText } from "./key.ts";
 import type { Loader } from "./loader.ts";
 import { rangeOf } from "./places.ts";
 import { groupCommit } from "./group.ts";
-import { dueIn } from "./memoryDue.ts";
+import { byText, dueIn, earliest, isDue } from "./memoryDue.ts";
 import type { Parts } from "./group.ts";
 import { queriesOf } from "./queries.ts";
 import type { Bodies, Range, RowSize, Shelf } from "./shelf.ts";
@@ -161,16 +161,6 @@ const isOfEvent =
     event === undefined || row.event === event;
 
 const inOrder = (history: Step[]): Step[] => history.sort((a, b) => a.position - b.position);
-
-const byText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
-
-const isDue =
-  (now: number) =>
-  ({ dueAt }: { dueAt: number | null }): boolean =>
-    dueAt !== null && dueAt <= now;
-
-const earliest = <Row extends { dueAt: Millis | null }>(rows: Row[], tie: (a: Row, b: Row) => number): Row[] =>
-  rows.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0) || tie(a, b));
 
 const held = ({ tables }: Memory, account: AccountId, line: string): MessageState[] =>
   those(tables.messages, (row) => row.line === line && row.account === account).sort((a, b) => byText(a.id, b.id));

@@ -10,8 +10,10 @@ import { fittingPage } from "./shelf.ts";
 type Row = { account: AccountId; dueAt: Millis | null };
 type Found<R> = { oldest: readonly R[]; ofTurn: readonly R[]; end?: AccountId | undefined };
 
-const byText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
-const inOrder = <R extends Row>(rows: R[], tie: (a: R, b: R) => number): R[] =>
+/** Compares two texts by their code units, as the databases do. */
+export const byText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
+/** Sorts rows by the time at which they are due. `tie`: the order of rows that are due at the same time. */
+export const earliest = <R extends { dueAt: Millis | null }>(rows: R[], tie: (a: R, b: R) => number): R[] =>
   rows.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0) || tie(a, b));
 const byAccountAndId = (a: Row & { id: string }, b: Row & { id: string }): number => byText(a.account, b.account) || byText(a.id, b.id);
 
@@ -20,14 +22,14 @@ export function dueIn(tables: { readonly [T in DueTable]: ReadonlyMap<string, Ro
   return async (now, most) => {
     const find = <R extends Row>(name: DueTable, rows: R[], limit: number, tie: (a: R, b: R) => number): Found<R> => {
       const waiting = rows.filter(({ dueAt }) => dueAt !== null);
-      const due = inOrder(waiting.filter(isDue(now)), tie);
+      const due = earliest(waiting.filter(isDue(now)), tie);
       const after = most.turns?.[name];
       return { oldest: due.slice(0, limit), ...(after === undefined ? { ofTurn: [] } : turnOf(waiting, { due, after, now })) };
     };
     const messages = [...tables.messages.values()];
     const byId = (a: MessageState, b: MessageState): number => byText(a.id, b.id);
     const byHost = (a: Line, b: Line): number => byText(a.host, b.host) || byText(a.account, b.account);
-    const lost = inOrder(messages.filter(({ leasedBy }) => leasedBy !== null).filter(isDue(now)), byId).slice(0, most.limit);
+    const lost = earliest(messages.filter(({ leasedBy }) => leasedBy !== null).filter(isDue(now)), byId).slice(0, most.limit);
     const waiting = find(
       "messages",
       messages.filter(({ leasedBy }) => leasedBy === null),
@@ -44,16 +46,15 @@ export function dueIn(tables: { readonly [T in DueTable]: ReadonlyMap<string, Ro
       flows: merged([flows.oldest, flows.ofTurn], ({ id }) => id),
       schedules: fitting(schedules),
       waiters: merged([waiters.oldest, waiters.ofTurn], ({ id }) => id),
-      turns: turnsAt({
-        ...{ messages: waiting.end, lines: lines.end, flows: flows.end, schedules: schedules.end, waiters: waiters.end },
-      }),
+      turns: turnsAt({ messages: waiting.end, lines: lines.end, flows: flows.end, schedules: schedules.end, waiters: waiters.end }),
     };
   };
 }
 
-const isDue =
+/** Reports whether a row is due at a time. */
+export const isDue =
   (now: Millis) =>
-  ({ dueAt }: Row): boolean =>
+  ({ dueAt }: Pick<Row, "dueAt">): boolean =>
     dueAt !== null && dueAt <= now;
 
 function turnOf<R extends Row>(waiting: readonly R[], { due, after, now }: { due: readonly R[]; after: AccountId; now: Millis }) {
@@ -70,5 +71,5 @@ function turnOf<R extends Row>(waiting: readonly R[], { due, after, now }: { due
 function fitting({ oldest, ofTurn }: Found<Schedule>): Schedule[] {
   const all = [...new Set([...ofTurn, ...oldest])];
   const some = all.slice(0, fittingPage(all.map(({ body }) => body.byteLength)));
-  return some.sort((a, b) => byAccountAndId(a, b)).sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0));
+  return earliest(some, byAccountAndId);
 }

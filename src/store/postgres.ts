@@ -277,7 +277,7 @@ export class PostgresDatabase implements Database {
     const prepares = isPrepared(this.#options);
     const session: Session = { client, connection: connectionOf((query) => client.query(query), { prepares, seals: this.#seals }) };
     client.once("end", () => this.#drop(session));
-    // It comes without a statement under way if this process stood still, and the next statement only hears that the connection is gone.
+    // If the process was paused, the reason comes between two statements, and the next statement only learns that the connection is gone.
     client.once("error", (error: unknown) => (session.endedBy = error));
     this.#session = session;
     return session;

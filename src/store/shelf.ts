@@ -56,7 +56,7 @@ export interface Shelf {
 /** Tables of what people set up whose rows may be large. */
 export type SizedName = "schedules" | "groups";
 
-/** The size of a row: bytes of its body, and characters of all that it has besides. */
+/** The size of a row: bytes of its body, and characters of everything else. */
 export type RowSize = { body: number; settings: number };
 
 /** Tables of entries of the log. */

@@ -23,6 +23,10 @@ test.each([
   ["with a name, as credentials in Basic are", `Basic ${btoa(`user:${secret}`)}`],
   ["as Basic, percent-encoded, without padding", encodeURIComponent(btoa(`u:${secret}`).replace(/=+$/, ""))],
   ["in base64 of the alphabet of URLs", Buffer.from(`\u00ff\u00fe?${secret}`, "latin1").toString("base64url")],
+  ["in base64 twice", btoa(btoa(`u:${secret}`))],
+  ["in base64 behind another letter", `x${btoa(`u:${secret}`)}`],
+  ["in base64, percent-encoded, in base64", btoa(encodeURIComponent(btoa(`u:${secret}`)))],
+  ["in hex", Buffer.from(`u:${secret}`).toString("hex")],
 ])("a token is found %s", (_, value) => {
   expect(tells(value, secret)).toBe(true);
 });

@@ -22,7 +22,7 @@ import { areOfStep, readingStep } from "../stepRefusal.ts";
 import { checkName, checkUrl, isUrl } from "../target.ts";
 import { published, publishedJson, publishedToEach } from "./publish.ts";
 
-/** At most so many messages in one request. */
+/** Most messages in one request. */
 const mostItems = 10_000;
 
 const item = z.strictObject({
@@ -60,7 +60,7 @@ export const batch = route({
   tag: "Publish",
   summary: "Publish many messages",
   about:
-    "Takes in a list of messages. One that is refused does not stop the others. A long list is stored in parts; if the server ends or refuses in the middle, the parts before that are stored. When all are refused, the answer is the refusal of the first. When one of a workflow run is refused, so is the whole list. A member that is null or an empty text is not given. An unknown member is refused; for a message of the other brand it is passed over, and named in Waypost-Ignored.",
+    "Takes in a list of messages. A message that is refused does not stop the others. A long list is stored in parts; if the server ends or refuses in the middle, the parts before that are stored. When all are refused, the answer is the refusal of the first. When one of a workflow run is refused, so is the whole list. A member that is null or an empty text is not given. An unknown member is refused; for a message of the other brand it is passed over, and named in Waypost-Ignored.",
   needs: "publish",
   looksAtScope: true,
   body: batchBody,
@@ -87,8 +87,8 @@ export const batch = route({
 });
 
 /**
- * Publishes a list part by part, so that nobody else waits for all of it. When a later part cannot be stored, the refusal says from where on
- * nothing was: whoever sends the list again without deduplication ids sends those before twice.
+ * Publishes a list part by part, so that other callers do not wait for all of it. If a later part cannot be stored, the refusal names the first
+ * message that was not stored. A caller that sends the whole list again without deduplication ids publishes the earlier messages twice.
  */
 async function publishInParts(
   store: Store,

@@ -53,7 +53,7 @@ const list = route({
 /** When several are made at the same moment, there may be a few more than the limit. */
 const mostListed = 2 * limits.groups;
 
-/** What a group is sorted by, and the characters that it takes. */
+/** The place of a group in the list, and the characters of its JSON. */
 type Place = Pick<Group, "name" | "updatedAt"> & { length: number };
 
 /**
@@ -97,7 +97,7 @@ function* portions(places: readonly Place[]): Generator<string[]> {
   }
 }
 
-/** Groups as they are shown, in this order. Those that were deleted in between are not there. */
+/** Returns groups as they are shown, in this order, without groups that were deleted in between. */
 async function shownOf(store: Store, account: AccountId, names: readonly string[]): Promise<unknown[]> {
   const rows = await Promise.all(names.map((name) => store.read.setUp("groups", account, name)));
   return rows.flatMap((row) => (row ? [groupJson(row)] : []));

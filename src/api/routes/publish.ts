@@ -74,8 +74,8 @@ export async function publishOne(incoming: Incoming, parts: Parts, of: PostingOf
 }
 
 /**
- * Returns the answer for one letter; for one to a URL group, those for its endpoints, with their URLs only for a token that may read. Throws
- * `Refusal` when it was refused.
+ * Returns the answer for one message. For a message to a URL group it is a list with an answer for each endpoint; the URLs are there only if the
+ * token may read. Throws `Refusal` if the message was refused.
  */
 export function publishedJson(result: PublishResult | undefined, { url }: Pick<Letter, "url">, of: { mayRead: boolean }): unknown {
   if (!result) throw new Error("publish: a letter has no answer");

@@ -151,7 +151,7 @@ function checked(id: string): string {
 /** Read at once, where their bodies are not too large for that. */
 const limit = 500;
 
-/** What the pages so far have come to. */
+/** Totals of the pages so far. */
 type Shown = { last: string | null; count: number; bodyBytes: number; states: number };
 
 /** All schedules, as they are shown. No row is kept while a page is on its way. */

@@ -62,7 +62,7 @@ const create = route({
   handle: async ({ account, incoming, parts }) => {
     const setUp = setUpOf(readObject(creation, incoming));
     const ignored = await checkAim(incoming, parts, { owner: account, ...setUp });
-    // Callbacks tell the endpoints of a URL group. What else goes there is new.
+    // Callbacks contain the URLs of the endpoints of a URL group. Everything else in them is new.
     if (!isUrl(setUp.destination)) mustReadToSend(incoming, whatItSends, callbacksIn(setUp.headers));
     const secret = newSecret();
     const made = await parts.store.execute("createSource", { account: account.id, secretHash: hashOfSecret(secret), ...setUp });

@@ -29,8 +29,8 @@ export function checkMac(mac: Mac): string {
 export const hasMac = (mac: Mac): boolean => macIn(mac) !== null;
 
 /**
- * The signature that one of the keys made, or null. Compares without telling by its time how much of a signature was right. Rejects what is
- * no signature at all.
+ * Returns the signature that one of the keys made, or null. The comparison takes constant time. Throws `Rejected` for a text that cannot be a
+ * signature.
  */
 function macIn(mac: Mac): string | null {
   const given = wellFormed(mac);

@@ -12,7 +12,7 @@ export const shopify: Scheme<{ secret: Secret }> = {
     const given = [neededHeader(call, header)];
     const signature = checkMac({ header, given, keys: secretsOf(secret), signed: [call.body], algorithm: "sha256", encoding: "base64" });
     checkOneId(call, "X-Shopify-Event-Id", "X-Shopify-Webhook-Id");
-    // One order is told under several topics, with one body.
+    // Shopify sends one order under several topics, with the same body.
     return acceptedOnce(signature, headerOf(call, "X-Shopify-Topic"));
   },
 };
