@@ -18,7 +18,7 @@ export function sentAwayBy(scope: Scope, draft: Draft, account: AccountId, lette
   if (letter.group === null) return null;
   // Callbacks tell the URLs of the endpoints, and the default headers of the group.
   const own = draft.get("groups", account, letter.group)?.headers.map(([, value]) => value) ?? [];
-  return sendingBrokenBy(scope, { what: `what goes to the URL group ${letter.group}`, to: callbacksOf(letter), own });
+  return sendingBrokenBy(scope, { what: `a message to the URL group ${letter.group}`, to: callbacksOf(letter), own });
 }
 
 function ofRun(scope: Scope, draft: Draft, account: AccountId, letter: Sent, post: RunPost): Broken {

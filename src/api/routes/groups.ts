@@ -164,7 +164,7 @@ const add = route({
     const given = { account: account.id, name, endpoints: readObject(added, incoming).endpoints.map(checkedEndpoint) };
     mustReadToSend(
       incoming,
-      `what goes to the URL group ${name}`,
+      `a message to the URL group ${name}`,
       given.endpoints.map(({ url }) => url),
     );
     const headers = warningHeader(
@@ -248,7 +248,7 @@ const setHeaders = route({
   handle: async ({ account, params, incoming, parts: { store, now } }) => {
     const name = checkName("name", params.name);
     const { headers, ignored } = checkedHeaders(account, readObject(defaultHeaders, incoming).headers, now());
-    mustReadToSend(incoming, `what goes to the URL group ${name}`, callbacksIn(headers));
+    mustReadToSend(incoming, `a message to the URL group ${name}`, callbacksIn(headers));
     const changed = await store.execute("setGroupHeaders", { account: account.id, name, headers });
     return { status: 200, body: groupJson(mayRead(incoming) ? changed : { ...changed, endpoints: [] }), ignored };
   },
