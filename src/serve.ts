@@ -20,7 +20,7 @@ import { idMaker } from "./core/ids.ts";
 import { parsedUrl } from "./core/parsedUrl.ts";
 import { checkKeys, readyKeys } from "./keys.ts";
 import type { Settled } from "./core/settle.ts";
-import { elapsed, idleAlarm, systemClock, systemRandom } from "./engine/clock.ts";
+import { elapsed, idleAlarm, sharedEventLoop, systemClock, systemRandom } from "./engine/clock.ts";
 import { descriptorLimit } from "./engine/descriptors.ts";
 import { createDeliver } from "./engine/deliver.ts";
 import type { DispatcherLog } from "./engine/dispatcher.ts";
@@ -197,8 +197,9 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
   if (created.length === 0 && present.every(isDeleted)) log.warn(noAccount);
   const egress = createEgress({ allow: settings.egressAllow });
   const bounds = boundsOf(settings, log);
+  const longWork = sharedEventLoop();
   const out = createDeliver({
-    ...{ egress, clock, region: settings.region, newId: (kind) => newId(kind, clock.now()) },
+    ...{ egress, clock, longWork, region: settings.region, newId: (kind) => newId(kind, clock.now()) },
     limits: limitsOf(settings, bounds),
   });
   const trouble = (what: string, error: unknown): void => log.error({ err: error }, what);
@@ -214,8 +215,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
   /** With the port that was taken, if any was asked for. */
   const url = (): string => settings.publicUrl || urlOf(settings.host, api.server.address());
   const parts: ApiParts = {
-    store,
-    now: () => clock.now(),
+    ...{ store, now: () => clock.now(), longWork },
     retention,
     mostQueues: settings.maxQueues,
     brand: settings.brand,

@@ -1,6 +1,7 @@
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
+import type { LongWork } from "../core/longWork.ts";
 
 /** A request of a connection, and what begins with its turn. Null: what comes behind its last one. */
 type Piped = { request: IncomingMessage | null; begin(): void };
@@ -18,11 +19,11 @@ function lineOf(socket: Duplex): Piped[] {
  * Has Node's parser read the requests of a connection one after the other. By itself it reads and begins all that have come, whoever sends
  * them, and only their answers wait for each other: a few connections that never wait for an answer would fill the memory.
  */
-export function readInTurn(server: Server): void {
+export function readInTurn(server: Server, { longWork }: { longWork: LongWork }): void {
   const usual = server.listeners("connection") as ((socket: Duplex) => void)[];
   server.removeAllListeners("connection");
   server.on("connection", (socket: Socket) => {
-    const piecemeal = new Piecemeal(socket);
+    const piecemeal = new Piecemeal(socket, longWork);
     for (const listener of usual) listener.call(server, piecemeal);
   });
 }
@@ -71,6 +72,12 @@ const headEnd = "\r\n\r\n";
 /** A piece of a body is not cut to less than this, or a body full of what ends a head would cost a hundred times what it should. */
 const leastOfBody = 1024;
 
+/** A piece of a body in chunks has at most so many lines: Node's parser takes a microsecond for each chunk, which is two lines. */
+const mostLines = 512;
+
+/** A piece of so many bytes is given on when the connection has its turn. */
+const largePiece = 16 * 1024;
+
 /** A connection whose bytes are given on in pieces with the head of hardly more than one request, and nothing while one is answered. */
 export class Piecemeal extends Duplex {
   readonly #socket: Socket;
@@ -78,11 +85,15 @@ export class Piecemeal extends Duplex {
   /** The request that came last. Its body may still be on its way when it is answered. */
   latest: IncomingMessage | null = null;
   #isAwaited = false;
+  /** Whether a piece waits for its turn. */
+  #isResting = false;
   #hasEnded = false;
+  readonly #longWork: LongWork;
 
-  constructor(socket: Socket) {
+  constructor(socket: Socket, longWork: LongWork) {
     super({ readableHighWaterMark: 0 });
     this.#socket = socket;
+    this.#longWork = longWork;
     socket.on("data", (bytes: Buffer) => this.#take(bytes));
     socket.on("end", () => this.#end());
     socket.on("error", (error) => this.destroy(error));
@@ -139,14 +150,32 @@ export class Piecemeal extends Duplex {
   }
 
   #give(): void {
-    if (!this.#isAwaited || !this.#mayRead()) return;
+    if (!this.#isAwaited || this.#isResting || !this.#mayRead()) return;
     const bytes = this.#unread;
     if (bytes === null) return void (this.#hasEnded ? this.push(null) : this.#socket.resume());
-    const found = bytes.indexOf(headEnd, this.latest?.complete === false ? leastOfBody : 0);
-    const end = found < 0 ? bytes.length : found + headEnd.length;
+    const { end, isLong } = this.#pieceOf(bytes);
     this.#unread = end < bytes.length ? bytes.subarray(end) : null;
     this.#isAwaited = false;
-    this.push(bytes.subarray(0, end));
+    if (isLong) this.#giveInTurn(bytes.subarray(0, end));
+    else this.push(bytes.subarray(0, end));
+  }
+
+  #giveInTurn(piece: Buffer): void {
+    this.#isResting = true;
+    this.#longWork.next(this.remoteAddress ?? "", () => {
+      this.#isResting = false;
+      if (!this.destroyed) this.push(piece);
+    });
+  }
+
+  /** Where the next piece ends, and whether it takes long to read. */
+  #pieceOf(bytes: Buffer): { end: number; isLong: boolean } {
+    const isBody = this.latest?.complete === false;
+    const isInChunks = isBody && this.latest?.headers["transfer-encoding"] !== undefined;
+    const most = isInChunks ? endOfLines(bytes, mostLines) : bytes.length;
+    const found = bytes.subarray(0, most).indexOf(headEnd, isBody ? leastOfBody : 0);
+    if (found >= 0) return { end: found + headEnd.length, isLong: found >= largePiece };
+    return { end: most, isLong: most < bytes.length || most >= largePiece };
   }
 
   override _write(bytes: Buffer, encoding: BufferEncoding, done: (error?: Error | null) => void): void {
@@ -168,3 +197,16 @@ export class Piecemeal extends Duplex {
     done(error);
   }
 }
+
+/** Returns where the last of so many lines ends, or the end of the bytes if there are fewer. */
+function endOfLines(bytes: Buffer, lines: number): number {
+  let end = 0;
+  for (let line = 0; line < lines; line++) {
+    const next = bytes.indexOf(lineFeed, end);
+    if (next < 0) return bytes.length;
+    end = next + 1;
+  }
+  return end;
+}
+
+const lineFeed = 0x0a;

@@ -3,6 +3,7 @@ import type { AccountChange } from "../core/account.ts";
 import type { Actor } from "../core/auditEntry.ts";
 import type { ErrorCode } from "../core/errors.ts";
 import { Refusal } from "../core/errors.ts";
+import type { LongWork } from "../core/longWork.ts";
 import type { Account, AccountId, Brand, Bytes, Millis, Source } from "../core/message.ts";
 import type { RefusedHosts } from "../core/refusedHost.ts";
 import type { Retention } from "../core/retention.ts";
@@ -30,6 +31,8 @@ export type Desk = {
 export type Parts = {
   store: Store;
   now(): Millis;
+  /** Runs slices of work that would hold up other requests. */
+  longWork: LongWork;
   retention: Retention;
   /** Queues that an account may have. Not given: as many as `limits` says. */
   mostQueues?: number;

@@ -103,7 +103,7 @@ export function createApi(parts: ApiParts): FastifyInstance {
   const gate = admit(api, parts);
   const outflow = new Outflow(parts.outflowBytes);
   // What a proxy reports is looked at by the framework.
-  readInTurn(api.server);
+  readInTurn(api.server, parts);
   if (parts.trustProxy === false) refuseEarly(api.server, { ...gate, parts });
   if (parts.trustProxy === false && !parts.servesAccountsOnly) servePlainPublishes(api.server, { ...gate, parts, outflow });
   answerInTurn(api.server);

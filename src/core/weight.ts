@@ -3,9 +3,9 @@ import type { Letter } from "./message.ts";
 
 /**
  * The bound of one transaction, about 1,024 rows: others wait while it is made. A call that is heavier goes alone. Bodies count as
- * rows by their bytes, so at most 16 MiB of them go together.
+ * rows by their bytes, so at most 4 MiB of them go together.
  */
-export const transaction = { rows: 1024, bytesPerRow: 16 * 1024 } as const;
+export const transaction = { rows: 1024, bytesPerRow: 4 * 1024 } as const;
 
 /** Rows that a message writes, apart from one for each of its labels. */
 const rowsOfMessage = 2;

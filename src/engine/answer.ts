@@ -72,19 +72,22 @@ export class AnswerReader {
     return this.isWhole ? this.#reuse : null;
   }
 
-  /** Throws a `BadAnswer`; nothing may follow it. */
-  take(bytes: Buffer): void {
+  /**
+   * Returns how many of the bytes were read: fewer than there are if they are more than `mostPieces` pieces of a body. Throws a `BadAnswer`;
+   * nothing may follow it.
+   */
+  take(bytes: Buffer, mostPieces = Infinity): number {
     let at = 0;
-    while (at < bytes.length) {
-      if (this.#state === "whole") {
-        // Nobody asked for more. Whoever sends it is not to be trusted with another request.
-        this.#reuse = null;
-        break;
-      }
+    const last = this.#pieces + mostPieces;
+    while (at < bytes.length && this.#pieces < last && !this.isWhole) {
       if (this.#takesBytes()) at += this.#readBody(bytes, at);
       else at += this.#readBetweenChunks(bytes, at) || this.#readLines(bytes, at);
     }
     this.#passOn();
+    if (!this.isWhole || at === bytes.length) return at;
+    // Nobody asked for more. Whoever sends it is not to be trusted with another request.
+    this.#reuse = null;
+    return bytes.length;
   }
 
   /** Nothing more will come. Answers whether the answer is whole. */

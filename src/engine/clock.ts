@@ -1,5 +1,6 @@
 import { randomFillSync } from "node:crypto";
 import type { Duplex } from "node:stream";
+import { LongWork } from "../core/longWork.ts";
 import type { Millis } from "../core/message.ts";
 
 /** The time, and waiting for it. Simulations bring their own. */
@@ -41,6 +42,9 @@ const longestNap: Millis = 10_000;
 
 /** A stopwatch that nobody sets: milliseconds since some moment, with fractions. */
 export const elapsed = (): Millis => performance.now();
+
+/** Returns what shares the event loop of this process. There is to be one for all that it does. */
+export const sharedEventLoop = (): LongWork => new LongWork({ soon: (run) => void setImmediate(run), elapsed });
 
 /** What a timer of Node can count to; a longer one would ring at once. */
 const longestTimer: Millis = 2 ** 31 - 1;

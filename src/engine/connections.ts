@@ -1,5 +1,6 @@
 import type { Socket } from "node:net";
 import type { buildConnector } from "undici";
+import type { LongWork } from "../core/longWork.ts";
 import type { ParsedUrl } from "../core/parsedUrl.ts";
 import { alarm } from "./clock.ts";
 import { Connection, type Caller } from "./connection.ts";
@@ -11,6 +12,7 @@ export type ConnectionsOptions = {
   connector: buildConnector.connector;
   /** How many there may be to one origin. */
   perOrigin: number;
+  longWork: LongWork;
   /** How many there may be to all origins, those that are being opened included. Absent: as many as are needed. */
   inAll?: number;
 };
@@ -239,7 +241,8 @@ class Origin {
       this.#watcher.sockets.give();
       return void socket.destroy();
     }
-    const connection = new Connection(socket, this.#target.host ?? "", this);
+    const { longWork } = this.#options;
+    const connection = new Connection(socket, { host: this.#target.host ?? "", owner: this, longWork });
     this.#open.add(connection);
     const next = this.#takeNext();
     if (next) connection.send(next);

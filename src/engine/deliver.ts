@@ -3,6 +3,7 @@ import { brandNames } from "../core/brand.ts";
 import { limits as bounds, logBodyBytes } from "../core/limits.ts";
 import { deliveryHeaders, standardHeaders, type DeliveryHeaderName } from "../core/deliveryHeaders.ts";
 import { canonicalName, headerValue, inLatin } from "../core/headers.ts";
+import type { LongWork } from "../core/longWork.ts";
 import { noBytes } from "../core/message.ts";
 import { parsedUrl, type ParsedUrl, sentPath } from "../core/parsedUrl.ts";
 import type { AccountId, Brand, Delivery, HeaderList, IdKind, Millis, Outcome } from "../core/message.ts";
@@ -35,6 +36,7 @@ export type DeliverOptions = {
     sockets?: number;
   };
   region: string;
+  longWork: LongWork;
   newId(kind: IdKind): string;
 };
 
@@ -44,6 +46,7 @@ export function createDeliver(options: DeliverOptions): { deliver: Deliver; clos
   const connections = new Connections({
     connector: egress.connector(limits.connectTimeout),
     perOrigin: limits.connectionsPerOrigin,
+    longWork: options.longWork,
     ...(limits.sockets !== undefined && { inAll: limits.sockets }),
   });
   const deliver: Deliver = (delivery, room = unlimited) => {

@@ -5,8 +5,9 @@ import type { RequestLine } from "../../src/api/requestLog.ts";
 import type { Counted } from "../../src/api/counted.ts";
 import { createApi } from "../../src/api/server.ts";
 import { deskOf } from "../../src/desk.ts";
+import type { LongWork } from "../../src/core/longWork.ts";
 import { idMaker } from "../../src/core/ids.ts";
-import { idleAlarm } from "../../src/engine/clock.ts";
+import { idleAlarm, sharedEventLoop } from "../../src/engine/clock.ts";
 import type { Account, Brand, Delivery, Millis, Outcome } from "../../src/core/message.ts";
 import { noBytes } from "../../src/core/message.ts";
 import type { RefusedHosts } from "../../src/core/refusedHost.ts";
@@ -50,6 +51,7 @@ export async function house(
   options: {
     trustProxy?: boolean | string[];
     intakeBytes?: number;
+    longWork?: LongWork;
     outflowBytes?: number;
     mostQueues?: number;
     brand?: Brand;
@@ -96,6 +98,7 @@ export async function house(
     retention: { log: 86_400_000, deadLetters: 86_400_000 },
     trustProxy: options.trustProxy ?? false,
     idleAlarm,
+    longWork: options.longWork ?? sharedEventLoop(),
     ...(options.intakeBytes === undefined ? {} : { intakeBytes: options.intakeBytes }),
     ...(options.outflowBytes === undefined ? {} : { outflowBytes: options.outflowBytes }),
     ...(options.brand === undefined ? {} : { brand: options.brand }),

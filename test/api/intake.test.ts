@@ -76,13 +76,14 @@ test("large bodies that are announced take no room before they arrive", async ()
 });
 
 test("large bodies are refused in the middle when there is no more room, and give back what they took", async () => {
-  const home = await house({ intakeBytes: 100_000 });
+  // So much that the slow one is never refused for the sake of a publish that is under way as well.
+  const home = await house({ intakeBytes: 200_000 });
   const publish = (bytes: number) => home.ask("POST", "/v2/publish/https://example.com", { body: Buffer.alloc(bytes) });
   const slow = await unfinished(await listen(home), 8 * mebi);
   slow.write(Buffer.alloc(90_000));
-  while ((await publish(20_000)).status === 200) await turn();
-  expect(await publish(20_000)).toMatchObject(refused);
-  slow.write(Buffer.alloc(20_000));
+  while ((await publish(25_000)).status === 200) await turn();
+  expect(await publish(25_000)).toMatchObject(refused);
+  slow.write(Buffer.alloc(120_000));
   const [answer] = await once(slow, "data");
   expect(String(answer)).toMatch(/^HTTP\/1.1 503 [^]*retry-after: 1[^]*ask again/);
   slow.destroy();

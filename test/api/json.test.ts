@@ -1,4 +1,7 @@
-import { expect, test } from "vitest";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { readJson, readJsonList } from "../../src/api/json.ts";
+import { sharedEventLoop } from "../../src/engine/clock.ts";
 import { house } from "./house.ts";
 
 const names = (count: number): string => Array.from({ length: count }, (_, at) => `"k${at}":"x"`).join(",");
@@ -37,4 +40,52 @@ test("of the unknown members of an item of a batch, the first is named, and of t
   const passed = await ask("POST", "/v2/batch", { headers, body: item("https://e.example") });
   expect(passed.status).toBe(200);
   expect(passed.headers["waypost-ignored"]).toMatch(/^upstash-retries, k0, k1,/);
+});
+
+describe("a list that is read in slices", () => {
+  const longWork = sharedEventLoop();
+  const read = (text: string, sliceBytes: number) =>
+    readJsonList(Buffer.from(text), {
+      longWork,
+      owner: "acme",
+      sliceBytes,
+      make: (items, part) => (expect(readJson(part)).toEqual(items), items),
+    });
+
+  test("is what it is when it is read in one go, whatever it is and wherever it is cut", async () => {
+    const list = fc.array(fc.jsonValue({ maxDepth: 3 }), { maxLength: 20 });
+    await fc.assert(
+      fc.asyncProperty(list, fc.integer({ min: 1, max: 40 }), fc.constantFrom("", " ", "\n  "), async (items, sliceBytes, space) => {
+        const text = `${space}${JSON.stringify(items, null, space)}${space}`;
+        expect(await read(text, sliceBytes)).toEqual(readJson(Buffer.from(text)));
+      }),
+    );
+  });
+
+  test("is refused where it would be in one go", async () => {
+    const list = fc.array(fc.oneof(fc.jsonValue({ maxDepth: 2 }), fc.constantFrom("a,b", "[", "}", '"')), { maxLength: 8 });
+    const change = fc.record({
+      at: fc.nat(),
+      cut: fc.nat({ max: 3 }),
+      put: fc.constantFrom("", ",", "]", "[", "}", "{", '"', ":", "\\", " ", "1"),
+    });
+    await fc.assert(
+      fc.asyncProperty(list, change, fc.integer({ min: 1, max: 12 }), async (items, { at, cut, put }, sliceBytes) => {
+        const whole = JSON.stringify(items);
+        const place = at % (whole.length + 1);
+        const text = whole.slice(0, place) + put + whole.slice(place + cut);
+        const outcome = await read(text, sliceBytes).catch((error: Error) => error.message);
+        let expected: unknown;
+        try {
+          expected = readJson(Buffer.from(text));
+        } catch (error) {
+          expected = (error as Error).message;
+        }
+        // What is no list is not looked at any further.
+        if (outcome !== null) expect(outcome).toEqual(expected);
+        else expect(Array.isArray(expected)).toBe(false);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
 });

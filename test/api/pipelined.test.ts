@@ -2,6 +2,7 @@ import { connect } from "node:net";
 import { text } from "node:stream/consumers";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { Piecemeal } from "../../src/api/pipelined.ts";
+import { LongWork } from "../../src/core/longWork.ts";
 import { house, token } from "./house.ts";
 import type { House } from "./house.ts";
 import { listen, send } from "./wire.ts";
@@ -161,4 +162,25 @@ test.each([
   expect([...new Set(statusesIn(received))]).toEqual(statuses);
   const steps = turns.slice(1).map((now, at) => now - (turns[at] ?? 0));
   expect(Math.max(...steps)).toBeLessThanOrEqual(2);
+});
+
+test.each([
+  ["chunks of one byte", ["Transfer-Encoding: chunked"], `${"1\r\nx\r\n".repeat(2_000)}0\r\n\r\n`, 2_000, 7],
+  ["a length", ["Content-Length: 300000"], "x".repeat(300_000), 300_000, 4],
+])("a long body with %s is read in turns, and others are served in between", async (_case, headers, written, length, least) => {
+  const waiting: (() => void)[] = [];
+  const home = await house({ longWork: new LongWork({ soon: (run) => void waiting.push(run), elapsed: () => performance.now() * 1e6 }) });
+  const port = await listen(home);
+  const long = send(port, asked("POST /v2/publish/https://e.example/", [...headers, "Connection: close"]) + written);
+  let turns = 0;
+  let isOver = false;
+  void long.then(() => (isOver = true));
+  while (!isOver) {
+    expect(statusesIn(await send(port, plain + last))).toEqual([200, 200]);
+    turns += waiting.length > 0 ? 1 : 0;
+    waiting.splice(0).forEach((run) => run());
+  }
+  expect(statusesIn(await long)).toEqual([200]);
+  expect(turns).toBeGreaterThanOrEqual(least);
+  expect(bodies(home).filter((body) => body !== "plain")).toEqual(["x".repeat(length)]);
 });

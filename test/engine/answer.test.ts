@@ -314,6 +314,16 @@ describe("a body in small pieces", () => {
     expect(heard).toEqual({ calls: 3, bytes: 10_000 });
   });
 
+  test("is read as far as it may be in one go", () => {
+    const { reader, heard } = listen();
+    const bytes = Buffer.from(chunked + chunk(1).repeat(500) + "0\r\n\r\nmore");
+    const taken = reader.take(bytes, 300);
+    expect([taken < bytes.length, heard.bytes, reader.isWhole]).toEqual([true, 300, false]);
+    expect(reader.take(bytes.subarray(taken))).toBe(bytes.length - taken);
+    // What nobody asked for is not left for the next response.
+    expect([heard.bytes, reader.isWhole, reader.reuse]).toEqual([500, true, null]);
+  });
+
   test("is refused if it comes in chunks of one byte, from the 10,001st on", () => {
     const { reader, heard } = listen();
     reader.take(Buffer.from(chunked));

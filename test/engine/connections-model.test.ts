@@ -2,6 +2,7 @@ import { connect, type Socket } from "node:net";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { reading, type Caller, type Connection } from "../../src/engine/connection.ts";
+import { sharedEventLoop } from "../../src/engine/clock.ts";
 import { Connections } from "../../src/engine/connections.ts";
 import { rawDestination } from "./destination.ts";
 
@@ -89,6 +90,7 @@ test("whatever a destination does, each request ends once, with its own answer o
     let tries = 0;
     const connections = new Connections({
       perOrigin,
+      longWork: sharedEventLoop(),
       connector: (_to, answer) => {
         const how = opens[tries++ % opens.length];
         if (how === "fails at once") return answer(new Error(how), null);

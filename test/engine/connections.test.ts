@@ -237,3 +237,26 @@ test("a connection that ends within an answer is lost", async () => {
   const port = await rawDestination((socket) => socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhal")));
   await expect(ask(start(), `http://a.test:${port}/`)).rejects.toBeInstanceOf(Lost);
 });
+
+const inPieces = `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${"1\r\nx\r\n".repeat(9_000)}`;
+
+test("a response in many small pieces is read in several turns, also if the connection ends behind it", async () => {
+  const port = await rawDestination((socket) => socket.once("data", () => socket.end(`${inPieces}0\r\n\r\n`)));
+  expect(await ask(start(), `http://a.test:${port}/`)).toMatchObject({ status: 200, body: "x".repeat(9_000) });
+});
+
+test("a connection that ends within such a response has lost it, and what is behind one belongs to no other request", async () => {
+  const said = [inPieces, `${inPieces}0\r\n\r\n${"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".repeat(200)}`, empty];
+  const port = await rawDestination((socket) =>
+    socket.on("data", () => {
+      const next = said.shift() ?? "";
+      if (next === inPieces) socket.end(next);
+      else socket.write(next);
+    }),
+  );
+  const connections = start(1);
+  await expect(ask(connections, `http://a.test:${port}/`)).rejects.toThrow(Lost);
+  const [long, after] = [ask(connections, `http://a.test:${port}/`), ask(connections, `http://a.test:${port}/`)];
+  expect(await long).toMatchObject({ status: 200, body: "x".repeat(9_000) });
+  expect(await after).toMatchObject({ status: 200, body: "" });
+});

@@ -2,7 +2,7 @@ import { createServer as createPlainServer, type AddressInfo, type Socket } from
 import { brotliCompressSync, gzipSync } from "node:zlib";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { Outcome } from "../../src/core/message.ts";
-import { systemClock } from "../../src/engine/clock.ts";
+import { sharedEventLoop, systemClock } from "../../src/engine/clock.ts";
 import { createDeliver } from "../../src/engine/deliver.ts";
 import { createEgress } from "../../src/engine/egress.ts";
 import type { Resolve } from "../../src/engine/names.ts";
@@ -333,6 +333,7 @@ describe("aborting", () => {
     const { deliver, close } = createDeliver({
       egress: createEgress({ allow: ["127.0.0.1"] }),
       clock: systemClock,
+      longWork: sharedEventLoop(),
       limits: { responseBytes: 10, connectTimeout: 1_000, connectionsPerOrigin: 2 },
       region: "US-EAST-1",
       newId: (kind) => kind,

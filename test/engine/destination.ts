@@ -2,7 +2,7 @@ import { createServer as createHttpServer, type IncomingMessage, type RequestLis
 import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
 import { noBytes, type Delivery, type Envelope, type HeaderList, type Outcome } from "../../src/core/message.ts";
-import { systemClock } from "../../src/engine/clock.ts";
+import { sharedEventLoop, systemClock } from "../../src/engine/clock.ts";
 import type { Request } from "../../src/engine/connection.ts";
 import { Connections, type ConnectionsOptions } from "../../src/engine/connections.ts";
 import { createDeliver, type Deliver, type DeliverOptions } from "../../src/engine/deliver.ts";
@@ -50,8 +50,8 @@ export async function closedPort(): Promise<number> {
 }
 
 /** Connections that are cut when the test is over. */
-export function connecting(options: ConnectionsOptions): Connections {
-  const connections = new Connections(options);
+export function connecting(options: Omit<ConnectionsOptions, "longWork">): Connections {
+  const connections = new Connections({ ...options, longWork: sharedEventLoop() });
   onTestFinished(() => connections.close());
   return connections;
 }
@@ -122,6 +122,7 @@ export function opened({ allow = ["127.0.0.0/8", "::1/128"], resolve, newId = (k
   const { deliver, close } = createDeliver({
     egress: createEgress({ allow, ...(resolve ? { resolve } : {}) }),
     clock: systemClock,
+    longWork: sharedEventLoop(),
     limits: { responseBytes: 1_000, connectTimeout: 2_000, connectionsPerOrigin: 10, ...limits },
     region: "EU-CENTRAL-1",
     newId,

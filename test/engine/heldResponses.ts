@@ -1,7 +1,7 @@
 import { laneOf } from "../../src/core/hands.ts";
 import { noBytes, type Delivery } from "../../src/core/message.ts";
 import { BodyBytes } from "../../src/engine/bodyBytes.ts";
-import { systemClock } from "../../src/engine/clock.ts";
+import { sharedEventLoop, systemClock } from "../../src/engine/clock.ts";
 import { createDeliver } from "../../src/engine/deliver.ts";
 import { createEgress } from "../../src/engine/egress.ts";
 
@@ -14,6 +14,7 @@ const delivery: Delivery = { ...sent, message: { ...sent.message, body: noBytes 
 const { deliver, close } = createDeliver({
   egress: createEgress({ allow: ["127.0.0.0/8"] }),
   clock: systemClock,
+  longWork: sharedEventLoop(),
   limits: { responseBytes: 1024 * 1024, connectTimeout: 10_000, connectionsPerOrigin: 1_000 },
   region: "US-EAST-1",
   newId: (kind) => kind,

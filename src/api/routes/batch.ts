@@ -8,7 +8,7 @@ import { brandedHeader } from "../brand.ts";
 import type { Store } from "../../store/store.ts";
 import { givenByHeaders, givenByQuery } from "../given.ts";
 import { swallowed } from "../settings.ts";
-import { memberTexts, readJson } from "../json.ts";
+import { memberTexts, readJsonList } from "../json.ts";
 import { contentOf } from "../letter.ts";
 import type { GroupAimed, Purpose } from "../posting.ts";
 import { brandFor, brandOtherwise, brandsOfToken, checkFanOut, givenBy, groupAt, postingFrom } from "../posting.ts";
@@ -124,7 +124,7 @@ type ReadItems = { read: (Letter | Refusal)[]; ignored: string[] };
 
 /** Reads the items of a batch, each for itself. Throws `Refusal` where one that belongs to a workflow run is refused: a run is told of all or nothing. */
 export async function readItems(incoming: Incoming, of: ReadingOf): Promise<ReadItems> {
-  const items = itemsOf(incoming);
+  const items = await itemsOf(incoming, of);
   const isStep = items.some(isOfRun) && items.some(({ headers }) => areOfStep(headers));
   return readingStep(isStep, () => readEach(items, incoming, of));
 }
@@ -231,16 +231,21 @@ function groupsOf(store: Store, account: AccountId): GroupAt {
   };
 }
 
-function itemsOf({ body }: Incoming): Item[] {
+async function itemsOf({ body }: Incoming, { account, parts: { longWork } }: ReadingOf): Promise<Item[]> {
   if (body.length === 0) throw new Refusal("invalid", "body: missing; give a JSON list of messages");
-  const items = readJson(body, { names: mostNames });
-  if (!Array.isArray(items)) throw new Refusal("invalid", "body: not a JSON list of messages");
-  if (items.length > mostItems)
-    throw new Refusal("invalid", `body: ${items.length} messages, the limit is ${mostItems}; send them in several requests`);
-  const read = items.map(itemOf);
-  if (read.reduce((sum, { headers }) => sum + headers.length / 2, 0) > mostNames)
-    throw new Refusal("invalid", `body: more than ${mostNames} headers of messages; send them in several requests`);
-  return read.some(({ given }) => isStructured(given)) ? withTexts(read, memberTexts(body, "body")) : read;
+  let [items, names] = [0, 0];
+  const make = (given: unknown[], text: Bytes): Item[] => {
+    items += given.length;
+    if (items > mostItems) return [];
+    const read = given.map(itemOf);
+    names += read.reduce((sum, { headers }) => sum + headers.length / 2, 0);
+    if (names > mostNames) throw new Refusal("invalid", `body: more than ${mostNames} headers of messages; send them in several requests`);
+    return read.some(({ given }) => isStructured(given)) ? withTexts(read, memberTexts(text, "body")) : read;
+  };
+  const read = await readJsonList(body, { longWork, owner: account.id, most: { names: mostNames }, make });
+  if (read === null) throw new Refusal("invalid", "body: not a JSON list of messages");
+  if (items > mostItems) throw new Refusal("invalid", `body: ${items} messages, the limit is ${mostItems}; send them in several requests`);
+  return read;
 }
 
 const isStructured = (given: unknown): given is { body: object } =>
