@@ -20,7 +20,7 @@ import { idMaker } from "./core/ids.ts";
 import { parsedUrl } from "./core/parsedUrl.ts";
 import { checkKeys, readyKeys } from "./keys.ts";
 import type { Settled } from "./core/settle.ts";
-import { elapsed, idleAlarm, sharedEventLoop, systemClock, systemRandom } from "./engine/clock.ts";
+import { alarm, elapsed, idleAlarm, sharedEventLoop, systemClock, systemRandom } from "./engine/clock.ts";
 import { descriptorLimit } from "./engine/descriptors.ts";
 import { createDeliver } from "./engine/deliver.ts";
 import type { DispatcherLog } from "./engine/dispatcher.ts";
@@ -228,7 +228,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     trustProxy,
     publicUrl: settings.publicUrl,
     log: requestLog(log),
-    idleAlarm,
+    ...{ idleAlarm, alarm },
     unready: () => (stopping ? "the server is stopping" : health.outdated ? tooOld : null),
     health: () => ({ inFlight: dispatcher.inFlight }),
     counted: countedFrom(() => clock.now(), settings.databaseUrl === "" ? undefined : { store, ...clock }, settings.refusedPerSecond),

@@ -1,7 +1,9 @@
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
-import type { LongWork } from "../core/longWork.ts";
+import type { Parts } from "./route.ts";
+
+type Pacing = Pick<Parts, "longWork" | "alarm">;
 
 /** A request of a connection, and what begins with its turn. Null: what comes behind its last one. */
 type Piped = { request: IncomingMessage | null; begin(): void };
@@ -19,11 +21,11 @@ function lineOf(socket: Duplex): Piped[] {
  * Has Node's parser read the requests of a connection one after the other. By itself it reads and begins all that have come, whoever sends
  * them, and only their answers wait for each other: a few connections that never wait for an answer would fill the memory.
  */
-export function readInTurn(server: Server, { longWork }: { longWork: LongWork }): void {
+export function readInTurn(server: Server, pacing: Pacing): void {
   const usual = server.listeners("connection") as ((socket: Duplex) => void)[];
   server.removeAllListeners("connection");
   server.on("connection", (socket: Socket) => {
-    const piecemeal = new Piecemeal(socket, longWork);
+    const piecemeal = new Piecemeal(socket, pacing);
     for (const listener of usual) listener.call(server, piecemeal);
   });
 }
@@ -78,6 +80,13 @@ const mostLines = 512;
 /** A piece of so many bytes is given on when the connection has its turn. */
 const largePiece = 16 * 1024;
 
+/**
+ * A body whose bytes come a few at a time costs some 20 µs for each read. After so many small reads the connection rests before it reads on:
+ * 10 ms at first, twice as long each time, up to a second. Meanwhile the system puts together what arrives.
+ */
+const [smallRead, fewSmallReads] = [256, 16];
+const [shortestRest, longestRest] = [10, 1_000] as const;
+
 /** A connection whose bytes are given on in pieces with the head of hardly more than one request, and nothing while one is answered. */
 export class Piecemeal extends Duplex {
   readonly #socket: Socket;
@@ -88,12 +97,16 @@ export class Piecemeal extends Duplex {
   /** Whether a piece waits for its turn. */
   #isResting = false;
   #hasEnded = false;
-  readonly #longWork: LongWork;
+  /** Small reads of the body that came last. */
+  #smallReads = 0;
+  /** Ends the rest after a small read. */
+  #endRest: (() => void) | null = null;
+  readonly #pacing: Pacing;
 
-  constructor(socket: Socket, longWork: LongWork) {
+  constructor(socket: Socket, pacing: Pacing) {
     super({ readableHighWaterMark: 0 });
     this.#socket = socket;
-    this.#longWork = longWork;
+    this.#pacing = pacing;
     socket.on("data", (bytes: Buffer) => this.#take(bytes));
     socket.on("end", () => this.#end());
     socket.on("error", (error) => this.destroy(error));
@@ -135,7 +148,19 @@ export class Piecemeal extends Duplex {
   #take(bytes: Buffer): void {
     this.#socket.pause();
     this.#unread = bytes;
+    if (this.latest?.complete !== false) this.#smallReads = 0;
+    else if (bytes.length < smallRead && ++this.#smallReads > fewSmallReads) this.#restAWhile();
     this.#give();
+  }
+
+  #restAWhile(): void {
+    const rest = Math.min(longestRest, shortestRest * 2 ** (this.#smallReads - fewSmallReads - 1));
+    this.#endRest?.();
+    this.#endRest = this.#pacing.alarm(rest, () => {
+      this.#endRest = null;
+      // All that has come meanwhile is one read.
+      if (this.#unread !== null || this.#socket.read() === null) this.#give();
+    });
   }
 
   #end(): void {
@@ -152,7 +177,7 @@ export class Piecemeal extends Duplex {
   #give(): void {
     if (!this.#isAwaited || this.#isResting || !this.#mayRead()) return;
     const bytes = this.#unread;
-    if (bytes === null) return void (this.#hasEnded ? this.push(null) : this.#socket.resume());
+    if (bytes === null) return this.#readMore();
     const { end, isLong } = this.#pieceOf(bytes);
     this.#unread = end < bytes.length ? bytes.subarray(end) : null;
     this.#isAwaited = false;
@@ -160,9 +185,14 @@ export class Piecemeal extends Duplex {
     else this.push(bytes.subarray(0, end));
   }
 
+  #readMore(): void {
+    if (this.#hasEnded) this.push(null);
+    else if (this.#endRest === null) this.#socket.resume();
+  }
+
   #giveInTurn(piece: Buffer): void {
     this.#isResting = true;
-    this.#longWork.next(this.remoteAddress ?? "", () => {
+    this.#pacing.longWork.next(this.remoteAddress ?? "", () => {
       this.#isResting = false;
       if (!this.destroyed) this.push(piece);
     });
@@ -193,6 +223,7 @@ export class Piecemeal extends Duplex {
   }
 
   override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    this.#endRest?.();
     this.#socket.destroy();
     done(error);
   }

@@ -33,6 +33,8 @@ export type Parts = {
   now(): Millis;
   /** Runs slices of work that would hold up other requests. */
   longWork: LongWork;
+  /** Rings once after a time, unless it is silenced by calling what it returns. */
+  alarm(after: Millis, ring: () => void): () => void;
   retention: Retention;
   /** Queues that an account may have. Not given: as many as `limits` says. */
   mostQueues?: number;

@@ -7,7 +7,7 @@ import { createApi } from "../../src/api/server.ts";
 import { deskOf } from "../../src/desk.ts";
 import type { LongWork } from "../../src/core/longWork.ts";
 import { idMaker } from "../../src/core/ids.ts";
-import { idleAlarm, sharedEventLoop } from "../../src/engine/clock.ts";
+import { alarm, idleAlarm, sharedEventLoop } from "../../src/engine/clock.ts";
 import type { Account, Brand, Delivery, Millis, Outcome } from "../../src/core/message.ts";
 import { noBytes } from "../../src/core/message.ts";
 import type { RefusedHosts } from "../../src/core/refusedHost.ts";
@@ -52,6 +52,7 @@ export async function house(
     trustProxy?: boolean | string[];
     intakeBytes?: number;
     longWork?: LongWork;
+    alarm?: typeof alarm;
     outflowBytes?: number;
     mostQueues?: number;
     brand?: Brand;
@@ -98,6 +99,7 @@ export async function house(
     retention: { log: 86_400_000, deadLetters: 86_400_000 },
     trustProxy: options.trustProxy ?? false,
     idleAlarm,
+    alarm: options.alarm ?? alarm,
     longWork: options.longWork ?? sharedEventLoop(),
     ...(options.intakeBytes === undefined ? {} : { intakeBytes: options.intakeBytes }),
     ...(options.outflowBytes === undefined ? {} : { outflowBytes: options.outflowBytes }),

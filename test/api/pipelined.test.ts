@@ -184,3 +184,30 @@ test.each([
   expect(turns).toBeGreaterThanOrEqual(least);
   expect(bodies(home).filter((body) => body !== "plain")).toEqual(["x".repeat(length)]);
 });
+
+test("a body that comes a byte at a time is read ever more rarely, and as a whole", async () => {
+  const rests: number[] = [];
+  const rings: (() => void)[] = [];
+  const home = await house({
+    alarm: (after, ring) => {
+      rests.push(after);
+      rings.push(ring);
+      return () => undefined;
+    },
+  });
+  const socket = connect(await listen(home), "127.0.0.1").setNoDelay();
+  onTestFinished(() => void socket.destroy());
+  socket.write(asked("POST /v2/enqueue/q/https://e.example/", ["Content-Length: 1000", "Connection: close"]));
+  let written = 0;
+  let isOver = false;
+  const answer = text(socket).finally(() => (isOver = true));
+  while (!isOver) {
+    if (written < 1_000) socket.write(String(written++ % 10));
+    if (written % 30 === 0 || written === 1_000) rings.splice(0).forEach((ring) => ring());
+    await new Promise((go) => setTimeout(go, 1));
+  }
+  expect(statusesIn(await answer)).toEqual([200]);
+  expect(bodies(home)).toEqual(["0123456789".repeat(100)]);
+  expect(rests.slice(0, 9)).toEqual([10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]);
+  expect(rests.length).toBeLessThan(100);
+});

@@ -1,7 +1,7 @@
 import { createHmac, hash } from "node:crypto";
 import type { InjectOptions } from "fastify";
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { idleAlarm, sharedEventLoop } from "../../src/engine/clock.ts";
+import { alarm, idleAlarm, sharedEventLoop } from "../../src/engine/clock.ts";
 import { createApi } from "../../src/api/server.ts";
 import type { House, Reply } from "./house.ts";
 import { at, house, otherToken } from "./house.ts";
@@ -81,6 +81,7 @@ describe("a source", () => {
         retention: { log: 1, deadLetters: 1 },
         trustProxy: false,
         idleAlarm,
+        alarm,
         longWork: sharedEventLoop(),
         log: () => {},
       },
