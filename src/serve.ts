@@ -27,6 +27,7 @@ import type { DispatcherLog } from "./engine/dispatcher.ts";
 import { Dispatcher } from "./engine/dispatcher.ts";
 import { createEgress } from "./engine/egress.ts";
 import { spendingDuty } from "./engine/spending.ts";
+import { storageDuty } from "./engine/storage.ts";
 import { trimmingDuty } from "./engine/trimming.ts";
 import { promptRetentionDuty, retentionDuty, Timers } from "./engine/timers.ts";
 import type { KeySource } from "./store/keyRing.ts";
@@ -292,6 +293,7 @@ const dutiesOf = ({ store, clock, retention, prices }: DutyParts) => [
   promptRetentionDuty({ store, clock, retention }),
   trimmingDuty({ store, clock }),
   spendingDuty({ store, clock, prices }),
+  storageDuty({ store, clock }),
 ];
 
 /** One port is not enough: who comes to the other one in between is sent away. */

@@ -41,6 +41,8 @@ export const accountRecord = z.object({
   max_queues: whole,
   dropped_dlq_messages: whole.describe("Dead letters that left because there were more than max_dlq_size, since the beginning."),
   dropped_events: whole.describe("Lines of the log that left because there were more than max_events_size, since the beginning."),
+  storage_bytes: whole.describe("Bytes stored now: bodies, logs, dead letters, runs, schedules and the audit log."),
+  max_storage_bytes: whole.describe("The quota of stored bytes. Beyond it nothing new is published."),
   prod_pack_enabled: z.boolean(),
   standard_webhooks_enabled: z.boolean().describe("Whether deliveries are signed by Standard Webhooks besides."),
   timeout: whole.describe("The longest that a message may ask for, in seconds."),
@@ -56,15 +58,16 @@ export const accountRecord = z.object({
 
 const seconds = (millis: number): number => Math.floor(millis / 1000);
 
-/** The account record (protocol 7.1). */
-export function accountJson(
+/** Returns the account record (protocol 7.1). */
+export async function accountJson(
   account: Account,
-  { mostQueues, retention, region = "US-EAST-1", reservedPrices = {} }: Parts,
+  { store, mostQueues, retention, region = "US-EAST-1", reservedPrices = {} }: Parts,
   brand: AccountBrand,
 ) {
   const { id, name, customerId = name, password, token, state = "active", budget = 0, createdAt, upgradedAt = 0 } = account;
   const plan = planOf(account);
   const most = limitsOf(account);
+  const [stored] = await store.read.storedBytes([id], null);
   const record: z.output<typeof accountRecord> = {
     ...{ customer_id: customerId, id, password, token, read_only_token: readOnlyTokenOf(account) },
     ...{ active: state === "active", state, last_plan_upgrade_time: seconds(upgradedAt) },
@@ -79,6 +82,7 @@ export function accountJson(
     ...{ max_delay: seconds(most.delay), max_parallelism: most.parallelism, max_global_parallelism: most.globalParallelism },
     ...{ max_queues: Math.min(most.queues, mostQueues ?? most.queues), prod_pack_enabled: account.hasProductionPack ?? false },
     ...{ dropped_dlq_messages: account.dropped?.deadLetters ?? 0, dropped_events: account.dropped?.log ?? 0 },
+    ...{ storage_bytes: stored?.bytes ?? 0, max_storage_bytes: most.storageBytes },
     standard_webhooks_enabled: account.signsStandard ?? false,
     ...{
       timeout: seconds(most.timeout),

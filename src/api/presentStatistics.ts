@@ -23,6 +23,8 @@ export const statisticsRecord = (brand: AccountBrand) =>
     [`daily_${brand}_messages`]: series.describe("What became of messages outside workflows, in the period."),
     daily_workflow_messages: series.describe("What became of messages of workflows, in the period."),
     dlq_message_count: z.int().describe("Dead letters that there are now."),
+    storage_bytes: z.int().describe("Bytes stored now: bodies, logs, dead letters, runs, schedules and the audit log."),
+    max_storage_bytes: z.int().describe("The quota of stored bytes. Beyond it nothing new is published."),
     daily_bandwidth_used: z.array(whole).describe("Bytes of bodies that were published and sent, in the period."),
     total_monthly_billing: z.number().describe("Dollars for the month so far."),
   });
@@ -31,7 +33,7 @@ const weekdays = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Frida
 
 /** The statistics record (protocol 7.2): of the days of a month, and of a period. */
 export function statisticsJson(
-  { month, period, deadLetters }: { month: readonly Point[]; period: readonly Point[]; deadLetters: number },
+  { month, period, ...now }: { month: readonly Point[]; period: readonly Point[]; deadLetters: number; stored: number; mostStored: number },
   { prices, brand }: { prices: Prices; brand: AccountBrand },
 ): z.output<ReturnType<typeof statisticsRecord>> {
   const names = ["delivered", "failed", "cancelled"] as const;
@@ -47,7 +49,9 @@ export function statisticsJson(
     daily_used_workflow: of(period, ({ workflowMessages }) => workflowMessages),
     [`daily_${brand}_messages`]: seriesOf(period, names),
     daily_workflow_messages: seriesOf(period, workflowNames),
-    dlq_message_count: deadLetters,
+    dlq_message_count: now.deadLetters,
+    storage_bytes: now.stored,
+    max_storage_bytes: now.mostStored,
     daily_bandwidth_used: of(period, bandwidth),
     total_monthly_billing: dollars(month.reduce((sum, { counts }) => sum + costOf(counts, prices), 0)),
   };

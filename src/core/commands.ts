@@ -17,6 +17,7 @@ import { changeSource, createSource, deleteSource, keepRejection, noteAcceptance
 import { cancelRuns, finishRun } from "./endRun.ts";
 import { repeatFailureCallback, resumeRun } from "./resume.ts";
 import { notify, wait } from "./wait.ts";
+import { noteStorage } from "./storageQuota.ts";
 import { takeOver } from "./takeover.ts";
 import { createToken, noteTokenUse, revokeToken } from "./token.ts";
 import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from "./schedule.ts";
@@ -37,7 +38,7 @@ export const commands = {
   takeOver,
   keepRejection,
   noteAcceptance,
-  ...{ expire, trim, removeAccount, rewrite, noteTokenUse, noteSpending, takeBurst },
+  ...{ expire, trim, removeAccount, rewrite, noteTokenUse, noteSpending, noteStorage, takeBurst },
   ...{ finishRun, wait, notify },
   ...ofMessages(),
   ...ofAccounts(),

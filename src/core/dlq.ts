@@ -12,6 +12,7 @@ import { flowControlWith, overridden } from "./overrides.ts";
 import { acting } from "./plans.ts";
 import { sendingLimitBrokenBy } from "./publish.ts";
 import { bothHidden } from "./redaction.ts";
+import { mustHaveStorage } from "./storageQuota.ts";
 import { countDeadLetters } from "./usage.ts";
 
 export type Retried = { dlqId: string; messageId: MessageId };
@@ -42,6 +43,7 @@ export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Ret
   decide: ({ account: id, dlqIds, logRetention, overrides }, draft, moment) => {
     const account = acting(draft.get("accounts", id));
     mustAfford(account, moment.now);
+    mustHaveStorage(account, { goesOn: false });
     return dlqIds.flatMap((dlqId) => {
       const letter = draft.outline("deadLetters", id, dlqId);
       const envelope = letter && draft.get("envelopes", id, letter.messageId);

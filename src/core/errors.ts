@@ -14,6 +14,7 @@ export const errorCodes = {
   "step-refused": { status: 412, meaning: "a step that a workflow run can never take; its client gives up the run" },
   "too-large": { status: 413, meaning: "the body is larger than the limit" },
   "day-limit-exceeded": { status: 429, meaning: "the requests of the day are used up" },
+  "storage-quota-exceeded": { status: 429, meaning: "the account stores more than its quota; retry when it stores less" },
   "too-many-requests": { status: 429, meaning: "more requests in a second than the account may make" },
   "too-many-failures": {
     status: 429,

@@ -11,6 +11,8 @@ const mebibyte = 1024 * 1024;
 type Holder = Pick<Account, "id"> & Terms;
 
 const most = 1_000_000_000;
+/** More than any disk holds. */
+const mostBytes = 500_000_000_000_000;
 
 const selfHosted: AccountLimits = {
   ...{ messageBytes: house.messageBytes, retries: house.retries, delay: house.delay, timeout: house.timeout },
@@ -20,6 +22,7 @@ const selfHosted: AccountLimits = {
   ...{ schedules: house.schedules, groups: house.groups, endpoints: house.endpoints, sources: house.sources, tokens: house.tokens },
   ...{ globalParallelism: most, deadLetters: most, logEntries: most },
   ...{ requestsPerSecond: most, requestsPerDay: most, requestsPerDayHard: most },
+  storageBytes: mostBytes,
 };
 
 const free: AccountLimits = {
@@ -28,6 +31,7 @@ const free: AccountLimits = {
   auditRetention: 30 * day,
   ...{ globalParallelism: 10, deadLetters: 1_000_000, logEntries: 10_000 },
   ...{ requestsPerSecond: 100, requestsPerDay: 1_000, requestsPerDayHard: 1_000 },
+  storageBytes: mostBytes,
 };
 
 const paid: AccountLimits = {

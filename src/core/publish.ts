@@ -27,6 +27,7 @@ import { countBytes } from "./usage.ts";
 import type { Scope } from "./rights.ts";
 import { scopeBrokenBy } from "./rights.ts";
 import { sentAwayBy } from "./sentAway.ts";
+import { storageQuotaBrokenBy } from "./storageQuota.ts";
 
 /**
  * `run`: the workflow run that was started or continued. `url`: where the message goes, if it is an older one or goes to a URL group, and
@@ -164,9 +165,7 @@ function runForbiddenBy(scope: Scope, draft: Draft, account: AccountId, post: Ru
 }
 
 function takeOne(draft: Draft, moment: Moment, account: Account, letter: Letter): PublishResult {
-  // What has begun goes on, whatever it costs.
-  const overspent = account.spending && !goesOn(draft, account.id, letter) ? budgetBrokenBy(account, moment.now) : null;
-  const refusal = overspent ?? limitBrokenBy(account, letter, moment.now);
+  const refusal = accountRefusal(draft, moment, account, letter) ?? limitBrokenBy(account, letter, moment.now);
   if (refusal) return refusal;
   if (isOfRun(letter)) return isStart(letter) ? startRun(draft, moment, account, letter) : postStep(draft, moment, account, letter);
   const isKnown = (): boolean => addressed(draft, account.id, letter).every((one) => olderOf(draft, moment.now, account.id, one));
@@ -181,6 +180,13 @@ function takeOne(draft: Draft, moment: Moment, account: Account, letter: Letter)
       return taken.deduplicated ? taken : Object.assign(taken, { url: one.url });
     }),
   };
+}
+
+/** Returns why an account may not publish a letter now. What belongs to a run that has begun is taken in, whatever it costs. */
+function accountRefusal(draft: Draft, { now }: Moment, account: Account, letter: Letter): Refused | null {
+  if (account.spending === undefined && account.storedBytes === undefined) return null;
+  const isBegun = goesOn(draft, account.id, letter);
+  return (isBegun ? null : budgetBrokenBy(account, now)) ?? storageQuotaBrokenBy(account, { goesOn: isBegun });
 }
 
 const isStart = (letter: StartLetter | StepLetter): letter is StartLetter => letter.post.kind === "start";

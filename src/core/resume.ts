@@ -27,6 +27,7 @@ import type { Run, Step } from "./run.ts";
 import { initialSlot, sizeInHistory, slotIn, stepKey } from "./run.ts";
 import { callBackFailure, toldOf } from "./runOutcome.ts";
 import { begin } from "./startRun.ts";
+import { mustHaveStorage } from "./storageQuota.ts";
 
 /** What a resumed run may have anew; what is absent stays as it was. */
 export type RunOverrides = {
@@ -80,6 +81,7 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
     const { account: id, dlqId, overrides, logRetention } = input;
     const account = acting(draft.get("accounts", id));
     mustAfford(account, moment.now);
+    mustHaveStorage(account, { goesOn: false });
     const letter = failedRun(draft, id, dlqId);
     const run = draft.get("runs", id, letter.run.key);
     const steps = [...draft.stepsOf(id, letter.run.key, slotFrom[input.from])].sort((a, b) => a.position - b.position);

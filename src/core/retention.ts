@@ -46,6 +46,7 @@ export function limitsOnServer(
  */
 export const expire: Decision<{ account: AccountId; retention: Retention; now: Millis; limit: number }, Expired> = {
   needs: ({ account, retention, now, limit }) => ({
+    accounts: [[account]],
     usage: [[account, carriedId]],
     expired: [
       {
@@ -67,7 +68,8 @@ export const expire: Decision<{ account: AccountId; retention: Retention; now: M
     for (const { account, key } of deduplications) draft.drop("deduplications", account, key);
     for (const { account, id } of audit) draft.drop("audit", account, id);
     for (const { account, id } of sightings) draft.drop("sightings", account, id);
-    removeBuckets(draft, account, usage);
+    const isGone = draft.get("accounts", account)?.deletedAt !== undefined;
+    removeBuckets(draft, account, usage, { keepsBalances: !isGone });
     const ended = removeRuns(draft, { runs, steps, open: openOf(found, limit) }) + usage.length + audit.length;
     const removed = gone + deadLetters.length + deduplications.length + sightings.length + ended;
     return { removed, more: Object.values(past).some((rows) => rows.length >= limit) };

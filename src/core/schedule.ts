@@ -16,6 +16,7 @@ import type { Scope } from "./rights.ts";
 import { mustHave, scopeBrokenBy } from "./rights.ts";
 import { sentAwayBy } from "./sentAway.ts";
 import { bytesBrokenBy, sendingLimitBrokenBy } from "./publish.ts";
+import { mustHaveStorage, storageQuotaBrokenBy } from "./storageQuota.ts";
 
 /** What a schedule is to be. `id` null: it gets a new one. */
 export type ScheduleInput = {
@@ -56,6 +57,7 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
     if (input.scope) checkScope(input.scope, input, draft);
     const older = deduplicationOf(draft, account, input.letter, cron);
     if (older && older.expiresAt > moment.now && isAsMade(draft, older)) return { scheduleId: older.messageId, deduplicated: true };
+    mustHaveStorage(owner, { goesOn: false });
     if (input.id === null || !draft.get("schedules", account, input.id)) takePlace(draft, owner, { name: "schedules" });
     const id = input.id ?? moment.newId("scd");
     const { deduplicationWindow: _window, ...kept } = input.letter;
@@ -213,7 +215,9 @@ function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
 
 /** Why an account does not publish by a schedule now, as it could not by a request. Null: it does. */
 const reasonToPassOver = (account: Account, now: Millis): string | null =>
-  account.state === "passive" ? "the account was disabled" : (budgetBrokenBy(account, now)?.message ?? null);
+  account.state === "passive"
+    ? "the account was disabled"
+    : ((budgetBrokenBy(account, now) ?? storageQuotaBrokenBy(account, { goesOn: false }))?.message ?? null);
 
 /** Sets the next time of a schedule, and publishes nothing. It goes on by itself when there is nothing against it any more. */
 export function passOver(draft: Draft, moment: Moment, schedule: Schedule, why: string): void {

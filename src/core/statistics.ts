@@ -58,6 +58,9 @@ export function pointsOf(buckets: readonly Usage[], { from, step, points }: Stre
 /** How many dead letters there are, by all of the largest buckets. */
 export const deadLettersIn = (buckets: readonly Usage[]): number => buckets.reduce((sum, { deadLetters }) => sum + deadLetters, 0);
 
+/** Returns how many bytes are stored, by all of the largest buckets. */
+export const storedBytesIn = (buckets: readonly Usage[]): number => buckets.reduce((sum, { storedBytes }) => sum + storedBytes, 0);
+
 /** Dollars: for 100,000 messages outside workflows, for as many of workflows, for a gigabyte (10^9 bytes) in or out. */
 export type Prices = { messages: number; workflowMessages: number; gigabyte: number };
 

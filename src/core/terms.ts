@@ -24,6 +24,8 @@ export type AccountLimits = {
   requestsPerSecond: number;
   requestsPerDay: number;
   requestsPerDayHard: number;
+  /** Bytes of all that an account stores: see `core/storageQuota.ts`. */
+  storageBytes: number;
 };
 
 export type LimitName = keyof AccountLimits;
@@ -52,6 +54,8 @@ export type Terms = {
   budget?: number;
   /** What it has spent, as far as that was added up: see `core/budget.ts`. `month`: when that began. */
   spending?: { month: number; dollars: number };
+  /** The bytes it stores, as last noted. Only present while they are over its quota: see `core/storageQuota.ts`. */
+  storedBytes?: number;
   /** Price of its plan in dollars. Null, or not given: the price that the server has for the plan. */
   reservedPrice?: number | null;
   hasProductionPack?: boolean;

@@ -74,17 +74,24 @@ export const bucketsFrom = (size: BucketSize, from: Millis): { after: string; be
   before: `${size}0`,
 });
 
+/** When the bucket of a size begins that a time is in. */
+export const startOfBucket = (size: BucketSize, time: Millis): Millis => Math.floor(time / bucketSizes[size].span) * bucketSizes[size].span;
+
 /** When a bucket begins. */
 export const startOf = ({ id }: Pick<Usage, "id">): Millis => Number(id.slice(id.indexOf("/") + 1, id.lastIndexOf("/")));
 
 const sizeOf = ({ id }: Pick<Usage, "id">): BucketSize => id.slice(0, id.indexOf("/")) as BucketSize;
 
-/** The rows that a node adds its counts to. The balance of dead letters is kept in the largest buckets alone. */
+/**
+ * Returns the rows that a node adds its counts to. The largest buckets alone hold the balances. Stored bytes are also in the smallest ones,
+ * which tell whether an account has changed within the last minutes.
+ */
 export const bucketsOf = (account: AccountId, counts: Counts, { now, node }: { now: Millis; node: NodeId }): Usage[] =>
   sizeNames.flatMap((size) => {
-    const { span } = bucketSizes[size];
-    const id = `${size}/${padded(Math.floor(now / span) * span)}/${nameOfNode(node)}`;
-    const row: Usage = { ...counts, deadLetters: size === "3h" ? counts.deadLetters : 0, account, id };
+    const id = `${size}/${padded(startOfBucket(size, now))}/${nameOfNode(node)}`;
+    const deadLetters = size === "3h" ? counts.deadLetters : 0;
+    const storedBytes = size === "12m" ? 0 : counts.storedBytes;
+    const row: Usage = { ...counts, deadLetters, storedBytes, account, id };
     return countNames.some((name) => row[name] !== 0) ? row : [];
   });
 
@@ -105,18 +112,26 @@ export const oldestBuckets = sizeNames.map((size) => ({ after: first(size), befo
 export const worthRemovingAt = (bucket: Pick<Usage, "id">): Millis =>
   startOf(bucket) + bucketSizes[sizeOf(bucket)].kept + bucketSizes[sizeOf(bucket)].spare;
 
-/** What buckets that are gone knew of dead letters. It stands before all buckets, and only `expire` changes it. */
+/** Holds the balances of buckets that are gone. It stands before all buckets, and only `expire` changes it. */
 export const carriedId = `3h/${padded(0)}/carried`;
 
-/** Removes buckets that are past their time. The balance of their dead letters is kept. The caller has asked for the row of `carriedId`. */
-export function removeBuckets(draft: Draft, account: AccountId, buckets: readonly Usage[]): void {
-  let balance = 0;
-  for (const { id, deadLetters } of buckets) {
-    draft.drop("usage", account, id);
-    balance += deadLetters;
+/**
+ * Removes buckets that are past their time. The balances of the largest ones are kept, but not those of a deleted account: its row would
+ * stay for them. The caller has asked for the row of `carriedId`.
+ */
+export function removeBuckets(draft: Draft, account: AccountId, buckets: readonly Usage[], how: { keepsBalances: boolean }): void {
+  for (const { id } of buckets) draft.drop("usage", account, id);
+  if (!how.keepsBalances) return draft.drop("usage", account, carriedId);
+  const carried = { ...(draft.get("usage", account, carriedId) ?? { ...noCounts, account, id: carriedId }) };
+  const before = balancesOf(carried);
+  for (const bucket of buckets) {
+    if (sizeOf(bucket) !== "3h") continue;
+    carried.deadLetters += bucket.deadLetters;
+    carried.storedBytes += bucket.storedBytes;
   }
-  if (balance === 0) return;
-  const carried = draft.get("usage", account, carriedId) ?? { ...noCounts, account, id: carriedId };
-  if (carried.deadLetters + balance === 0) draft.drop("usage", account, carriedId);
-  else draft.put("usage", { ...carried, deadLetters: carried.deadLetters + balance });
+  if (balancesOf(carried) === before) return;
+  if (carried.deadLetters === 0 && carried.storedBytes === 0) draft.drop("usage", account, carriedId);
+  else draft.put("usage", carried);
 }
+
+const balancesOf = ({ deadLetters, storedBytes }: Usage): string => `${deadLetters} ${storedBytes}`;

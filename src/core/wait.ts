@@ -11,6 +11,7 @@ import type { Scope } from "./rights.ts";
 import type { Notification, Waiter } from "./run.ts";
 import { headOf, mustBeStep, stepKey, waiterKey } from "./run.ts";
 import { waitSentAwayBy } from "./sentAway.ts";
+import { mustHaveStorage } from "./storageQuota.ts";
 import { dropWaiter, putWaiter } from "./waiters.ts";
 
 /** A step that is to wait. `wait`: for how long. */
@@ -48,6 +49,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
   decide: ({ account: id, runId, waiter: post, scope }, draft, moment) => {
     const account = existing(draft.get("accounts", id));
     const going = mustGoOn(draft, id, runId);
+    mustHaveStorage(account, { goesOn: true });
     const broken = scope && waitSentAwayBy(scope, runId, { to: [post.url, post.timeoutUrl], own: going.run.url });
     if (broken) throw new Refusal(broken.refused, broken.message);
     checkHistory(going);
@@ -161,6 +163,7 @@ export const notify: Decision<NotifyInput, { notified: Notified[]; stored: boole
   },
   decide: (input, draft, moment) => {
     const account = existing(draft.get("accounts", input.account));
+    mustHaveStorage(account, { goesOn: true });
     const waiters =
       "runId" in input ? waitersInRun(draft, input) : input.waiterIds.flatMap((id) => draft.get("waiters", account.id, id) ?? []);
     const wanted = waiters.filter(({ event, kind }) => event === input.event && kind === ("kind" in input ? input.kind : "event"));

@@ -75,7 +75,7 @@ export function groupCommit(parts: Parts): Store {
 
 /** Commands that change who may do what. */
 const ofAccounts: ReadonlySet<CommandName> = new Set([
-  ...(["createAccount", "changeAccount", "deleteAccount", "removeAccount", "rotateToken", "revokeToken"] as const),
+  ...(["createAccount", "changeAccount", "deleteAccount", "removeAccount", "rotateToken", "revokeToken", "noteStorage"] as const),
 ]);
 
 /**

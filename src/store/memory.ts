@@ -2,6 +2,7 @@ import type { ExpiredNeed, Key, OfRunNeed, Rows, RunNeed, RunTableName, StepsNee
 import type { Commands } from "../core/commands.ts";
 import { firstIdAt } from "../core/ids.ts";
 import { placesOf } from "../core/place.ts";
+import { weighingOf } from "../core/storageQuota.ts";
 import { dayOf, ofDay } from "../core/sighting.ts";
 import type { AccountId, Bytes, MessageState, Millis, NodeId } from "../core/message.ts";
 import { endedWithServer } from "../core/lease.ts";
@@ -9,6 +10,7 @@ import { isUnfinished, noBytes } from "../core/message.ts";
 import type { Run, Step } from "../core/run.ts";
 import type { Usage } from "../core/counts.ts";
 import { countNames, noCounts } from "../core/counts.ts";
+import { bucketsFrom } from "../core/usage.ts";
 import { stepKey } from "../core/run.ts";
 import { decideBatch, resultOf } from "./batch.ts";
 import { composed } from "./compose.ts";
@@ -21,9 +23,11 @@ import { groupCommit } from "./group.ts";
 import { byText, dueIn, earliest, isDue } from "./memoryDue.ts";
 import type { Parts } from "./group.ts";
 import { queriesOf } from "./queries.ts";
-import type { Bodies, Range, RowSize, Shelf } from "./shelf.ts";
+import type { Bodies, Range, RowSize, Shelf, StoredSum } from "./shelf.ts";
 import type { RunBatch, Source, Store } from "./store.ts";
 import { tableNames } from "./store.ts";
+import { StoredBytes, weightOfRow } from "./storedBytes.ts";
+import type { Table } from "./tables.ts";
 import { tables } from "./tables.ts";
 
 type Tables = { [T in TableName]: Map<string, Rows[T]> };
@@ -47,7 +51,9 @@ export function memoryParts(source: Source, memory: Memory, decisions?: Commands
   const runBatch: RunBatch = (calls, hands) => {
     const turn = memory.turn.then(async () => {
       const { set, replies, now } = await decideBatch(calls, { loader, hands, source, begun, ...(decisions && { decisions }) });
-      for (const table of tableNames) apply(memory, table, set);
+      const stored = new StoredBytes();
+      for (const table of tableNames) apply(memory, table, set, stored);
+      stored.addTo(set.tally, (account) => set.get("accounts", account)?.deletedAt !== undefined);
       addUsage(memory, set.tally.rows({ now, node: source.node }));
       return composed(loader, resultOf(set, replies));
     });
@@ -65,10 +71,17 @@ export function memoryParts(source: Source, memory: Memory, decisions?: Commands
   return { runBatch, read: queriesOf(shelfOf(memory)), nextDueAt, close: async () => undefined };
 }
 
-function apply<T extends TableName>(memory: Memory, table: T, set: WorkingSet): void {
+function apply<T extends TableName>(memory: Memory, table: T, set: WorkingSet, stored: StoredBytes): void {
   const rows: Map<string, Rows[T]> = memory.tables[table];
+  const weigh = (row: Rows[T] | undefined, times: 1 | -1): void => {
+    if (!row || !weighingOf(table)) return;
+    const shape: Table<Rows[T]> = tables[table];
+    stored.add(keyOf[table](row)[0], times * weightOfRow(table, shape.write(row)));
+  };
   for (const { key, loaded, now } of set.changes(table)) {
     const text = keyText(key);
+    weigh(rows.get(text), -1);
+    weigh(now, 1);
     if (now === undefined) rows.delete(text);
     else if (!loaded && rows.has(text) && !tables[table].repeatable) throw new Error(`${table}: there is a row ${text} already`);
     else rows.set(text, now);
@@ -253,12 +266,19 @@ function shelfOf(memory: Memory): Shelf {
         .filter(({ dueAt, leasedBy }) => dueAt !== null && dueAt > now && leasedBy !== null)
         .slice(0, scan)
         .filter((row) => row.account === account).length,
+    storedBytes: async (ids, having) => ids.flatMap((account) => storedBytesOf(memory, account, having)),
     accounts: async () => [...accounts.values()].sort((a, b) => byText(a.id, b.id)),
     earliestDeduplicationEnd: async (account) => {
       const ends = those(deduplications, (row) => row.account === account).map(({ expiresAt }) => expiresAt);
       return ends.length === 0 ? null : ends.reduce((least, at) => Math.min(least, at));
     },
   };
+}
+
+function storedBytesOf(memory: Memory, account: AccountId, having: { after: string; before: string }): StoredSum[] {
+  const buckets = (ids: { after: string; before: string }): Usage[] => stretch(memory, "usage", { account, ...ids, limit: Infinity });
+  if (buckets(having).length === 0) return [];
+  return [{ account, bytes: buckets(bucketsFrom("3h", 0)).reduce((sum, { storedBytes }) => sum + storedBytes, 0) }];
 }
 
 function stretch<T extends TableName>({ tables }: Memory, table: T, range: Range): Rows[T][] {

@@ -12,7 +12,7 @@ import type { Account, AccountId, Bytes, DeadLetter, Envelope, LogRow, MessageId
 import { isUnfinished, noBytes } from "../core/message.ts";
 import type { Usage } from "../core/counts.ts";
 import type { BucketSize } from "../core/usage.ts";
-import { bucketsFrom, oldestBuckets, worthRemovingAt } from "../core/usage.ts";
+import { bucketsFrom, oldestBuckets, startOfBucket, worthRemovingAt } from "../core/usage.ts";
 import type { AuditPage, AuditQuery } from "./auditQuery.ts";
 import { auditPage } from "./auditQuery.ts";
 import { chunksOf, chunksTo, withEnvelopes } from "./chunks.ts";
@@ -28,7 +28,7 @@ import { standingOf } from "./standing.ts";
 import { wholeLog } from "./wholeLog.ts";
 import type { Run, Step } from "../core/run.ts";
 import { initialSlot, stepKey } from "../core/run.ts";
-import type { Bodies, ListQuery, QueueNeed, Range, SealedName, Sealing, SealingRange, Shelf } from "./shelf.ts";
+import type { Bodies, ListQuery, QueueNeed, Range, SealedName, Sealing, SealingRange, Shelf, StoredSum } from "./shelf.ts";
 import { envelopesOf, fittingPage, keysOf, lastTime, scanLimit } from "./shelf.ts";
 
 /** `failed`: of a run, the run itself, the step whose message failed, and the initial payload, as far as they are kept. */
@@ -86,6 +86,12 @@ export interface Queries extends RunQueries {
   underWay(account: AccountId, now: Millis): Promise<number>;
   /** What an account has used from a time on, in buckets of one size, of all nodes: in the order of their times. */
   usage(account: AccountId, size: BucketSize, from: Millis): Promise<readonly Usage[]>;
+  /**
+   * Returns how many bytes accounts store, in no order; those that have stored nothing are absent, and with `changedSince` those that have not
+   * changed since that time. One statement for every hundred accounts: it looks for one bucket of each, and adds up some hundred buckets of
+   * those that have one.
+   */
+  storedBytes(accounts: readonly AccountId[], changedSince: Millis | null): Promise<readonly StoredSum[]>;
   /** When the next of an account's rows is past its time, so that `expire` removes it. */
   nextExpiryAt(account: AccountId, retention: Retention): Promise<Millis | null>;
   /** Whether anything is left of an account besides its own row. */
@@ -141,6 +147,7 @@ export function queriesOf(shelf: Shelf): Queries {
     // A lease is longer than the clocks of two nodes are apart.
     underWay: (account, now) => shelf.countLeased({ account, now, until: now + 2 * spans.lease, scan: mostCountedLeases }),
     usage: (account, size, from) => usageFrom(shelf, { account, ...bucketsFrom(size, from), limit: usagePage }),
+    storedBytes: (accounts, changedSince) => storedBytes(shelf, accounts, changedSince),
     nextExpiryAt: (account, retention) => nextExpiryAt(shelf, account, retention),
     isAnythingLeft: (account) => isAnythingLeft(shelf, account),
   };
@@ -319,6 +326,16 @@ function bounds(
 }
 
 const after = (time: Millis | null, span: Millis): Millis | null => (time === null ? null : time + span);
+
+const accountsAtOnce = 100;
+
+async function storedBytes(shelf: Shelf, accounts: readonly AccountId[], changedSince: Millis | null): Promise<StoredSum[]> {
+  const found: StoredSum[] = [];
+  const having = changedSince === null ? bucketsFrom("3h", 0) : bucketsFrom("1m", startOfBucket("1m", changedSince));
+  for (let at = 0; at < accounts.length; at += accountsAtOnce)
+    found.push(...(await shelf.storedBytes(accounts.slice(at, at + accountsAtOnce), having)));
+  return found;
+}
 
 const usagePage = 5_000;
 

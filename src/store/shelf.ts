@@ -42,6 +42,8 @@ export interface Shelf {
   messagesOfQueue(of: QueueNeed): Promise<readonly MessageId[]>;
   /** Of the first `scan` messages that fall due after `now`, those of the account that are being sent: their lease is their due time. */
   countLeased(of: { account: AccountId; now: Millis; until: Millis; scan: number }): Promise<number>;
+  /** The stored bytes of those of these accounts that have a bucket between two ids, in no order. */
+  storedBytes(accounts: readonly AccountId[], having: { after: string; before: string }): Promise<readonly StoredSum[]>;
   earliestDeduplicationEnd(account: AccountId): Promise<Millis | null>;
   /** When the first of the runs that are kept ended. */
   earliestRunEnd(account: AccountId, how: { failed: boolean }): Promise<Millis | null>;
@@ -58,6 +60,9 @@ export type SizedName = "schedules" | "groups";
 
 /** The size of a row: bytes of its body, and characters of everything else. */
 export type RowSize = { body: number; settings: number };
+
+/** How many bytes an account stores. */
+export type StoredSum = { account: AccountId; bytes: number };
 
 /** Tables of entries of the log. */
 export type LogName = "log" | "keptLog";

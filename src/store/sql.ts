@@ -4,6 +4,7 @@ import type { Millis, NodeId } from "../core/message.ts";
 import { decideBatch, resultOf } from "./batch.ts";
 import type { Connection, Database, Dialect } from "./database.ts";
 import { LostUpdate } from "./database.ts";
+import { weighingOf } from "../core/storageQuota.ts";
 import { addUsage } from "./addUsage.ts";
 import { composed } from "./compose.ts";
 import type { WorkingSet } from "./draft.ts";
@@ -11,6 +12,7 @@ import { loaderOf } from "./sqlLoader.ts";
 import { byKey, keyValues, statementsOf } from "./statements.ts";
 import type { BatchResult, Call, Source } from "./store.ts";
 import { Interrupted } from "./store.ts";
+import { StoredBytes, weightOfRow } from "./storedBytes.ts";
 import type { Table, Value } from "./tables.ts";
 import { tables } from "./tables.ts";
 
@@ -68,8 +70,15 @@ async function writeAll(connection: Connection, set: WorkingSet, at: Writing): P
     return connection.each(sql, types, rows).catch(note);
   };
   const noting: Connection = { ...connection, each };
-  const writing: Promise<unknown>[] = set.touched().map((name) => writeTable(noting, name, set, at.wholeBefore).catch(note));
-  writing.push(addUsage(noting, set.tally.rows(at)).catch(note));
+  const stored = new StoredBytes();
+  const of = { wholeBefore: at.wholeBefore, stored };
+  const writing: Promise<unknown>[] = set.touched().map((name) => writeTable(noting, name, set, of).catch(note));
+  const count = (): Promise<void> => {
+    stored.addTo(set.tally, (account) => set.get("accounts", account)?.deletedAt !== undefined);
+    return addUsage(noting, set.tally.rows(at));
+  };
+  // What removed rows weighed is known when they are removed. No batch on the way of a message removes such rows, so it waits for nothing.
+  writing.push((stored.known()?.then(count) ?? count()).catch(note));
   // All of them have asked for what they write by now.
   if (isChange && at.sign) writing.push(at.sign(connection).catch(note));
   await Promise.all(writing);
@@ -81,7 +90,7 @@ async function writeTable<T extends TableName>(
   connection: Connection,
   name: T,
   set: WorkingSet,
-  wholeBefore: string | null,
+  { wholeBefore, stored }: { wholeBefore: string | null; stored: StoredBytes },
 ): Promise<void> {
   const table: Table<Rows[T]> = tables[name];
   const { insert, types, update, remove, keyTypes } = statementsOf(connection.dialect, name);
@@ -89,22 +98,36 @@ async function writeTable<T extends TableName>(
   const changed: Value[][] = [];
   const gone: Value[][] = [];
   const forgotten = new Map<string, Value[]>();
-  const valuesOf = (row: Rows[T]): Value[] => Object.values(table.write(row, connection.seals));
+  const isWeighed = weighingOf(name) !== undefined;
+  /** Returns the values of a row, and counts its weight: 1: it comes; -1: it goes. */
+  const valuesOf = (row: Rows[T], times: 1 | -1): Value[] => {
+    const columns = table.write(row, connection.seals);
+    if (isWeighed) stored.add(String(columns.account), times * weightOfRow(name, columns));
+    return Object.values(columns);
+  };
   for (const { key, before, now } of set.changes(name)) {
-    if (now === undefined && name === "log" && wholeBefore !== null && String(key[1]) < wholeBefore) noteLast(forgotten, keyValues(key));
-    else if (now === undefined) gone.push(keyValues(key));
-    else if (before === undefined) made.push(valuesOf(now));
+    if (now === undefined && name === "log" && wholeBefore !== null && String(key[1]) < wholeBefore) {
+      noteLast(forgotten, keyValues(key));
+      if (before) valuesOf(before, -1);
+    } else if (now === undefined) gone.push(keyValues(key));
+    else if (before === undefined) made.push(valuesOf(now, 1));
     else {
-      const values = valuesOf(now);
-      changed.push(update.places.map((place) => values[place] ?? null).concat(table.unlocked ? valuesOf(before) : []));
+      const values = valuesOf(now, 1);
+      const earlier = isWeighed || table.unlocked ? valuesOf(before, -1) : [];
+      changed.push(update.places.map((place) => values[place] ?? null).concat(table.unlocked ? earlier : []));
     }
   }
   if (made.length + changed.length + gone.length + forgotten.size === 0) return;
   if (table.contested) made.sort(byKey(table.key.length));
+  const removing = (): Promise<unknown> => {
+    const removed = connection.each(remove, keyTypes, gone);
+    if (isWeighed) stored.takeAway(removed);
+    return removed;
+  };
   const [, updated] = await Promise.all([
     made.length > 0 ? connection.each(insert, types, made) : null,
     changed.length > 0 ? connection.each(update.sql, update.types, changed) : null,
-    gone.length > 0 ? connection.each(remove, keyTypes, gone) : null,
+    gone.length > 0 ? removing() : null,
     forgotten.size > 0 ? connection.each(forget(connection.dialect), keyTypes, [...forgotten.values()].sort(byKey(1))) : null,
   ]);
   if (table.unlocked && updated && updated.length < changed.length) throw new LostUpdate(`${name}: changed by another node`);

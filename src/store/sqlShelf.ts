@@ -25,8 +25,8 @@ const countLeased = `select count(*) as leased from (select account from message
 const countBefore = ({ by }: Dialect): string => `select count(*) as before from (select id from messages ${by("messages_line")}
   where line is not null and account = ? and line = ? and id < ? limit ?) as earlier`;
 
-/** How long lists are. */
-const listsOf = (connection: Connection): Pick<Shelf, "idBehind" | "count"> => ({
+/** How long lists are, and how much is stored. */
+const sumsOf = (connection: Connection): Pick<Shelf, "idBehind" | "count" | "storedBytes"> => ({
   idBehind: async (name, account, newer) => {
     const { where, values } = stretch({ account }, { of: name, dialect: connection.dialect });
     const newest = `select id from ${tables[name].name} ${where} order by id desc limit 1 offset ?`;
@@ -34,6 +34,7 @@ const listsOf = (connection: Connection): Pick<Shelf, "idBehind" | "count"> => (
     return row ? String(row.id) : null;
   },
   count: (name, range) => countIn(connection, name, range),
+  storedBytes: storedBytesIn(connection),
 });
 
 /** The index by which entries are found by their message, and the condition that it has on PostgreSQL. */
@@ -88,7 +89,7 @@ export function sqlShelf(connection: Connection): Shelf {
     },
     accountByToken: async (hash) => (await read(tables.accounts, `where token_hash = ?`, [hash]))[0] ?? null,
     accounts: () => read(tables.accounts, `order by id`, []),
-    ...listsOf(connection),
+    ...sumsOf(connection),
     sealing: (name, range) => sealing(connection, name, range),
     tokenByHash: async (hash) => (await read(tables.tokens, `where token_hash = ?`, [hash]))[0] ?? null,
     sourceBySecret: async (hash) => (await read(tables.sources, `where secret_hash = ?`, [hash]))[0] ?? null,
@@ -109,6 +110,23 @@ export function sqlShelf(connection: Connection): Shelf {
       const [row] = await connection.query(`select min(expires_at) as at from deduplications where account = ? and key <> ''`, [account]);
       return typeof row?.at === "number" ? row.at : null;
     },
+  };
+}
+
+/** For each account by itself: one bucket is looked for, and if there is one, the largest buckets are added up. */
+function storedBytesIn(connection: Connection): Shelf["storedBytes"] {
+  const types = ["text", "text", "text"] as const;
+  const { from, column } = connection.dialect.given(types);
+  const within = (after: string, before: string): string =>
+    `from usage where usage.account = ${column(0)} and usage.id > ${after} and usage.id < ${before}`;
+  const sum = `(select coalesce(sum(stored_bytes), 0) ${within("'3h/'", "'3h0'")})`;
+  const statement = `select ${column(0)} as account, ${sum} as bytes${from} where exists (select 1 ${within(column(1), column(2))})`;
+  return async (accounts, { after, before }) => {
+    const asked = accounts.map((account) => [account, after, before]);
+    return (await connection.each(statement, types, asked)).map(({ account, bytes }) => ({
+      account: String(account),
+      bytes: Number(bytes),
+    }));
   };
 }
 

@@ -1,6 +1,7 @@
 import type { Key, TableName } from "../core/command.ts";
 import type { Dialect } from "./database.ts";
 import type { Bodies } from "./shelf.ts";
+import { weightInSql } from "./storedBytes.ts";
 import type { ColumnType, Shape, Value } from "./tables.ts";
 import { tables } from "./tables.ts";
 
@@ -10,6 +11,7 @@ export type Statements = {
   keyTypes: readonly ColumnType[];
   insert: string;
   update: Update;
+  /** Answers the account and the weight of each row that it has removed, of tables whose rows are weighed. */
   remove: string;
   whole: ByKey;
   /** Without bodies. */
@@ -33,16 +35,18 @@ const written = new WeakMap<Dialect, Partial<Record<TableName, Statements>>>();
 export function statementsOf(dialect: Dialect, name: TableName): Statements {
   let known = written.get(dialect);
   if (!known) written.set(dialect, (known = {}));
-  return (known[name] ??= write(dialect, tables[name]));
+  return (known[name] ??= write(dialect, name));
 }
 
-function write(dialect: Dialect, table: Shape): Statements {
+function write(dialect: Dialect, name: TableName): Statements {
+  const table: Shape = tables[name];
   const types = Object.values(table.columns);
   const keyTypes = table.key.map((): ColumnType => "text");
   const byKey = dialect.given(keyTypes);
   const isGiven = equalTo(table, byKey.column);
   // What is gone although its row is still there is not found by its key either.
   const isKept = table.name === "log" && dialect.forgottenUpTo ? ` and log.id > ${dialect.forgottenUpTo("log.account")}` : "";
+  const weight = weightInSql(name);
   const select = (columns: string, lock = ""): string => {
     const found = `select ${columns} from ${table.name} where ${isGiven}${isKept}${lock}`;
     return eachByItself(byKey, table.name, found);
@@ -56,7 +60,7 @@ function write(dialect: Dialect, table: Shape): Statements {
     keyTypes,
     insert: `insert into ${table.name} (${Object.keys(table.columns).join(", ")}) ${dialect.given(types).values}${table.repeatable ? " on conflict do nothing" : ""}`,
     update: update(dialect, table),
-    remove: `delete from ${table.name}${byKey.using} where ${isRow(dialect, table, byKey.column)}`,
+    remove: `delete from ${table.name}${byKey.using} where ${isRow(dialect, table, byKey.column)}${weight === null ? "" : ` returning account, ${weight} as weight`}`,
     whole: both(columnsOf(table)),
     outline: both(columnsOf(table, { bodies: false })),
     sizes: select(`${table.name}.id, coalesce(length(${table.name}.body), 0) as size`),

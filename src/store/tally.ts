@@ -20,11 +20,12 @@ export class Tally {
     this.#accounts = [];
     this.#counts = [];
     const answer = run();
-    this.#accounts.forEach((account, at) => this.#add(account, this.#counts[at] ?? {}));
+    this.#accounts.forEach((account, at) => this.add(account, this.#counts[at] ?? {}));
     return answer;
   }
 
-  #add(account: AccountId, counts: Partial<Counts>): void {
+  /** Adds something for no command alone. */
+  add(account: AccountId, counts: Partial<Counts>): void {
     let sum = this.#sums.get(account);
     if (!sum) this.#sums.set(account, (sum = { ...noCounts }));
     for (const name in counts) sum[name as CountName] += counts[name as CountName] ?? 0;

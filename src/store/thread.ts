@@ -53,6 +53,7 @@ function readsThrough(ask: (query: keyof Queries, args: readonly unknown[]) => P
       runLog: call("runLog"),
       nextExpiryAt: call("nextExpiryAt"),
       usage: call("usage"),
+      storedBytes: call("storedBytes"),
       setUp: call("setUp"),
       allSetUp: call("allSetUp"),
     },

@@ -66,7 +66,8 @@ test("an account is made, with credentials that work, limited, disabled, enabled
 
   const shown = { ...made.body };
   for (const secret of ["token", "readOnlyToken", "password", "signingKeys"]) Reflect.deleteProperty(shown, secret);
-  for (const named of [id, "the%20shop"]) expect((await as(home, "GET", `${all}/${named}`)).body).toEqual(shown);
+  for (const named of [id, "the%20shop"])
+    expect((await as(home, "GET", `${all}/${named}`)).body).toEqual({ ...shown, storedBytes: expect.any(Number) });
   const limited = await as(home, "PATCH", `${all}/${id}`, { limits: { retries: null, queues: 3, delay: 60 } });
   expect(limited.body).toMatchObject({ plan: "free", ownLimits: ["delay", "queues"], limits: { retries: 999, queues: 3, delay: 60_000 } });
   expect((await publish()).status).toBe(412);

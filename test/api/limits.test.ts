@@ -20,6 +20,7 @@ const small: AccountLimits = {
     deadLetters: 1,
   },
   ...{ logEntries: 1, requestsPerSecond: 8, requestsPerDay: 1_000_000, requestsPerDayHard: 1_000_000 },
+  storageBytes: 1_000_000,
 };
 
 let home: House;
@@ -202,7 +203,7 @@ test("the record of the account shows what it may have", async () => {
   });
 });
 
-/** Nothing is refused by these: see `core/allowance.ts`, `core/retention.ts` and `engine/trimming.ts`. */
+/** These refuse nothing, or not at once: see `core/allowance.ts`, `core/retention.ts`, `engine/trimming.ts` and `engine/storage.ts`. */
 const others: readonly LimitName[] = [
   "globalParallelism",
   "deadLetters",
@@ -212,6 +213,7 @@ const others: readonly LimitName[] = [
   "auditRetention",
   "requestsPerDay",
   "requestsPerDayHard",
+  "storageBytes",
 ];
 
 test("every limit is enforced in one way or another", () => {

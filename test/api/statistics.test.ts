@@ -32,7 +32,8 @@ describe.each(brands)("/v2/%s/stats/{id}", (brand) => {
       ]);
     }
     expect([body.dlq_message_count, body.total_monthly_billing]).toEqual([0, 0]);
-    expect(Object.keys(body)).toHaveLength(11);
+    expect([body.storage_bytes, body.max_storage_bytes]).toEqual([0, 500_000_000_000_000]);
+    expect(Object.keys(body)).toHaveLength(13);
   });
 
   test.each([

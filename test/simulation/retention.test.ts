@@ -184,7 +184,7 @@ test("the row of the last account stays, and it sleeps, until there is another o
 });
 
 test("it stays for a week at least, and while there is anything that nobody removes", async () => {
-  await store.execute("addEndpoints", { account: "acme", name: "all", endpoints: [{ name: null, url: "https://shop.example/" }] });
+  await store.execute("pauseFlow", { account: "acme", id: "queue:all" });
   await store.execute("changeAccount", { account: "acme", change: { state: "passive" } });
   await store.execute("deleteAccount", { account: "acme" });
   await store.execute("createAccount", {
@@ -196,7 +196,7 @@ test("it stays for a week at least, and while there is anything that nobody remo
   await wake();
   await run(2 * hour);
   expect(memory.tables.accounts.has("acme")).toBe(true);
-  await store.execute("deleteGroup", { account: "acme", name: "all" });
+  await store.execute("deleteQueue", { account: "acme", name: "all", slots: [] });
   await wake();
   await run(2 * hour);
   expect(memory.tables.accounts.has("acme")).toBe(false);

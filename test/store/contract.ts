@@ -16,6 +16,7 @@ import { describeReads } from "./contractReads.ts";
 import { describeRetention } from "./contractRetention.ts";
 import { describeRuns } from "./contractRuns.ts";
 import { describeSending } from "./contractSending.ts";
+import { describeStored } from "./contractStored.ts";
 import { describeTrim } from "./contractTrim.ts";
 import { describeSightings } from "./contractSightings.ts";
 import { describeSources } from "./contractSources.ts";
@@ -48,5 +49,6 @@ export function describeStore(name: string, open: OpenStore): void {
     describeRuns(open);
     describeFailedRuns(open);
     describeUsage(open);
+    describeStored(open);
   });
 }

@@ -199,8 +199,8 @@ export function describeRetention(open: OpenStore): void {
         { at: retention.deadLetters + 1, removed: 1 },
         // Its URL, host, path and caller were sighted, which goes by days.
         { at: Math.ceil(start / day) * day - start + retention.log + 1, removed: 4 },
-        // What was used is known for longer: one bucket of each size, each for its time.
-        ...Object.values(bucketSizes).map(({ kept, spare }) => ({ at: kept + spare + 1, removed: 1 })),
+        // What was used is known for longer: one bucket of each size, each for its time. Each removal of stored bytes made one of a minute.
+        ...Object.entries(bucketSizes).map(([size, { kept, spare }]) => ({ at: kept + spare + 1, removed: size === "1m" ? 3 : 1 })),
       ]);
     });
   });

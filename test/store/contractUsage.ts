@@ -17,7 +17,10 @@ async function atBeginning(open: OpenStore): Promise<{ world: World; start: numb
 }
 
 const shown = (rows: readonly Usage[]) =>
-  rows.map(({ id, ...row }) => [id, Object.fromEntries(countNames.flatMap((name) => (row[name] === 0 ? [] : [[name, row[name]]])))]);
+  rows.map(({ id, ...row }) => [id, Object.fromEntries(counted.flatMap((name) => (row[name] === 0 ? [] : [[name, row[name]]])))]);
+
+/** Stored bytes: see `contractStored.ts`. */
+const counted = countNames.filter((name) => name !== "storedBytes");
 
 const letters = (count: number) => Array.from({ length: count }, () => letterTo({ delay: 1_000_000 }));
 

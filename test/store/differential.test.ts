@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { CommandName } from "../../src/core/commands.ts";
 import type { Delivery, Held, Schedule } from "../../src/core/message.ts";
-import type { TableName } from "../../src/core/command.ts";
+import type { Rows, TableName } from "../../src/core/command.ts";
 import type { Run, Step } from "../../src/core/run.ts";
 import type { Connection } from "../../src/store/database.ts";
 import { keyOf, keyText } from "../../src/store/key.ts";
@@ -19,6 +19,7 @@ import { openNode } from "./postgresDatabase.ts";
 import { RandomCommands } from "./randomCommands.ts";
 import type { Given } from "./randomCommands.ts";
 import { runFilters } from "./randomRuns.ts";
+import { expectCounted } from "./stored.ts";
 import { accountNamed, closedAfterwards, earliest, freshFolder, latest, sourceOf, TestClock, World } from "./world.ts";
 
 // The same commands by chance on every store: the same answers, and in the end the same tables. A failure names its
@@ -159,6 +160,7 @@ async function readsOfRuns({ read }: Store): Promise<unknown[]> {
 async function compareTables(contestants: readonly Contestant[], effects: Effects): Promise<void> {
   const [first, ...others] = await Promise.all(contestants.map(({ dump }) => dump()));
   for (const other of others) expect(other).toEqual(first);
+  if (first) expectCounted(<T extends TableName>(name: T) => first[name] as Rows[T][]);
   for (const name of tableNames) if (first && first[name].length > 0) effects.seen.add(`rows in ${name}`);
   // Its message may wait for a hand.
   if (first?.schedules.some((row) => (row as Schedule).lastMessages.length > 0)) effects.seen.add("fire");

@@ -185,6 +185,7 @@ const olderTables = [
   "drop table kept_log",
   "drop table storage_probe",
   "drop table nodes",
+  "alter table usage drop column stored_bytes",
   "alter table deduplications drop column made",
   "alter table messages drop column endpoint",
   "alter table messages rename column counted_to_endpoint to counted_to_host",

@@ -120,6 +120,7 @@ const full: { [T in TableName]: Rows[T] } = {
   usage: {
     ...{ account: "acc", id: "3h/1800000000000/nod_a", messages: 1, workflowMessages: 2, workflowRuns: 3, delivered: 4, failed: 5 },
     ...{ cancelled: 6, workflowDelivered: 7, workflowFailed: 8, workflowCancelled: 9, bytesIn: 2 ** 45, bytesOut: 11, deadLetters: -12 },
+    storedBytes: -(2 ** 45),
   },
   dayCounts: { account: "acc", day: 1_800_000_000_000, requests: 5 },
   secondCounts: { account: "acc", second: 1_800_000_000, requests: 5 },

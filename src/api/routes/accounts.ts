@@ -34,14 +34,14 @@ const reading = (brand: AccountBrand): Route[] => [
     params: byId,
     answers: { 200: { about: "The account.", schema: accountRecord } },
     refusals: ["not-found"],
-    handle: async ({ account, params, parts }) => ({ ...secret, body: accountJson(own(account, params.id), parts, brand) }),
+    handle: async ({ account, params, parts }) => ({ ...secret, body: await accountJson(own(account, params.id), parts, brand) }),
   }),
   accountRoute({
     ...{ method: "GET", path: `/v2/${brand}/users`, tag, summary: "List accounts" },
     about: "Those that the user name and the password are of, which is one.",
     answers: { 200: { about: "The account.", schema: z.array(accountRecord) } },
     refusals: [],
-    handle: async ({ account, parts }) => ({ ...secret, body: [accountJson(account, parts, brand)] }),
+    handle: async ({ account, parts }) => ({ ...secret, body: [await accountJson(account, parts, brand)] }),
   }),
   openRoute({
     ...{ method: "GET", path: `/v2/${brand}/ipv4`, tag, summary: "Where deliveries come from" },
@@ -69,7 +69,7 @@ const rotate = (brand: AccountBrand): Route =>
       const token = tokenOf(id, password);
       const secrets = { password, token, tokenHash: hashOfToken(token) };
       const rotated = await parts.store.execute("rotateToken", { account: id, replaces, ...secrets });
-      return { ...secret, body: accountJson(rotated, parts, brand) };
+      return { ...secret, body: await accountJson(rotated, parts, brand) };
     },
   });
 

@@ -35,6 +35,7 @@ const record = z.object({
       "Those that hold: its own, or those of its plan, as far as the settings of the server go. Lengths of time are in milliseconds.",
     ),
   ownLimits: z.array(z.string()).describe("Which of them are its own."),
+  storedBytes: z.int().describe("Bytes that the account stores now; its quota is limits.storageBytes."),
 });
 
 const created = record.extend({
@@ -44,7 +45,14 @@ const created = record.extend({
   signingKeys: z.object({ current: z.string(), next: z.string() }),
 });
 
-function accountJson(account: Account, parts: Parts): z.output<typeof record> {
+/** Returns the records of accounts. */
+async function accountsJson(accounts: readonly Account[], parts: Parts): Promise<z.output<typeof record>[]> {
+  const ids = accounts.map(({ id }) => id);
+  const stored = new Map((await parts.store.read.storedBytes(ids, null)).map(({ account, bytes }) => [account, bytes]));
+  return accounts.map((account) => accountJson(account, stored.get(account.id) ?? 0, parts));
+}
+
+function accountJson(account: Account, storedBytes: number, parts: Parts): z.output<typeof record> {
   const held = limitsOnServer(account, parts);
   return {
     ...{ id: account.id, name: account.name, state: account.state ?? "active", plan: planOf(account), createdAt: account.createdAt },
@@ -52,11 +60,15 @@ function accountJson(account: Account, parts: Parts): z.output<typeof record> {
     ...{ reservedPrice: account.reservedPrice ?? null, defaultTimeout: defaultTimeout(account) },
     limits: Object.fromEntries(limitNames.map((name) => [name, held[name]] as const)),
     ownLimits: limitNames.filter((name) => account.limits?.[name] !== undefined),
+    storedBytes,
   };
 }
 
 const one = { 200: { about: "The account, without its credentials.", schema: record } };
-const answerOf = (account: Account, parts: Parts): Answer => ({ status: 200, body: accountJson(account, parts) });
+const answerOf = async (account: Account, parts: Parts): Promise<Answer> => ({
+  status: 200,
+  body: (await accountsJson([account], parts))[0],
+});
 
 const limitsAsked = z
   .strictObject(
@@ -130,7 +142,7 @@ const list = operatorRoute({
     const behind = (await desk.accounts()).filter(({ id }) => query.cursor === undefined || id > query.cursor);
     const page = behind.slice(0, query.count);
     const last = behind.length > page.length ? page.at(-1) : undefined;
-    return { status: 200, body: { accounts: page.map((account) => accountJson(account, parts)), ...(last && { cursor: last.id }) } };
+    return { status: 200, body: { accounts: await accountsJson(page, parts), ...(last && { cursor: last.id }) } };
   },
 });
 
@@ -144,8 +156,9 @@ const make = operatorRoute({
     const account = await desk.create({ name, change: changeOf(asked) });
     const { token, password, signingKeys } = account;
     const { current, next } = signingKeys;
+    const [record] = await accountsJson([account], parts);
     const body = {
-      ...accountJson(account, parts),
+      ...record,
       token,
       readOnlyToken: readOnlyTokenOf(account),
       password,

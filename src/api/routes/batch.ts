@@ -70,7 +70,7 @@ export const batch = route({
       schema: z.array(z.union([published, publishedToEach, refused])),
     },
   },
-  refusals: ["not-found", "limit-exceeded", "day-limit-exceeded", "step-refused", "forbidden"],
+  refusals: ["not-found", "limit-exceeded", "day-limit-exceeded", "storage-quota-exceeded", "step-refused", "forbidden"],
   handle: async ({ account, incoming, parts }) => {
     const { store, mostQueues } = parts;
     const { read, ignored } = await readItems(incoming, { account, parts, purpose: "messages" });

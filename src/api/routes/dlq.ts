@@ -130,7 +130,7 @@ const retry = route({
   settings: "retry",
   params: byId,
   answers: { 201: { about: "It is a message again.", schema: retried } },
-  refusals: ["not-found", "limit-exceeded", "forbidden"],
+  refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "forbidden"],
   handle: async ({ account, params, incoming, parts }) => {
     const { overrides, ignored } = changesIn(incoming, account, parts.now());
     const { responses, refused } = await retryAll(parts, { account, overrides, dlqIds: [params.dlqId].filter(isId) });
@@ -162,7 +162,7 @@ const retryMany = route({
       ]),
     },
   },
-  refusals: ["limit-exceeded", "forbidden"],
+  refusals: ["limit-exceeded", "storage-quota-exceeded", "forbidden"],
   handle: async ({ account, query, incoming, parts }) => {
     const { overrides, ignored } = changesIn(incoming, account, parts.now());
     if (query.dryRun === "true") return { status: 201, body: await wouldBe(parts, account, query, { ofRuns: false }), ignored };

@@ -22,7 +22,7 @@ const hookBy = (method: (typeof methods)[number]): Route => ({
     ? {}
     : { body: { about: "Any bytes.", contentType: "*/*", schema: z.string(), required: false, mostBytes: limits.messageBytes } }),
   answers: { 200: { about: "It is taken.", schema: accepted } },
-  refusals: ["not-found", "limit-exceeded"],
+  refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded"],
   answer: (incoming, parts) => take(method, incoming, parts),
 });
 

@@ -42,7 +42,7 @@ export const publishing = {
       schema: z.union([published, publishedToEach]),
     },
   },
-  refusals: ["not-found", "limit-exceeded", "day-limit-exceeded", "step-refused", "forbidden"],
+  refusals: ["not-found", "limit-exceeded", "day-limit-exceeded", "storage-quota-exceeded", "step-refused", "forbidden"],
 } as const;
 
 export const publish = route({

@@ -40,7 +40,7 @@ const create = route({
     200: { about: "The schedule is there.", schema: created },
     202: { about: "The same schedule was made before, so nothing was changed.", schema: created },
   },
-  refusals: ["not-found", "limit-exceeded", "forbidden"],
+  refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "forbidden"],
   handle: async ({ account: owner, incoming, parts }) => {
     const { store } = parts;
     const { id: account } = owner;

@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { deadLettersIn, monthOf, periods, pointsOf, stretchOf } from "../../core/statistics.ts";
+import { limitsOf } from "../../core/plans.ts";
+import { deadLettersIn, monthOf, periods, pointsOf, storedBytesIn, stretchOf } from "../../core/statistics.ts";
 import { choice } from "../parameters.ts";
 import type { AccountBrand } from "../presentAccount.ts";
 import { statisticsJson, statisticsRecord } from "../presentStatistics.ts";
@@ -24,8 +25,9 @@ const ofBrand = (brand: AccountBrand): Route =>
       const stretch = stretchOf(query.period, at);
       const large = await store.read.usage(id, "3h", 0);
       const fitting = stretch.size === "3h" ? large : await store.read.usage(id, stretch.size, stretch.from);
-      const of = { month: pointsOf(large, monthOf(at)), period: pointsOf(fitting, stretch), deadLetters: deadLettersIn(large) };
-      return { status: 200, body: statisticsJson(of, { prices, brand }) };
+      const points = { month: pointsOf(large, monthOf(at)), period: pointsOf(fitting, stretch) };
+      const used = { deadLetters: deadLettersIn(large), stored: storedBytesIn(large), mostStored: limitsOf(account).storageBytes };
+      return { status: 200, body: statisticsJson({ ...points, ...used }, { prices, brand }) };
     },
   });
 

@@ -36,7 +36,7 @@ const triggerOne = route({
   looksAtScope: true,
   body: publishing.body,
   answers: { 200: { about: "The run, which exists from now on.", schema: triggered } },
-  refusals: ["limit-exceeded", "day-limit-exceeded", "forbidden"],
+  refusals: ["limit-exceeded", "day-limit-exceeded", "storage-quota-exceeded", "forbidden"],
   handle: async ({ account, incoming, parts }) => {
     const { store } = parts;
     const destination = incoming.target.path.slice("/v2/trigger/".length);
@@ -60,7 +60,7 @@ const triggerMany = route({
   looksAtScope: true,
   body: batchBody,
   answers: { 201: { about: "The runs, in the order of the list.", schema: z.array(triggered) } },
-  refusals: ["limit-exceeded", "day-limit-exceeded", "forbidden"],
+  refusals: ["limit-exceeded", "day-limit-exceeded", "storage-quota-exceeded", "forbidden"],
   handle: async ({ account, incoming, parts }) => {
     const { read, ignored } = await readItems(incoming, { account, parts, purpose: "triggers" });
     const letters = read.flatMap((one) => (one instanceof Refusal ? [] : [one]));

@@ -52,7 +52,7 @@ const wait = route({
       schema: z.object({ waits: z.boolean().describe("False when the event had come before, or the same was posted before.") }),
     },
   },
-  refusals: ["limit-exceeded", "step-refused", "forbidden"],
+  refusals: ["limit-exceeded", "storage-quota-exceeded", "step-refused", "forbidden"],
   handle: async ({ account, params, incoming, parts: { store } }) => {
     const runId = checkSegment("workflow-runid", runIdIn(incoming));
     const waiter = await readingStep(true, () => waiterOf(checkSegment("eventId", params.eventId), incoming));
@@ -172,7 +172,7 @@ const notifyRun = route({
   params: z.object({ workflowRunId: z.string(), eventId: z.string() }),
   body: event,
   answers: { 200: { about: "Who was told; when the event is kept, one entry without a waiter.", schema: z.array(notifiedShape) } },
-  refusals: ["not-found", "limit-exceeded"],
+  refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded"],
   handle: async ({ account, params, incoming, parts: { store } }) => {
     const { body } = incoming;
     const named = checkSegment("workflowRunId", params.workflowRunId);

@@ -167,7 +167,7 @@ const continueOne = (from: From): Route =>
     params: byId,
     query: z.object(dryRunParameter),
     answers: { 200: { about: "The new run; or that there would be one.", schema: z.union([resumed, dryRunAnswer]) } },
-    refusals: ["not-found", "limit-exceeded", "forbidden"],
+    refusals: ["not-found", "limit-exceeded", "storage-quota-exceeded", "forbidden"],
     handle: async ({ account, params: { dlqId }, query, incoming, parts }) => {
       const { overrides, ignored } = runOverridesOf(incoming, { many: false, account });
       if (!isDlqId(dlqId)) throw missing(dlqId);
@@ -193,7 +193,7 @@ const continueMany = (from: From): Route =>
       ...dryRunParameter,
     }),
     answers: { 200: { about: "The new runs; or how many there would be.", schema: z.union([resumedMany, dryRunAnswer]) } },
-    refusals: ["limit-exceeded", "forbidden"],
+    refusals: ["limit-exceeded", "storage-quota-exceeded", "forbidden"],
     handle: ({ account, query, incoming, parts }) => goOnWithMany(parts, { account, from, query, incoming }),
   });
 
