@@ -32,12 +32,16 @@ export type House = { url: string; newcomer(): Newcomer; close(): Promise<void> 
 
 const accountsPerHouse = 150;
 
-/** Starts the whole server within this process. Close it when it is no longer needed. */
-export async function startHouse(store: "SQLite" | "PostgreSQL", more: Record<string, string> = {}): Promise<House> {
+/** Starts the whole server within this process. Close it when it is no longer needed. `environment`: settings that are no flags. */
+export async function startHouse(
+  store: "SQLite" | "PostgreSQL",
+  more: Record<string, string> = {},
+  environment: Record<string, string> = {},
+): Promise<House> {
   const data = mkdtempSync(join(tmpdir(), "waypost-clients-"));
   const settings = readSettings(
     { port: "0", data, egressAllow: "127.0.0.0/8", ...(store === "PostgreSQL" ? { databaseUrl: await freshDatabase() } : {}), ...more },
-    {},
+    environment,
   );
   const secret = (): string => `sig_${randomUUID()}`;
   const firstAccounts = () => Array.from({ length: accountsPerHouse }, () => firstAccount(randomUUID(), secret));

@@ -48,8 +48,8 @@ type WorkflowsByName = (name: string) => Invokable;
 export type WorkflowHouse = { url: string; author(): Author; close(): Promise<void> };
 
 /** Starts the whole server, and a server for the workflows of all authors. Close it when it is no longer needed. */
-export async function startWorkflowHouse(store: "SQLite" | "PostgreSQL"): Promise<WorkflowHouse> {
-  const [house, app] = await Promise.all([startHouse(store), startApp()]);
+export async function startWorkflowHouse(store: "SQLite" | "PostgreSQL", environment: Record<string, string> = {}): Promise<WorkflowHouse> {
+  const [house, app] = await Promise.all([startHouse(store, {}, environment), startApp()]);
   return {
     url: house.url,
     author: () => authorOf(house.newcomer(), app),

@@ -58,7 +58,7 @@ const wanted = [
   ...["child told", "child noted", "resumed", "restarted"],
   ...["audit message.cancel", "audit run.cancel", "audit dlq.retry", "audit dlq.resume", "audit queue.pause", "audit flowControl.pin"],
   ...["taken within the scope of a token", "refused beyond the scope of a token"],
-  ...["spending noted", "refused for the budget", "schedule passed over"],
+  ...["spending noted", "refused for the budget", "schedule passed over", "bytes freed"],
   ...["audit group.delete", "audit schedule.create", "audit account.change", "audit log expired"],
 ];
 

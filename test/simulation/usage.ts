@@ -3,7 +3,8 @@ import type { PublishResult } from "../../src/core/publish.ts";
 import type { Counts, Usage } from "../../src/core/counts.ts";
 import type { Case, Demand } from "./batch.ts";
 import type { Life } from "./life.ts";
-import type { Tables } from "./changes.ts";
+import { weighedNames, weightOfRow } from "../store/stored.ts";
+import type { Change, Tables } from "./changes.ts";
 
 const minute = 60_000;
 const hour = 60 * minute;
@@ -23,6 +24,8 @@ const names: Partial<Record<LogState, readonly [keyof Counts, keyof Counts]>> = 
 export class UsageRecount {
   /** By account and day. */
   readonly #requests = new Map<string, number>();
+  /** By account: the bytes that the buckets tell, and those of all rows. */
+  readonly #stored = new Map<string, { counted: number; there: number }>();
   /** By account: in the buckets, and in the queue. */
   readonly #deadLetters = new Map<string, number>();
 
@@ -34,6 +37,7 @@ export class UsageRecount {
       around.demand(one === other, `what is counted is what happened: ${other} instead of ${one} for ${key}`);
     }
     this.#judgeDeadLetters(of, around);
+    this.#judgeStored(of, around);
     this.#judgeRequests(of, around);
   }
 
@@ -71,7 +75,7 @@ export class UsageRecount {
       }
       demand(Number(start) === Math.floor(now / span) * span, `what happens is counted when it happens: ${id}`);
       const sums = bySize[Object.keys(sizes).indexOf(size)];
-      const { account: _account, id: _id, deadLetters: _deadLetters, ...counts } = after;
+      const { account: _account, id: _id, deadLetters: _deadLetters, storedBytes: _stored, ...counts } = after;
       for (const [name, value] of Object.entries(counts)) {
         const by = value - (before?.[name as keyof Counts] ?? 0);
         const key = `${after.account} ${name}`;
@@ -96,6 +100,24 @@ export class UsageRecount {
       const [counted, there] = [this.#deadLetters.get(`${account} buckets`) ?? 0, this.#deadLetters.get(`${account} queue`) ?? 0];
       demand(counted === there, `dead letters are counted: ${counted} of ${there} of ${account}`);
     }
+  }
+
+  #judgeStored({ changes }: Case, { demand, happens }: Around): void {
+    const sumsOf = (account = "") => {
+      const known = this.#stored.get(account) ?? { counted: 0, there: 0 };
+      this.#stored.set(account, known);
+      return known;
+    };
+    for (const { before, after } of changes.usage)
+      if ((after ?? before)?.id.startsWith("3h/"))
+        sumsOf((after ?? before)?.account).counted += (after?.storedBytes ?? 0) - (before?.storedBytes ?? 0);
+    for (const name of weighedNames)
+      for (const { before, after } of changes[name] as Change<typeof name>[]) {
+        sumsOf((after ?? before)?.account).there += (after ? weightOfRow(name, after) : 0) - (before ? weightOfRow(name, before) : 0);
+        if (before && !after) happens("bytes freed");
+      }
+    for (const [account, { counted, there }] of this.#stored)
+      demand(counted === there, `stored bytes are counted: ${counted} of ${there} of ${account}`);
   }
 
   /** No more requests than an account may make in a day, and none refused before. */

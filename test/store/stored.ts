@@ -13,39 +13,38 @@ const weighed = {
   ...{ groups: ["detail"], rejections: ["detail", "body"], audit: ["detail"] },
 } as const satisfies { [T in TableName]?: readonly ("detail" | "body")[] };
 
-const names = Object.keys(weighed) as (keyof typeof weighed)[];
+type Weighed = keyof typeof weighed;
+export const weighedNames = Object.keys(weighed) as Weighed[];
+
+/** What a row of a table weighs that is weighed, by its columns. */
+const weightOf = (name: Weighed, columns: Columns): number =>
+  weighed[name].reduce((sum, part) => sum + Buffer.from((columns[part] as string | Uint8Array | null) ?? "").byteLength, 100);
+
+/** The same of a row as a memory store has it. */
+export function weightOfRow<T extends Weighed>(name: T, row: Rows[T]): number {
+  const table: Table<Rows[T]> = tables[name];
+  return weightOf(name, table.write(row));
+}
 
 type Sums = Record<string, number>;
 
-/** Recounts what accounts store, from all rows of all tables. Accounts that store nothing are absent. */
-function recounted(columnsOf: (name: keyof typeof weighed) => readonly Columns[]): Sums {
+/** The sums of weights by account. Accounts that store nothing are absent. */
+function summed(weights: Iterable<readonly [account: string, bytes: number]>): Sums {
   const sums: Sums = {};
-  for (const name of names)
-    for (const columns of columnsOf(name)) {
-      const account = String(columns.account);
-      sums[account] = (sums[account] ?? 0) + 100;
-      for (const part of weighed[name]) sums[account] += Buffer.from((columns[part] as string | Uint8Array | null) ?? "").byteLength;
-    }
-  return sums;
-}
-
-/** What the largest buckets say of that. */
-function counted(usage: readonly Pick<Usage, "account" | "id" | "storedBytes">[]): Sums {
-  const sums: Sums = {};
-  for (const { account, id, storedBytes } of usage)
-    if (id.startsWith("3h/") && storedBytes !== 0) sums[account] = (sums[account] ?? 0) + storedBytes;
+  for (const [account, bytes] of weights) sums[account] = (sums[account] ?? 0) + bytes;
   return Object.fromEntries(Object.entries(sums).filter(([, sum]) => sum !== 0));
 }
 
-/** Rows by table, as a memory store has them. Of deleted accounts nothing is counted. */
+/** What the largest buckets say of that. */
+const counted = (usage: readonly Pick<Usage, "account" | "id" | "storedBytes">[]): Sums =>
+  summed(usage.filter(({ id }) => id.startsWith("3h/")).map(({ account, storedBytes }) => [account, storedBytes]));
+
+/** Recounts what accounts store, from all rows by table as a memory store has them. Of deleted accounts nothing is counted. */
 export function expectCounted(rowsOf: <T extends TableName>(table: T) => readonly Rows[T][]): void {
   const deleted = new Set(rowsOf("accounts").flatMap(({ id, deletedAt }) => (deletedAt === undefined ? [] : [id])));
   const others = (sums: Sums): Sums => Object.fromEntries(Object.entries(sums).filter(([account]) => !deleted.has(account)));
-  const written = (name: keyof typeof weighed): Columns[] => {
-    const table = tables[name] as Table<Rows[typeof name]>;
-    return rowsOf(name).map((row) => table.write(row));
-  };
-  expect(others(counted(rowsOf("usage"))), "stored bytes are those of all rows").toEqual(others(recounted(written)));
+  const rows = weighedNames.flatMap((name) => rowsOf(name).map((row) => [row.account, weightOfRow(name, row)] as const));
+  expect(others(counted(rowsOf("usage"))), "stored bytes are those of all rows").toEqual(others(summed(rows)));
 }
 
 export const expectCountedIn = ({ tables: rows }: Memory): void =>
@@ -53,10 +52,12 @@ export const expectCountedIn = ({ tables: rows }: Memory): void =>
 
 /** The same in a database, by what is really there. */
 export async function expectCountedOnDisk(connection: Pick<Connection, "query">): Promise<Sums> {
-  const found = new Map<string, Columns[]>();
-  for (const name of names) found.set(name, await connection.query(`select * from ${tables[name].name}`, []));
+  const weights: (readonly [string, number])[] = [];
+  for (const name of weighedNames)
+    for (const columns of await connection.query(`select * from ${tables[name].name}`, []))
+      weights.push([String(columns.account), weightOf(name, columns)]);
   const usage = (await connection.query("select * from usage", [])).map((row) => tables.usage.read(row));
-  const sums = recounted((name) => found.get(name) ?? []);
+  const sums = summed(weights);
   expect(counted(usage), "stored bytes are those of all rows").toEqual(sums);
   return sums;
 }
