@@ -99,6 +99,7 @@ const aboutLimits: Partial<Record<LimitName, string>> = {
   globalParallelism: "deliveries under way at once; others wait",
   deadLetters: "dead letters; the oldest leave first",
   logEntries: "lines of the log; the oldest leave first",
+  auditEntries: "entries of the audit log; the oldest leave first",
   requestsPerSecond: "requests in a second, those that publish not counted",
   storageBytes: "bytes stored: bodies, logs, dead letters, runs, schedules, audit log; beyond it nothing new is published",
 };

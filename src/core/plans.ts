@@ -20,7 +20,7 @@ const selfHosted: AccountLimits = {
   ...{ parallelism: house.parallelism, queues: most },
   ...{ deadLetterRetention: 3650 * day, logRetention: 3650 * day, auditRetention: 3650 * day },
   ...{ schedules: house.schedules, groups: house.groups, endpoints: house.endpoints, sources: house.sources, tokens: house.tokens },
-  ...{ globalParallelism: most, deadLetters: most, logEntries: most },
+  ...{ globalParallelism: most, deadLetters: most, logEntries: most, auditEntries: most },
   ...{ requestsPerSecond: most, requestsPerDay: most, requestsPerDayHard: most },
   storageBytes: mostBytes,
 };
@@ -29,7 +29,7 @@ const free: AccountLimits = {
   ...{ messageBytes: mebibyte, retries: 999, delay: 7 * day, timeout: 900 * second, parallelism: 2, queues: 10 },
   ...{ schedules: 10, groups: 1, endpoints: 100, sources: 1, tokens: 5, deadLetterRetention: 3 * day, logRetention: 3 * day },
   auditRetention: 30 * day,
-  ...{ globalParallelism: 10, deadLetters: 1_000_000, logEntries: 10_000 },
+  ...{ globalParallelism: 10, deadLetters: 1_000_000, logEntries: 10_000, auditEntries: 10_000 },
   ...{ requestsPerSecond: 100, requestsPerDay: 1_000, requestsPerDayHard: 1_000 },
   storageBytes: mostBytes,
 };
@@ -38,7 +38,7 @@ const paid: AccountLimits = {
   ...{ ...free, messageBytes: 8 * mebibyte, delay: 366 * day, timeout: 2 * 60 * 60 * second, parallelism: 100, queues: 1_000 },
   ...{ schedules: 1_000, groups: 1_000, sources: 100, tokens: 100, deadLetterRetention: 7 * day, logRetention: 7 * day },
   auditRetention: 90 * day,
-  ...{ globalParallelism: 100, logEntries: 100_000, requestsPerDay: 500_000, requestsPerDayHard: 1_000_000 },
+  ...{ globalParallelism: 100, logEntries: 100_000, auditEntries: 100_000, requestsPerDay: 500_000, requestsPerDayHard: 1_000_000 },
 };
 
 const fixed = (requests: number, globalParallelism: number, deadLetterRetention: Millis): AccountLimits => ({

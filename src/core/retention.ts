@@ -121,7 +121,7 @@ function removeKept(draft: Draft, rows: readonly LogRow[]): number {
 }
 
 /** The lists of an account that have a limit on their length, and what the limit is called. The kept log is counted apart from the log. */
-export const limitedLists = { log: "logEntries", keptLog: "logEntries", deadLetters: "deadLetters" } as const;
+export const limitedLists = { log: "logEntries", keptLog: "logEntries", deadLetters: "deadLetters", audit: "auditEntries" } as const;
 /** A list that has a limit on its length. */
 export type LimitedList = keyof typeof limitedLists;
 
@@ -130,16 +130,17 @@ type TooMany = Record<LimitedList, OneTooMany | null>;
 type OneTooMany = { id: string; most: number };
 
 /**
- * Removes the oldest entries of the log, and the oldest dead letters, if the account has more than it may: those up to the given ones, a bounded
- * number. Entries of messages that are unfinished or have a dead letter move to the kept log, which is trimmed in the same way. The account counts what is removed. If the account may have more meanwhile, nothing is removed.
+ * Removes the oldest entries of the log and of the audit log, and the oldest dead letters, if the account has more than it may: those up to the given ones, a bounded
+ * number. Entries of messages that are unfinished or have a dead letter move to the kept log, which is trimmed in the same way. The account counts what is removed, but for
+ * its audit log. If the account may have more meanwhile, nothing is removed.
  */
 export const trim: Decision<{ account: AccountId; tooMany: TooMany; limit: number }, Expired> = {
-  needs: ({ account, tooMany: { log, deadLetters, keptLog }, limit }) => ({
+  needs: ({ account, tooMany: { log, deadLetters, keptLog, audit }, limit }) => ({
     accounts: [[account]],
     expired: [
       {
         ...{ account, limit, logBefore: afterBirth(log), deadLettersBefore: afterBirth(deadLetters), keptLogBefore: afterBirth(keptLog) },
-        ...{ deduplicationsBefore: 0, runsBefore: 0, failedRunsBefore: 0, auditBefore: 0, sightingsBefore: 0, usage: [] },
+        ...{ auditBefore: afterBirth(audit), deduplicationsBefore: 0, runsBefore: 0, failedRunsBefore: 0, sightingsBefore: 0, usage: [] },
       },
     ],
   }),
@@ -147,37 +148,39 @@ export const trim: Decision<{ account: AccountId; tooMany: TooMany; limit: numbe
   decide: (input, draft) => {
     const account = draft.get("accounts", input.account);
     const found = account ? tooManyOf(draft, { ...input, tooMany: stillTooMany(account, input.tooMany) }) : nothing;
-    const { log, keptLog, deadLetters } = found;
+    const { log, keptLog, deadLetters, audit } = found;
+    for (const { account: owner, id } of audit) draft.drop("audit", owner, id);
     for (const letter of deadLetters) removeDeadLetter(draft, letter, 0);
     const entries = removeKept(draft, keptLog) + removeEntries(draft, log);
-    const removed = entries + deadLetters.length;
-    if (account && removed > 0) {
+    const counted = entries + deadLetters.length;
+    if (account && counted > 0) {
       const { dropped = { log: 0, deadLetters: 0 } } = account;
       draft.put("accounts", {
         ...account,
         dropped: { log: dropped.log + entries, deadLetters: dropped.deadLetters + deadLetters.length },
       });
     }
-    return { removed, more: Object.values(found).some((rows) => rows.length >= input.limit) };
+    return { removed: counted + audit.length, more: Object.values(found).some((rows) => rows.length >= input.limit) };
   },
 };
 
 /** Several may be born in the same millisecond: which of them go is told by their ids. */
 const afterBirth = (last: OneTooMany | null): Millis => (last === null ? 0 : birthOf(last.id) + 1);
 
-const nothing = { log: [], keptLog: [], deadLetters: [] };
+const nothing = { log: [], keptLog: [], deadLetters: [], audit: [] };
 
 function stillTooMany(account: Terms, tooMany: TooMany): TooMany {
   const still = (list: LimitedList): OneTooMany | null => {
     const one = tooMany[list];
     return one && limitOf(account, limitedLists[list]) <= one.most ? one : null;
   };
-  return { log: still("log"), keptLog: still("keptLog"), deadLetters: still("deadLetters") };
+  return { log: still("log"), keptLog: still("keptLog"), deadLetters: still("deadLetters"), audit: still("audit") };
 }
 
 function tooManyOf(draft: Draft, { account, tooMany }: { account: AccountId; tooMany: TooMany }) {
-  const { log, keptLog, deadLetters } = draft.expired(account);
+  const { log, keptLog, deadLetters, audit } = draft.expired(account);
   return {
+    audit: audit.filter(({ id }) => id <= (tooMany.audit?.id ?? "")),
     log: log.filter(({ id }) => id <= (tooMany.log?.id ?? "")),
     keptLog: keptLog.filter(({ id }) => id <= (tooMany.keptLog?.id ?? "")),
     deadLetters: deadLetters.filter(({ id }) => id <= (tooMany.deadLetters?.id ?? "")),

@@ -21,6 +21,8 @@ export type AccountLimits = {
   globalParallelism: number;
   deadLetters: number;
   logEntries: number;
+  /** Of the audit log. */
+  auditEntries: number;
   requestsPerSecond: number;
   requestsPerDay: number;
   requestsPerDayHard: number;

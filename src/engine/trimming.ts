@@ -20,7 +20,7 @@ const pace = 1_000;
 const portion = 500;
 
 /**
- * Lets the oldest lines of the log, and the oldest dead letters, go where an account has more than it may: within seconds
+ * Lets the oldest lines of the log and of the audit log, and the oldest dead letters, go where an account has more than it may: within seconds
  * of what came in, some hundred rows per transaction, and in the time of nobody. Accounts without such limits are not looked at.
  */
 export function trimmingDuty({ store, clock }: { store: Store; clock: Clock }): Duty {
@@ -63,7 +63,7 @@ async function trimOne(store: Store, clock: Clock, account: Account, nextLook: M
 }
 
 async function tooManyOf(store: Store, clock: Clock, account: Account, nextLook: Map<string, Millis>): Promise<InputOf<"trim">["tooMany"]> {
-  const tooMany: InputOf<"trim">["tooMany"] = { log: null, keptLog: null, deadLetters: null };
+  const tooMany: InputOf<"trim">["tooMany"] = { log: null, keptLog: null, deadLetters: null, audit: null };
   for (const table of Object.keys(limitedLists) as LimitedList[]) {
     const limit = limitedLists[table];
     const name = `${table} ${account.id}`;

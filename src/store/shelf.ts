@@ -33,7 +33,7 @@ export interface Shelf {
   /** Rows of a stretch, counted up to its limit. */
   count(table: TableName, range: Range): Promise<number>;
   /** The id of the newest row of an account besides so many that are newer still. */
-  idBehind(table: LogName | "deadLetters", account: AccountId, newer: number): Promise<string | null>;
+  idBehind(table: LogName | "deadLetters" | "audit", account: AccountId, newer: number): Promise<string | null>;
   tokenByHash(hash: string): Promise<Token | null>;
   sourceBySecret(secretHash: string): Promise<Source | null>;
   /** How the secrets of rows are kept, in the order of their keys. */

@@ -19,7 +19,7 @@ const small: AccountLimits = {
     globalParallelism: 2,
     deadLetters: 1,
   },
-  ...{ logEntries: 1, requestsPerSecond: 8, requestsPerDay: 1_000_000, requestsPerDayHard: 1_000_000 },
+  ...{ logEntries: 1, auditEntries: 1, requestsPerSecond: 8, requestsPerDay: 1_000_000, requestsPerDayHard: 1_000_000 },
   storageBytes: 1_000_000,
 };
 
@@ -208,6 +208,7 @@ const others: readonly LimitName[] = [
   "globalParallelism",
   "deadLetters",
   "logEntries",
+  "auditEntries",
   "deadLetterRetention",
   "logRetention",
   "auditRetention",

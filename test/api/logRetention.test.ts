@@ -17,7 +17,7 @@ const trimmed = async ({ store }: House) => {
   const { id } = await store.read.tooMany("deadLetters", "acc_1", 0);
   await store.execute("trim", {
     account: "acc_1",
-    tooMany: { log: null, keptLog: null, deadLetters: { id: id ?? "", most: 0 } },
+    tooMany: { log: null, keptLog: null, deadLetters: { id: id ?? "", most: 0 }, audit: null },
     limit: 10,
   });
 };

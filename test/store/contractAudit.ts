@@ -13,6 +13,23 @@ export function describeAudit(open: OpenStore): void {
     const page = (world: World, { account = "acc", filter = {}, cursor = null, count = 100 }: Partial<Query> = {}) =>
       world.store.read.audit({ account, filter, cursor, count });
 
+    test("loses its oldest entries if the account has more than it may, and is not counted as dropped", async () => {
+      const world = await World.open(open);
+      await world.account();
+      await world.account("other");
+      const named = storeFor(world.store, by);
+      for (const name of ["a", "b", "c", "d"]) await named.execute("upsertQueue", { account: "acc", name });
+      await named.execute("upsertQueue", { account: "other", name: "a" });
+      const { id } = await world.store.read.tooMany("audit", "acc", 2);
+      const tooMany = { log: null, keptLog: null, deadLetters: null, audit: { id: id ?? "", most: 2 } };
+      expect(await world.store.execute("trim", { account: "acc", tooMany, limit: 9 })).toEqual({ removed: 0, more: false });
+      await world.store.execute("changeAccount", { account: "acc", change: { limits: { auditEntries: 2 } } });
+      expect(await world.store.execute("trim", { account: "acc", tooMany, limit: 9 })).toEqual({ removed: 2, more: false });
+      expect((await page(world)).entries.map(({ object }) => object)).toEqual(["d", "c"]);
+      expect((await page(world, { account: "other" })).entries).toHaveLength(1);
+      expect(await world.store.read.account("acc")).not.toHaveProperty("dropped");
+    });
+
     test("keeps who did what, in the order in which it was done, and only of those who say who they are", async () => {
       const world = await World.open(open);
       await world.account();

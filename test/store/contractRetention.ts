@@ -162,7 +162,7 @@ export function describeRetention(open: OpenStore): void {
       ]);
       const { id } = await world.store.read.tooMany("log", "acc", 1);
       await world.store.execute("changeAccount", { account: "acc", change: { limits: { logEntries: 1 } } });
-      const tooMany = { log: { id: id ?? "", most: 1 }, keptLog: null, deadLetters: null };
+      const tooMany = { log: { id: id ?? "", most: 1 }, keptLog: null, deadLetters: null, audit: null };
       const [kept, trimmed] = await Promise.all([
         expire(world, {}),
         world.store.execute("trim", { account: "acc", tooMany, limit: 100 }),

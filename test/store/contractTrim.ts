@@ -23,7 +23,12 @@ async function trimmed(world: World, { log = 1e6, deadLetters = 1e6, limit = 100
     const { id } = await tooMany(table, account, most);
     return id === null ? null : { id, most };
   };
-  const ids = { log: await of("log", log), keptLog: await of("keptLog", log), deadLetters: await of("deadLetters", deadLetters) };
+  const ids = {
+    log: await of("log", log),
+    keptLog: await of("keptLog", log),
+    deadLetters: await of("deadLetters", deadLetters),
+    audit: null,
+  };
   const counts: number[] = [];
   for (let more = true; more;) {
     const { removed, more: left } = await world.store.execute("trim", { account, tooMany: ids, limit });
@@ -74,7 +79,11 @@ export function describeTrim(open: OpenStore): void {
       await ended(world, 3);
       await world.store.execute("changeAccount", { account: "acc", change: { limits: { logEntries: 2 } } });
       const { id } = await world.store.read.tooMany("log", "acc", 2);
-      const input = { account: "acc", tooMany: { log: { id: id ?? "", most: 2 }, keptLog: null, deadLetters: null }, limit: 10 };
+      const input = {
+        account: "acc",
+        tooMany: { log: { id: id ?? "", most: 2 }, keptLog: null, deadLetters: null, audit: null },
+        limit: 10,
+      };
       await world.store.execute("changeAccount", { account: "acc", change: { limits: { logEntries: 3 } } });
       expect(await world.store.execute("trim", input)).toEqual({ removed: 0, more: false });
       await world.store.execute("changeAccount", { account: "acc", change: { limits: { logEntries: 1 } } });

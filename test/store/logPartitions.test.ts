@@ -269,7 +269,7 @@ test("of a log that is kept for less than a day only what is old enough is told 
   const { id } = await world.store.read.tooMany("log", "acc", 1);
   await world.store.execute("trim", {
     account: "acc",
-    tooMany: { log: { id: id ?? "", most: 1 }, keptLog: null, deadLetters: null },
+    tooMany: { log: { id: id ?? "", most: 1 }, keptLog: null, deadLetters: null, audit: null },
     limit: 100,
   });
   expect(await seen(world)).toHaveLength(1);

@@ -95,7 +95,7 @@ test.each(databases)("the log that moves to the kept log on %s, and goes from th
   for (let more = true; more;) ({ more } = await expire(day));
   expect(await look(expectCountedOnDisk)).toHaveProperty("acc");
   await world.store.execute("changeAccount", { account: "acc", change: { limits: { logEntries: 0, deadLetters: 0 } } });
-  const none = { log: { id: "log_z", most: 0 }, keptLog: { id: "log_z", most: 0 }, deadLetters: { id: "dlq_z", most: 0 } };
+  const none = { log: { id: "log_z", most: 0 }, keptLog: { id: "log_z", most: 0 }, deadLetters: { id: "dlq_z", most: 0 }, audit: null };
   for (let more = true; more;) ({ more } = await world.store.execute("trim", { account: "acc", tooMany: none, limit: 2 }));
   expect(await look(expectCountedOnDisk)).toHaveProperty("acc");
 });
