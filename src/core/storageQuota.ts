@@ -18,13 +18,13 @@ const weighed: { readonly [T in TableName]?: Weighing } = {
   ...{ schedules: ["detail", "body"], groups: ["detail"], rejections: ["detail", "body"], audit: ["detail"] },
 };
 
-/** What is weighed of a row: its JSON in UTF-8, its body. */
+/** The weighed columns of a row: its JSON in UTF-8, its body. */
 type Weighing = readonly ("detail" | "body")[];
 
 /** Returns what is weighed of the rows of a table. Undefined: they are not. */
 export const weighingOf = (table: TableName): Weighing | undefined => weighed[table];
 
-/** What a row counts besides its detail and its body: its id, its other columns, and its part of the indexes. */
+/** The bytes that every row counts for its id, its other columns and its index entries. */
 export const rowBytes = 100;
 
 /** Returns what a row weighs, in bytes. `parts`: the bytes of what is weighed of it. `store/storedBytes.ts` says the same in SQL. */
@@ -70,7 +70,7 @@ type Refused = { refused: "storage-quota-exceeded"; message: string };
 
 /**
  * Returns why an account may not store more, if it may not. `goesOn`: what belongs to a run that has begun, which is refused only above
- * 125 % of the quota. What the server itself stores is never refused: deliveries, callbacks, results of calls, and the log.
+ * 125 % of the quota. Deliveries, callbacks, results of calls and the log are never refused.
  */
 export function storageQuotaBrokenBy(account: Pick<Account, "id"> & Terms, { goesOn }: { goesOn: boolean }): Refused | null {
   const level = notedLevel(account);

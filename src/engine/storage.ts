@@ -5,7 +5,7 @@ import type { Clock } from "./clock.ts";
 import { News } from "./news.ts";
 import type { Duty } from "./timers.ts";
 
-/** What accounts store is looked at this often, while they change. */
+/** Time between two looks while accounts change. */
 const period: Millis = 10_000;
 /** An account counts as changed this long: the buckets of its changes are of whole minutes, and clocks of nodes differ. */
 const recent: Millis = 120_000;

@@ -77,7 +77,7 @@ async function writeAll(connection: Connection, set: WorkingSet, at: Writing): P
     stored.addTo(set.tally, (account) => set.get("accounts", account)?.deletedAt !== undefined);
     return addUsage(noting, set.tally.rows(at));
   };
-  // What removed rows weighed is known when they are removed. No batch on the way of a message removes such rows, so it waits for nothing.
+  // The weight of removed rows is known when they are removed. Batches that publish, send or settle remove no such rows, so they do not wait.
   writing.push((stored.known()?.then(count) ?? count()).catch(note));
   // All of them have asked for what they write by now.
   if (isChange && at.sign) writing.push(at.sign(connection).catch(note));
