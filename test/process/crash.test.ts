@@ -1,6 +1,9 @@
+import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { Agent, request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
+import { openSqlite } from "../../src/store/sqlite.ts";
+import { expectCountedOnDisk } from "../store/stored.ts";
 import { developmentToken, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
 
 const kills = 6;
@@ -64,4 +67,8 @@ test("whatever was acknowledged arrives, although the server is killed again and
   expect(await dlq.body.json()).toEqual({ messages: [] });
   server.kill("SIGTERM");
   expect((await server.ended).code).toBe(0);
+  const database = openSqlite(join(data, "waypost.db"), { readOnly: true });
+  const stored = await expectCountedOnDisk(database.connection);
+  database.close();
+  expect(Math.max(...Object.values(stored))).toBeGreaterThan(load.acknowledged.size * 100);
 });

@@ -57,7 +57,7 @@ export class Budgets {
       // What goes on with a run is taken in whatever it costs.
       if (post || !one) return;
       const isRefused = "refused" in one && one.message.startsWith("budget: ");
-      const isOtherwise = "refused" in one && ["forbidden", "day-limit-exceeded"].includes(one.refused);
+      const isOtherwise = "refused" in one && ["forbidden", "day-limit-exceeded", "storage-quota-exceeded"].includes(one.refused);
       court.demand(
         isRefused === hasSpent || isOtherwise,
         `who has spent its budget publishes no more, and nobody else is refused for it: ${account} ${JSON.stringify(one)}`,

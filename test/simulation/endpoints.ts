@@ -95,7 +95,7 @@ export class Endpoints {
       return ok;
     } catch (error) {
       // One that may only ask again later knows nothing of its run.
-      if (!(error instanceof Refusal) || ["unavailable", "stopping"].includes(error.code)) return failing;
+      if (!(error instanceof Refusal) || ["unavailable", "stopping", "storage-quota-exceeded"].includes(error.code)) return failing;
       this.#of.happens("refused post");
       return ok;
     } finally {

@@ -8,6 +8,7 @@ import type { Session } from "../../src/core/takeover.ts";
 import { Dispatcher } from "../../src/engine/dispatcher.ts";
 import { Timers, promptRetentionDuty, retentionDuty } from "../../src/engine/timers.ts";
 import { spendingDuty } from "../../src/engine/spending.ts";
+import { storageDuty } from "../../src/engine/storage.ts";
 import { trimmingDuty } from "../../src/engine/trimming.ts";
 import { groupCommit } from "../../src/store/group.ts";
 import { storeFor } from "../../src/store/naming.ts";
@@ -51,6 +52,8 @@ export type Broker = {
   faults: Faults;
   hands: NodeHands;
   meetings: Meetings;
+  /** Bytes that each account may store. Null: nobody looks at them. */
+  quota: number | null;
   /** Null: leases end by time alone. */
   holds: Holds | null;
   /** Tells every node but this one what became due. */
@@ -95,6 +98,7 @@ export class SimulatedNode {
         ...way.read,
         accounts: () => this.#read(() => way.read.accounts()),
         nextExpiryAt: (...of) => this.#read(() => way.read.nextExpiryAt(...of)),
+        storedBytes: (...of) => this.#read(() => way.read.storedBytes(...of)),
         tooMany: (...of) => this.#read(() => way.read.tooMany(...of)),
       },
       forgetBefore: (time) => this.#read(async () => way.forgetBefore?.(time)),
@@ -123,6 +127,7 @@ export class SimulatedNode {
         promptRetentionDuty({ store, clock, retention: broker.retention }),
         trimmingDuty({ store, clock }),
         spendingDuty({ store, clock, prices }),
+        ...(broker.quota === null ? [] : [storageDuty({ store, clock })]),
       ],
       clock,
       trouble,

@@ -34,6 +34,6 @@ export function lettersOf({ calls, result, changes }: Case, { groups }: Tables, 
   return letters;
 }
 
-/** One of several letters may be refused for these reasons, and for a budget that is spent. */
+/** One of several letters may be refused for these reasons, and for a budget that is spent, or a quota. */
 export const isRefusal = ({ refused, message }: { refused: string; message: string }): boolean =>
-  ["not-found", "day-limit-exceeded", "forbidden"].includes(refused) || message.startsWith("budget: ");
+  ["not-found", "day-limit-exceeded", "storage-quota-exceeded", "forbidden"].includes(refused) || message.startsWith("budget: ");

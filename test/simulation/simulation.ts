@@ -25,8 +25,14 @@ import { World } from "./world.ts";
 const second: Millis = 1000;
 const hour: Millis = 3600 * second;
 
-/** `runs`: the share of what clients ask that is about workflow runs. `meet`: batches of several nodes are at work at the same time. */
-export type Options = { seed: number; actions?: number; runs?: number; meet?: boolean; decisions?: Commands; storage?: Storage };
+/**
+ * `runs`: the share of what clients ask that is about workflow runs. `meet`: batches of several nodes are at work at the same time. `quota`: the
+ * bytes that each account may store as long as there is trouble.
+ */
+export type Options = { seed: number; actions?: number; runs?: number; meet?: boolean; quota?: number | null } & {
+  decisions?: Commands;
+  storage?: Storage;
+};
 /** `failure`: the broken promise, if any. */
 export type Report = {
   seed: number;
@@ -47,10 +53,11 @@ export async function simulate({
   actions = 150,
   runs = 0.2,
   meet = false,
+  quota = null,
   decisions,
   storage = memoryStorage(decisions),
 }: Options): Promise<Report> {
-  const run = new Simulation(seed, storage, runs);
+  const run = new Simulation(seed, storage, { runs, quota });
   try {
     await run.trouble(actions, meet);
     await run.quiet();
@@ -77,7 +84,7 @@ class Simulation {
   #isClockWrong = false;
   readonly #isLimited: boolean;
 
-  constructor(seed: number, storage: Storage, shareOfRuns: number) {
+  constructor(seed: number, storage: Storage, { runs: shareOfRuns, quota }: { runs: number; quota: number | null }) {
     this.#shareOfRuns = shareOfRuns;
     this.#isLimited = seed % 3 === 0;
     const chance = new Chance(seed);
@@ -99,6 +106,7 @@ class Simulation {
     this.#broker = {
       ...{ world, storage, retention, hands, judge: this.#judge, destinations, endpoints },
       faults: { ...noFaults },
+      quota,
       meetings: new Meetings({ world, storage }),
       holds: seed % 2 === 0 ? new Holds(storage) : null,
       tell: (from, at) => this.#nodes.forEach((node) => node.id !== from && node.hearOf(at)),
@@ -130,6 +138,11 @@ class Simulation {
     await this.#runFor(second);
     await this.#createAccounts();
     const { hosts } = this.#broker.destinations;
+    const { quota } = this.#broker;
+    const setQuota =
+      (storageBytes: number | null) =>
+      (account: AccountId): Call[] => [{ name: "changeAccount", input: { account, change: { limits: { storageBytes } } } }];
+    if (quota !== null) await this.#order(setQuota(quota));
     const [letter] = randomLetters({ chance, hosts: hosts.slice(0, 1), now: this.#world.now });
     if (letter) await this.#order((account) => prepare(account, { letter, hosts }));
     const pace = chance.of(meet ? [5, 20] : [20, 200, 2 * second]);
