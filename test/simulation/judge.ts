@@ -99,7 +99,7 @@ export class Judge {
     this.#allowances.judge(of, { demand, tables, lives });
     this.requests.judge(of, { demand, tables, happens });
     this.accounts.judge(of, { demand, tables, now, retention: this.#retention, happens });
-    const hasSpent = (account: string): boolean | null => this.accounts.budgets.hasSpent(account, { tables, now });
+    const hasSpent = (account: string): boolean | null => this.accounts.mayNotPublish(account, { tables, now });
     this.#schedules.judge(of, { now, demand, tables, happens, hasSpent, retried: retriedOf(of) });
     this.runs.judge(of, { demand, tables, now, retention: this.#retention, happens });
     this.#usage.judge(of, { lives, now, demand, tables, happens });

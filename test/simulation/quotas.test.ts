@@ -1,0 +1,36 @@
+import { expect, test } from "vitest";
+import { simulate } from "./simulation.ts";
+import { memoryStorage, sqliteStorage } from "./storage.ts";
+
+// Accounts that store more than they may, with all that can go wrong besides. Whatever has begun ends, and what is counted is what there is.
+
+const fresh = Math.floor(Math.random() * 1e9);
+const seeds = [1, 2, 3, 4, 5, 6, 7, 8, fresh];
+const quotaOf = (seed: number): number => [20_000, 50_000, 90_000][seed % 3] ?? 0;
+const happened = new Set<string>();
+
+test.each(seeds)("all promises are kept with a quota and seed %d", async (seed) => {
+  const report = await simulate({ seed, quota: quotaOf(seed), runs: 0.4 });
+  expect(report.failure).toBeNull();
+  for (const what of report.happened) happened.add(what);
+});
+
+test("accounts were full, had room again, and were refused for it, and so were their runs", () => {
+  for (const what of [
+    "full",
+    "has room again",
+    "refused for the quota",
+    "run refused for the quota",
+    "schedule passed over",
+    "RUN_SUCCESS",
+  ])
+    expect([...happened], what).toContain(what);
+});
+
+test("SQLite does step for step what the memory store does", async () => {
+  const options = { seed: fresh, actions: 40, quota: quotaOf(fresh) };
+  const inMemory = await simulate({ ...options, storage: memoryStorage() });
+  const onSqlite = await simulate({ ...options, storage: await sqliteStorage() });
+  expect(onSqlite.failure).toBeNull();
+  expect(onSqlite.trace).toEqual(inMemory.trace);
+});
