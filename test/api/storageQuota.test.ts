@@ -2,6 +2,7 @@ import { beforeEach, expect, test } from "vitest";
 import { storageDuty } from "../../src/engine/storage.ts";
 import type { House } from "./house.ts";
 import { house, operatorPassword } from "./house.ts";
+import { answersAsWorkflow, endpoint, start } from "./workflow.ts";
 
 let home: House;
 beforeEach(async () => {
@@ -25,10 +26,10 @@ const full =
   /^(message 1 of 2: )?storage: \d+ bytes stored exceed this account's limit of 70000; .* "waypost account limits acc_1 --storage-bytes <n>"$/;
 
 /** A dead letter of some size, and the account is over its quota. */
-async function filled(): Promise<string> {
+async function filled(bytes = 60_000): Promise<string> {
   await limit(70_000);
   await home.ask("POST", to, { headers: { "svc-retries": "0" } });
-  await home.settle(home.delivery(), { status: 500, body: Buffer.alloc(60_000) });
+  await home.settle(home.delivery(), { status: 500, body: Buffer.alloc(bytes) });
   await look();
   return (await home.ask("GET", "/v2/dlq")).body.messages[0].dlqId;
 }
@@ -88,6 +89,23 @@ test("what was taken is delivered, dead letters can be deleted, and then there i
   expect((await home.ask("POST", to, { body: "x" })).status).toBe(429);
   await look();
   expect((await home.ask("POST", to, { body: "x" })).status).toBe(200);
+});
+
+test("above 125 % steps, events and calls to webhooks of runs get 429 as well, and are taken when there is room again", async () => {
+  await start(home, "wfr_1");
+  await home.settle(home.delivery(), answersAsWorkflow);
+  const headers = { "Upstash-Workflow-Init": "false", "Upstash-Workflow-RunId": "wfr_1", "Upstash-Workflow-Url": endpoint };
+  const step = JSON.stringify({ stepId: 1, stepName: "s", stepType: "Run", concurrent: 1, out: "1" });
+  const statuses = async (): Promise<number[]> => [
+    (await home.ask("POST", `/v2/publish/${endpoint}`, { headers, body: step })).status,
+    (await home.ask("POST", "/v2/notify/wfr_1/paid", { body: "x" })).status,
+    (await home.ask("POST", "/v2/workflows/hooks/acc_1/wfr_1/evt_1", { token: null, body: "x" })).status,
+  ];
+  const dlqId = await filled(90_000);
+  expect(await statuses()).toEqual([429, 429, 429]);
+  expect((await home.ask("DELETE", `/v2/dlq/${dlqId}`)).status).toBe(200);
+  await look();
+  expect(await statuses()).toEqual([200, 200, 200]);
 });
 
 test("a raised quota holds at once", async () => {
