@@ -1,6 +1,6 @@
 -- Readable by 16: the inserts of older programs name their columns. What they store or remove meanwhile is not counted.
 
--- How many bytes each account stores: see docs/decisions/0058. What there is already is counted first, because nobody can add to `usage` from
+-- How many bytes each account stores: see docs/decisions/0059. What there is already is counted first, because nobody can add to `usage` from
 -- the time it gets the column until the end of the transaction. An entry of the log that an account has forgotten is not counted.
 create temporary table stored as
   select account, cast(sum(weight) as bigint) as bytes from (
