@@ -170,7 +170,13 @@ describe("a node whose clock is wrong", () => {
   test("leaves no steps of a run behind when it is ahead, and what it takes for past uses up its limit", async () => {
     const { runs, steps } = broker.memory.tables;
     const keep = (id: string, state: Run["state"], endedAt: number): void => {
-      const told = { url: "https://e.example", labels: [], callerIp: null, settings: { flowControl: null }, body: noBytes } as unknown as Run;
+      const told = {
+        url: "https://e.example",
+        labels: [],
+        callerIp: null,
+        settings: { flowControl: null },
+        body: noBytes,
+      } as unknown as Run;
       runs.set(`acme\n${id}`, { ...told, account: "acme", id, runId: id, state, endedAt });
       for (const slot of ["r0", "r1"])
         steps.set(`acme\n${id}/${slot}`, { account: "acme", id: `${id}/${slot}`, run: id, body: noBytes } as Step);
