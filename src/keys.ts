@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import type { Settings } from "./config.ts";
 import { hasStore, storePath } from "./data-folder.ts";
 import type { KeySource } from "./store/keyRing.ts";
-import { newKeyLine, parseRing, readRing } from "./store/keyRing.ts";
+import { newKeyLine, parseRing, readRing, withChecksum } from "./store/keyRing.ts";
 import type { SealedName, Sealing } from "./store/shelf.ts";
 import { openSqlite } from "./store/sqlite.ts";
 import { sqlShelf } from "./store/sqlShelf.ts";
@@ -73,7 +73,7 @@ export function writeKeys(file: string, lines: readonly string[]): void {
     throw new KeysRefused(`${next}: cannot be written (${why}); when no other command changes the keys now, remove it, and try again`);
   }
   try {
-    writeSync(written, `${heading}${lines.join("\n")}\n`);
+    writeSync(written, withChecksum(`${heading}${lines.join("\n")}\n`));
     fsyncSync(written);
     closeSync(written);
     renameSync(next, file);

@@ -31,6 +31,7 @@ import { storageDuty } from "./engine/storage.ts";
 import { trimmingDuty } from "./engine/trimming.ts";
 import { promptRetentionDuty, retentionDuty, Timers } from "./engine/timers.ts";
 import type { KeySource } from "./store/keyRing.ts";
+import type { OnDamage } from "./store/fileCheck.ts";
 import { embeddedStore } from "./store/embedded.ts";
 import type { Store } from "./store/store.ts";
 
@@ -55,12 +56,16 @@ export async function serve(settings: Settings, { log, firstAccounts, onBroken =
   letMessagesDieYoung();
   const newId = idMaker(systemRandom);
   const node = newId("nod", systemClock.now());
-  const health = { outdated: false };
+  const health: Health = { outdated: false, damage: null };
   const onOutdated = (trouble: string): void => {
     if (!health.outdated) log.fatal(`${trouble}; this server changes nothing any more, and what it had under way goes to the others`);
     health.outdated = true;
   };
-  const opened = await openStore(settings, { node, log, onOutdated, onBroken });
+  const onDamage: OnDamage = ({ isFile, text }) => {
+    log.error(text);
+    if (isFile) health.damage = text;
+  };
+  const opened = await openStore(settings, { node, log, onOutdated, onBroken, onDamage });
   try {
     return await serveStore(settings, { log, firstAccounts, opened, health });
   } catch (error) {
@@ -80,6 +85,8 @@ type Opening = {
   onOutdated?: (trouble: string) => void;
   /** Is told when the disk has failed. Nothing is stored from then on. */
   onBroken?: (error: Error) => void;
+  /** Hears once of each thing that is found damaged. */
+  onDamage?: OnDamage;
 };
 
 /** The store the settings name. A data folder is this process's alone, so what a dead one had leased is due at once, unless `reclaims` is false. */
@@ -133,7 +140,10 @@ const lostByDatabase =
 const inClear =
   'tokens, passwords and keys are kept in clear in the database; set WAYPOST_KEYS to what "waypost keys new" prints, the same for all nodes, and then "waypost keys reseal"';
 
-async function openFolder(settings: Settings, { node, log, reclaims = true, onBroken = () => undefined }: Opening): Promise<Opened> {
+async function openFolder(
+  settings: Settings,
+  { node, log, reclaims = true, onBroken = () => undefined, onDamage = () => undefined }: Opening,
+): Promise<Opened> {
   const { data } = settings;
   const release = takeDataFolder(data);
   const unsafe = folderWarning(data);
@@ -141,7 +151,7 @@ async function openFolder(settings: Settings, { node, log, reclaims = true, onBr
   try {
     const keys = await readyKeys(settings);
     const source = { node, now: () => systemClock.now(), random: systemRandom, newId: idMaker(systemRandom) };
-    const store = await embeddedStore({ path: storePath(data), source, keys, pause, elapsed, onBroken });
+    const store = await embeddedStore({ path: storePath(data), source, keys, pause, elapsed, onBroken, onDamage });
     const close = async (): Promise<void> => {
       await store.close();
       release();
@@ -169,8 +179,9 @@ async function reclaim(store: Store, { node, log }: { node: NodeId; log: Logger 
 const pause = (time: Millis): Promise<void> => systemClock.sleep(systemClock.now() + time, never);
 const never = new AbortController().signal;
 
-/** `health.outdated`: the data are beyond this version. */
-type Rest = { log: Logger; firstAccounts: () => readonly NewAccount[]; opened: Opened; health: { outdated: boolean } };
+/** `outdated`: the data are beyond this version. `damage`: what is damaged of the database file, since it was found. */
+type Health = { outdated: boolean; damage: string | null };
+type Rest = { log: Logger; firstAccounts: () => readonly NewAccount[]; opened: Opened; health: Health };
 
 /**
  * Those there are, and those that are made in a new store, by one of the nodes that start at once. What is left of a deleted account stays for as long
@@ -230,7 +241,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     publicUrl: settings.publicUrl,
     log: requestLog(log),
     ...{ idleAlarm, alarm },
-    unready: () => (stopping ? "the server is stopping" : health.outdated ? tooOld : null),
+    unready: () => (stopping ? "the server is stopping" : health.outdated ? tooOld : health.damage),
     health: () => ({ inFlight: dispatcher.inFlight }),
     counted: countedFrom(() => clock.now(), settings.databaseUrl === "" ? undefined : { store, ...clock }, settings.refusedPerSecond),
     ...(settings.operatorPassword !== "" && { operator: { password: settings.operatorPassword, deskFor } }),

@@ -1,6 +1,6 @@
 import { Refusal } from "../core/errors.ts";
 import { limits } from "../core/limits.ts";
-import { checkUrlsWith } from "../core/group.ts";
+import { checkUrlsWith, damagedGroupRefused } from "../core/group.ts";
 import type { AccountId, Brand, Bytes, Group, HeaderList, Letter } from "../core/message.ts";
 import type { Store } from "../store/store.ts";
 import { brandOfToken, brandShown } from "./brand.ts";
@@ -106,6 +106,7 @@ export async function groupAt(store: Store, account: AccountId, destination: str
   const name = groupNameIn(path);
   const group = name === null ? null : await store.read.setUp("groups", account, name);
   if (!group) throw noDestination(path);
+  if (group.damaged) throw damagedGroupRefused(group.name);
   const { settings, tokenName, rest } = splitQuery(written ?? null);
   const query = rest === "" ? null : rest;
   if (query !== null) {

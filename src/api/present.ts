@@ -46,6 +46,7 @@ export function messageJson(envelope: Envelope): Record<string, unknown> {
     label: envelope.labels[0],
     labels: envelope.labels.length > 0 ? envelope.labels : null,
     ...flowControlFields(envelope),
+    damaged: envelope.damaged,
   });
 }
 
@@ -77,6 +78,7 @@ export function deadLetterJson({ letter, envelope }: DeadLetterEntry): Record<st
     responseBodyBase64,
     truncated: isCut(letter, redaction) ? true : null,
     failureCallbackInfo: letter.failureCallback && infoJson(letter.failureCallback, redaction),
+    damaged: letter.damaged ?? envelope.damaged,
   });
   return { ...shown, error: letter.error };
 }
@@ -130,6 +132,7 @@ export function eventJson({ time, state, envelope, row }: LogEvent): Record<stri
     callerIP: envelope.callerIp,
     label: envelope.labels[0],
     labels: envelope.labels.length > 0 ? envelope.labels : null,
+    damaged: envelope.damaged,
   });
 }
 

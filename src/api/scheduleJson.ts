@@ -3,6 +3,7 @@ import { headerMap } from "../core/callback.ts";
 import { defaults, limits } from "../core/limits.ts";
 import type { Schedule } from "../core/message.ts";
 import { redactHeaders, redactBody } from "../core/redaction.ts";
+import { damaged } from "./shapes.ts";
 import { bodyFields, flowControlFields, present, sha256 } from "./present.ts";
 
 /** How a message of the last firing stands. */
@@ -38,11 +39,13 @@ export function scheduleJson(schedule: Schedule, states: ReadonlyMap<string, Sch
     nextScheduleTime: schedule.dueAt,
     lastScheduleStates: known.length > 0 ? Object.fromEntries(known.map((id) => [id, states.get(id)])) : null,
     lastScheduleError: lastError(schedule),
+    damaged: schedule.damaged,
   });
 }
 
 /** A firing that published nothing says why not. */
-function lastError({ lastAt, lastMessages, passedOver, letter, body }: Schedule): string | null {
+function lastError({ damaged, lastAt, lastMessages, passedOver, letter, body }: Schedule): string | null {
+  if (damaged) return "nothing is published: the schedule is damaged in the store; make it again, or restore a backup";
   if (lastAt === null || lastMessages.length > 0) return null;
   if (passedOver !== undefined) return `nothing was published: ${passedOver}`;
   if (letter.group === null) return "nothing was published: the destination is not a URL that can be called";
@@ -86,4 +89,5 @@ export const scheduleShape = z.object({
     .optional()
     .describe("The messages of the last firing, as far as anything is known of them."),
   lastScheduleError: z.string().optional().describe("Why the last firing published nothing."),
+  damaged,
 });

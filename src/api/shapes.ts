@@ -24,8 +24,12 @@ const howItIsSent = {
   labels: z.array(z.string()).optional(),
 };
 
+/** Whether a row cannot be shown. */
+export const damaged = z.literal(true).optional().describe("Its stored content was altered on the disk, and is left out.");
+
 /** A message, as it is shown. */
 export const message = z.object({
+  damaged,
   ...whatItIs,
   body: z.string().optional().describe("The body, when it is UTF-8. Absent when it is empty."),
   bodyBase64: z.string().optional().describe("The body in base64, when it is not UTF-8."),
@@ -62,6 +66,7 @@ export const deadLetter = message.extend({
 /** A line of the log, as it is shown. */
 export const event = z.object({
   time: millis("When it happened"),
+  damaged,
   ...whatItIs,
   state: z.enum(["CREATED", "ACTIVE", "RETRY", "ERROR", "DELIVERED", "FAILED", "CANCEL_REQUESTED", "CANCELLED"]),
   body: z.string().optional().describe("The body in base64, cut to 16 KiB."),

@@ -1,6 +1,7 @@
 import type { DueRow } from "./aside.ts";
 import { nameOfRow } from "./aside.ts";
 import type { Decision, Draft, DueNeed, Moment, Needs } from "./command.ts";
+import { isSpoiled, spoiled } from "./damaged.ts";
 import { advance, countEnd, hostLine, isFlowLine, mightPass, needsOfGates, putOffStopped, standInLine } from "./gate.ts";
 import { allDestinations, destinationsOf, endedWithServer, log } from "./lease.ts";
 import { isLeftOver, runsOf } from "./endRun.ts";
@@ -59,15 +60,17 @@ export const claim: Decision<Most, Claimed> = {
     // In all as many as there can be hands for.
     const ofHosts = lines.map(({ account, host }) => ({ account, line: hostLine(host), limit: Math.ceil(handsAtMost / lines.length) }));
     const heads = [...ofHosts, ...headsOf(flows, handsAtMost)];
-    const consequences = due
-      .filter((state) => isLostForGood(draft, state))
-      .flatMap(({ account, id }) => draft.outline("envelopes", account, id) ?? []);
+    const bad = due.filter((state) => isSpoiled(draft, state));
+    const consequences = due.flatMap((state) => {
+      if (bad.includes(state)) return [spoiled(draft, state).envelope];
+      return isLostForGood(draft, state) ? (draft.outline("envelopes", state.account, state.id) ?? []) : [];
+    });
     const told = needsOfConsequences(consequences);
     const fired = needsOfFiring(draft, schedules);
     const gates = needsOfGates(draft, due);
     const needs: Needs = {
       ...{ heads, deduplications: told.deduplications, deadLetters: told.deadLetters, slots: gates.slots, groups: fired.groups },
-      runs: [...told.runs, ...runsOf(due.filter(({ state }) => state === "active"))],
+      runs: [...told.runs, ...runsOf([...due.filter(({ state }) => state === "active"), ...bad])],
       accounts: [...new Set([...due, ...lines, ...flows, ...schedules].map(({ account }) => account))].map((id) => [id] as const),
       flows: [...gates.flows, ...told.flows, ...fired.flows],
       ...allDestinations([destinationsOf(due), told, fired]),
@@ -145,6 +148,7 @@ function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
   const met = draft.get("messages", due.account, due.id);
   if (!met) return true;
   if (isLostForGood(draft, met) && !draft.isAtHand(met)) return false;
+  if (isSpoiled(draft, met)) return failSpoiled(draft, moment, met);
   const waiting = met.leasedBy !== null ? afterLostLease(draft, moment, met) : met;
   if (!waiting) return true;
   if (putOffStopped(draft, moment, waiting)) return true;
@@ -154,6 +158,15 @@ function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
   else if (draft.isAtHand(state)) sendNow(draft, moment, state);
   else if (state !== met) draft.put("messages", state);
   return line !== null || draft.isAtHand(state);
+}
+
+/** Fails a message whose stored content is damaged: nothing that may have been altered is ever sent. */
+function failSpoiled(draft: Draft, moment: Moment, state: MessageState): true {
+  const account = draft.get("accounts", state.account);
+  draft.fault(`message ${state.id} of account ${state.account} is damaged or not there any more, and has failed`);
+  if (account) failForGood(draft, moment, { account, state, ...spoiled(draft, state) });
+  else giveUp(draft, moment, state);
+  return true;
 }
 
 /** Why there is no report of an attempt that was under way. */

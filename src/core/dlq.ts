@@ -49,6 +49,7 @@ export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Ret
       const envelope = letter && draft.get("envelopes", id, letter.messageId);
       // A run is resumed, or restarted.
       if (!envelope || letter.run) return [];
+      if (letter.damaged || envelope.damaged) throw damagedLetterRefused(dlqId);
       const again = letterWith(letterOf(envelope), overrides);
       const refusal = sendingLimitBrokenBy(account, again, moment.now);
       if (refusal) throw new Refusal(refusal.refused, refusal.message);
@@ -58,6 +59,13 @@ export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Ret
     });
   },
 };
+
+/** The refusal of a dead letter that cannot be sent again, or resumed. */
+export const damagedLetterRefused = (dlqId: string): Refusal =>
+  new Refusal(
+    "invalid",
+    `dlqId: ${dlqId.slice(0, 100)} is damaged in the store, so it cannot be sent again; restore a backup, or delete it`,
+  );
 
 const keysOf = (account: AccountId, ids: readonly string[]): Key[] => ids.map((id) => [account, id] as const);
 

@@ -38,6 +38,13 @@ export function checkUrlsWith(query: string, { name, endpoints }: Group): void {
   throw new Refusal("invalid", `destination: the query ${problem}, the limit is ${limits.urlLength}`);
 }
 
+/** The refusal of what needs a group whose endpoints are not known any more. */
+export const damagedGroupRefused = (name: string): Refusal =>
+  new Refusal(
+    "invalid",
+    `the URL group ${name} is damaged in the store, so its endpoints are not known; give it all of them again (POST /v2/topics/${name}/endpoints), delete it, or restore a backup`,
+  );
+
 /** A key of a database cannot be as long as a URL. */
 const longestInKey = 512;
 
@@ -47,7 +54,7 @@ type Named = { account: AccountId; name: string };
 const needsOf = ({ account, name }: Named): { groups: readonly Key[] } => ({ groups: [[account, name]] });
 
 /**
- * Adds endpoints to a group, which is made if there is none. One that has the name of an endpoint of the group, or else
+ * Adds endpoints to a group, which is made if there is none, or if the one that is there is damaged. One that has the name of an endpoint of the group, or else
  * its URL, takes its place: no two of a group have the same name, or the same URL.
  */
 export const addEndpoints: Decision<Named & { endpoints: readonly Endpoint[] }, Group> = {
@@ -56,11 +63,12 @@ export const addEndpoints: Decision<Named & { endpoints: readonly Endpoint[] }, 
   decide: ({ account, name, endpoints: added }, draft, { now }) => {
     const owner = acting(draft.get("accounts", account));
     checkCount(added.length, "in one request");
-    const group = draft.get("groups", account, name) ?? { account, name, createdAt: now, updatedAt: now, endpoints: [], headers: [] };
+    const known = draft.get("groups", account, name);
+    const group = known && !known.damaged ? known : { account, name, createdAt: now, updatedAt: now, endpoints: [], headers: [] };
     const endpoints = added.reduce(withEndpoint, group.endpoints);
     checkCount(endpoints.length, `in the URL group ${name}`, limitsOf(owner).endpoints, howToRaise(owner, "endpoints"));
     checkBytes(endpoints);
-    if (!draft.get("groups", account, name)) takePlace(draft, owner, { name: "groups" });
+    if (!known) takePlace(draft, owner, { name: "groups" });
     const changed = { ...group, updatedAt: now, endpoints };
     draft.put("groups", changed);
     return changed;
@@ -123,6 +131,7 @@ export const setGroupHeaders: Decision<Named & { headers: HeaderList }, Group> =
 
 function present(draft: Draft, { account, name }: Named): Group {
   const group = draft.get("groups", account, name);
+  if (group?.damaged) throw damagedGroupRefused(name);
   if (group) return group;
   throw new Refusal(
     "not-found",

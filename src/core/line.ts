@@ -110,17 +110,21 @@ function serveOne(draft: Draft, moment: Moment, met: MessageState, line: string)
   return true;
 }
 
-/** Leases a message that has waited, all its gates being open, and its envelope at hand. */
+/**
+ * Leases a message that has waited, all its gates being open, and its envelope at hand. One that is damaged, or is not there, is left to the
+ * next claim, which sees what follows from its failure.
+ */
 export function sendNow(draft: Draft, moment: Moment, state: MessageState): void {
   const account = draft.get("accounts", state.account);
   const envelope = draft.get("envelopes", state.account, state.id);
-  if (!account || !envelope) return giveUp(draft, moment, state);
+  if (!account) return giveUp(draft, moment, state);
+  if (!envelope || envelope.damaged) return draft.put("messages", { ...state, state: "pending", dueAt: moment.now });
   draft.takeHand(state.account, state.host, state.size);
   lease(draft, moment, { account, envelope, state });
   log(draft, moment, state, { states: ["ACTIVE"] });
 }
 
-/** A state without its envelope, or without its account, can never be sent. */
+/** A state without its account can never be sent. */
 export function giveUp(draft: Draft, moment: Moment, state: MessageState): void {
   const { account, id } = state;
   draft.fault(`message ${id} of account ${account} has lost its envelope or its account, and is removed`);

@@ -129,7 +129,11 @@ export type Envelope = Omit<Letter, "delay" | "notBefore" | "post" | "query" | "
   /** Sent at the moment of its birth, so the log begins with CREATED and ACTIVE. */
   startedAtOnce: boolean;
   run?: RunPart;
+  damaged?: Damaged;
 };
+
+/** A row that was altered on the disk. It has no body, and nothing else that may have been altered: see `core/damaged.ts`. */
+export type Damaged = true;
 
 /** A row without its body, for those who look at the rest of it only: a body may be large. */
 export type Outline<Row extends { body: Bytes }> = Omit<Row, "body">;
@@ -222,6 +226,7 @@ export type Group = {
   updatedAt: Millis;
   endpoints: readonly Endpoint[];
   headers: HeaderList;
+  damaged?: Damaged;
 };
 
 export type Endpoint = { name: string | null; url: string };
@@ -241,6 +246,7 @@ export type Schedule = {
   passedOver?: string;
   letter: Omit<Letter, "body">;
   body: Bytes;
+  damaged?: Damaged;
 };
 
 /** An intake URL of its own for one sender. What comes in there is published to `destination` with `headers` as settings. */
@@ -321,6 +327,7 @@ export type DeadLetter = {
   run?: { key: RunKey; runId: string; createdAt: Millis; url: string; failureUrl: string | null };
   /** Those of the message, its URL and its caller: see `core/mark.ts`. */
   marks: readonly string[];
+  damaged?: Damaged;
 };
 
 export type LogState = "CREATED" | "ACTIVE" | "RETRY" | "ERROR" | "DELIVERED" | "FAILED" | "CANCEL_REQUESTED" | "CANCELLED";

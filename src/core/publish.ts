@@ -2,7 +2,7 @@ import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
 import type { Allowance, ErrorCode } from "./errors.ts";
 import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
-import { addressed } from "./group.ts";
+import { addressed, damagedGroupRefused } from "./group.ts";
 import type { StepLetter } from "./history.ts";
 import { goingRun, needsOfStep, postStep } from "./history.ts";
 import { budgetBrokenBy } from "./budget.ts";
@@ -173,6 +173,8 @@ function takeOne(draft: Draft, moment: Moment, account: Account, letter: Letter)
   if (replay) return replay;
   if (letter.group === null) return take(draft, moment, account, letter);
   const all = addressed(draft, account.id, letter);
+  if (draft.get("groups", account.id, letter.group)?.damaged)
+    return { refused: "invalid", message: damagedGroupRefused(letter.group).message };
   if (all.length === 0) return { refused: "not-found", message: `destination: there is no URL group ${letter.group} with endpoints` };
   return {
     each: all.map((one) => {

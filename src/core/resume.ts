@@ -1,7 +1,7 @@
 import { mustAfford } from "./budget.ts";
 import { brandNames } from "./brand.ts";
 import type { Decision, Draft, Key, Moment, Needs } from "./command.ts";
-import { needsOfRemoval, removeDeadLetter } from "./dlq.ts";
+import { damagedLetterRefused, needsOfRemoval, removeDeadLetter } from "./dlq.ts";
 import { Refusal } from "./errors.ts";
 import { flowsOfLetters } from "./gate.ts";
 import type { Going } from "./history.ts";
@@ -85,6 +85,7 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
     const letter = failedRun(draft, id, dlqId);
     const run = draft.get("runs", id, letter.run.key);
     const steps = [...draft.stepsOf(id, letter.run.key, slotFrom[input.from])].sort((a, b) => a.position - b.position);
+    if (steps.some(({ damaged }) => damaged)) throw damagedHistory(dlqId);
     const needed = input.from === "failure" ? (run?.steps ?? 0) : 1;
     if (!run || !initialOf(steps) || steps.length < needed) throw noHistory(dlqId);
     if (overrides.runId !== undefined && draft.get("activeRuns", id, overrides.runId))
@@ -105,6 +106,12 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
 const noHistory = (dlqId: string): Refusal =>
   new Refusal("invalid", `dlqId: the history of the run of ${dlqId.slice(0, 100)} is not kept any more`);
 
+const damagedHistory = (dlqId: string): Refusal =>
+  new Refusal(
+    "invalid",
+    `dlqId: a step of the run of ${dlqId.slice(0, 100)} is damaged in the store; restart the run from its beginning, or restore a backup`,
+  );
+
 /** What is looked at of the history: all of it, or one entry. */
 const slotFrom = { failure: undefined, beginning: initialSlot } as const;
 
@@ -115,6 +122,7 @@ function failedRun(draft: Draft, account: AccountId, dlqId: string): RunLetter {
   const letter = draft.outline("deadLetters", account, dlqId);
   if (!letter) throw new Refusal("not-found", `dlqId: there is no failed run ${JSON.stringify(dlqId.slice(0, 100))}`);
   const { run } = letter;
+  if (letter.damaged) throw damagedLetterRefused(dlqId);
   if (!run)
     throw new Refusal(
       "invalid",
@@ -296,7 +304,9 @@ export const repeatFailureCallback: Decision<Named, { runId: string; createdAt: 
       );
     }
     const told = toldOf(run);
-    const kept = draft.stepsOf(id, run.id, told.slot).length;
+    const steps = draft.stepsOf(id, run.id, told.slot);
+    if (envelope.damaged || steps.some(({ damaged }) => damaged)) throw damagedHistory(dlqId);
+    const kept = steps.length;
     if (kept < (told.slot === undefined ? run.steps : 1)) throw noHistory(dlqId);
     // The entry may have kept only the beginning of the response.
     const outcome = letter.digest === undefined ? letter : { ...letter, cut: true as const };

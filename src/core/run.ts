@@ -2,6 +2,7 @@ import type {
   AccountId,
   Brand,
   Bytes,
+  Damaged,
   FailureCallbackInfo,
   HeaderList,
   InvokerPost,
@@ -106,6 +107,7 @@ export type Step = {
   body: Bytes;
   /** Of the result of a wait: since when, until when at the latest, and for which run. Runs that are older have none. */
   waited?: Waited;
+  damaged?: Damaged;
 };
 
 /** What is left of a waiter that has got what it waited for. */

@@ -43,9 +43,11 @@ export function needsOfRunOutcome(draft: Draft, envelope: OfRun<Outline<Envelope
   const ofRun = needsOfRun(draft, account, part.runId);
   if (part.kind === "call") {
     if (verdict === "retry") return own;
-    const ending = surelyFits(going, part, outcome)
-      ? []
-      : [needsOfEnding(draft, account, part.run), needsOfFailure(account, going.run, outcome)];
+    const isSound = !draft.outline("steps", account, stepKey(part.run, part.slot))?.damaged;
+    const ending =
+      isSound && surelyFits(going, part, outcome)
+        ? []
+        : [needsOfEnding(draft, account, part.run), needsOfFailure(account, going.run, outcome)];
     return together([own, ofRun, { envelopes: [[account, envelope.id]] }, ...ending]);
   }
   if (verdict !== "failed" && problemIn(part, outcome, []) === null) return own;
@@ -136,6 +138,10 @@ function takeAnswer(draft: Draft, moment: Moment, { account, envelope, state, ou
   const { callback } = envelope;
   if (!callback) return null;
   const call = draft.outline("steps", account.id, stepKey(going.run.id, envelope.run.slot));
+  if (call?.damaged) {
+    if (!draft.mayEnd(account.id, going.run.id)) throw new Later();
+    return "the step that called the third party is damaged in the store";
+  }
   const tells = { kind: "callback", messageId: envelope.id, dlqId: null } as const;
   const retried = retriedOf(state);
   // This answer is the last one. A client takes a failure for one that will be tried again while retries are left, and waits.
@@ -199,7 +205,8 @@ type FailureTold = { account: Account; run: Run; letter: DeadLetter; outcome: An
 /** Tells the failure callback of a run that it has failed, with the initial payload, or for older clients with the history. */
 export function callBackFailure(draft: Draft, moment: Moment, { account, run, letter, outcome, envelope, to }: FailureTold): void {
   const steps = [...draft.stepsOf(account.id, run.id, toldOf(run).slot)].sort((a, b) => a.position - b.position);
-  const body = run.features.initialBody ? steps[0]?.body : historyBody(steps);
+  const isSound = !steps.some(({ damaged }) => damaged);
+  const known = run.features.initialBody ? steps[0]?.body : historyBody(steps);
   const tells = { kind: "failureCallback", messageId: envelope.id, dlqId: letter.id } as const;
   const told = {
     // Headers of a request to a third party, such as its credentials, are for that party only.
@@ -207,7 +214,8 @@ export function callBackFailure(draft: Draft, moment: Moment, { account, run, le
       ...envelope,
       url: run.url,
       ...(envelope.run?.kind === "call" ? { headers: run.settings.headers } : {}),
-      body: body ?? noBytes,
+      // What is damaged is told to nobody.
+      body: (isSound && known) || noBytes,
     },
     retried: letter.retried,
     outcome,

@@ -145,6 +145,10 @@ export const resumeSchedule: Decision<Named, { scheduleId: string }> = {
   needs: deleteSchedule.needs,
   decide: ({ account, id }, draft, moment) => {
     const schedule = known(draft, account, id);
+    if (schedule.damaged) {
+      const problem = `scheduleId: the schedule ${id} is damaged in the store; make it again with Svc-Schedule-Id, delete it, or restore a backup`;
+      throw new Refusal("invalid", problem);
+    }
     const dueAt = schedule.paused ? nextAfter(schedule.cron, Math.max(moment.now, schedule.lastAt ?? 0)) : schedule.dueAt;
     if (schedule.paused) draft.put("schedules", { ...schedule, paused: false, dueAt });
     return { scheduleId: id };
@@ -201,6 +205,7 @@ function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
     draft.fault(`schedule ${schedule.id} belongs to account ${id}, which is not there, and is removed`);
     return draft.drop("schedules", id, schedule.id);
   }
+  if (schedule.damaged) return stopDamaged(draft, schedule);
   const why = reasonToPassOver(account, moment.now);
   if (why !== null) return passOver(draft, moment, schedule, why);
   const wanted = addressed(draft, id, letter).length;
@@ -211,6 +216,14 @@ function fire(draft: Draft, moment: Moment, schedule: Schedule): void {
   const lastMessages = published.map((one) => accept(draft, moment, account, { ...one, body }).id);
   const { passedOver: _, ...rest } = schedule;
   draft.put("schedules", { ...rest, ...next, lastAt: moment.now, lastMessages });
+}
+
+/** Pauses a schedule of which it is not known any more what it publishes, or when. */
+function stopDamaged(draft: Draft, schedule: Schedule): void {
+  draft.fault(
+    `schedule ${schedule.id} of account ${schedule.account} is damaged in the store, and is paused: make it again, or restore a backup`,
+  );
+  draft.put("schedules", { ...schedule, paused: true, dueAt: null });
 }
 
 /** Why an account does not publish by a schedule now, as it could not by a request. Null: it does. */

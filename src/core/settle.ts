@@ -6,7 +6,7 @@ import { countEnd, depart, flowsOfLetters, hostLine, needsOfGates } from "./gate
 import { accept, fenced, heldOf, allDestinations, log, needsOfSending } from "./lease.ts";
 import { spans } from "./limits.ts";
 import { markOf } from "./mark.ts";
-import { giveUp, headLimit, lineOf, lookSoon, serveFlow, serveLine, withHand } from "./line.ts";
+import { headLimit, lineOf, lookSoon, serveFlow, serveLine, withHand } from "./line.ts";
 import type { Failure } from "./outcome.ts";
 import {
   answerOf,
@@ -146,10 +146,7 @@ function draw(draft: Draft, moment: Moment, { account, state, outcome }: Case): 
     return { became: "delivered" };
   }
   const envelope = draft.outline("envelopes", state.account, state.id);
-  if (!envelope) {
-    giveUp(draft, moment, state);
-    return { became: "late" };
-  }
+  if (!envelope || envelope.damaged) return drawSpoiled(draft, moment, { account, state, outcome });
   if (isOfRun(envelope)) return drawOfRun(draft, moment, { account, envelope, state, outcome });
   const retried = state.attempts - state.lost;
   const verdict = verdictOf({ envelope, outcome, retried, now: moment.now });
@@ -166,6 +163,21 @@ function draw(draft: Draft, moment: Moment, { account, state, outcome }: Case): 
   callBack(draft, moment, { account, envelope, state, outcome });
   if (verdict.kind === "delivered") depart(draft, moment, state);
   return { became: verdict.kind };
+}
+
+/**
+ * A message whose stored content is damaged has arrived, or it is left to the next claim, which fails it: when it is to be tried again, and
+ * who is to be told, is not known any more.
+ */
+function drawSpoiled(draft: Draft, moment: Moment, { account, state, outcome }: Case): Settled {
+  if (!isSuccess(outcome) || state.run !== null) {
+    tryLater(draft, moment, { state, outcome }, moment.now);
+    return { became: "retry" };
+  }
+  draft.fault(`message ${state.id} of account ${account.id} was delivered, but is damaged on the disk: its callback cannot be sent`);
+  delivered(draft, moment, { account, state, outcome });
+  depart(draft, moment, state);
+  return { became: "delivered" };
 }
 
 /** Moves a message to the dead letter queue, opens its deduplication id again, and tells the failure callback. */
@@ -207,7 +219,7 @@ export function releaseDeduplication(draft: Draft, envelope: Outline<Envelope>):
 export function reportCallback(draft: Draft, envelope: Outline<Envelope>, info: FailureCallbackInfo): void {
   if (envelope.tells?.kind !== "failureCallback" || envelope.tells.dlqId === null) return;
   const letter = draft.get("deadLetters", envelope.account, envelope.tells.dlqId);
-  if (letter) draft.put("deadLetters", { ...letter, failureCallback: info });
+  if (letter && !letter.damaged) draft.put("deadLetters", { ...letter, failureCallback: info });
   const run = envelope.run && draft.get("runs", envelope.account, envelope.run.run);
   const callback = run?.failure?.callback;
   if (run?.failure && callback?.messageId === envelope.id) {

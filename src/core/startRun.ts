@@ -121,6 +121,8 @@ function startAgain(draft: Draft, moment: Moment, account: Account, letter: Star
   };
   const again: Run = { ...run, settings: changed };
   const [initial] = draft.stepsOf(account.id, run.id, initialSlot);
+  if (initial?.damaged)
+    throw new Refusal("step-refused", `workflow-runid: the initial payload of ${run.runId.slice(0, 200)} is damaged in the store`);
   draft.put("runs", again);
   const body = initial?.body ?? letter.body;
   const message = send(draft, moment, account, again, {

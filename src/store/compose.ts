@@ -39,7 +39,7 @@ async function bodiesOf(loader: Pick<Loader, "rows" | "histories">, carrying: re
     results.length === 0 ? [] : loader.rows("steps", results.map(keyOfStep)),
     ofRuns.size === 0 ? [] : loader.histories([...ofRuns.values()].flatMap(farthest)),
   ]);
-  const byId = new Map(single.map((step) => [`${step.account} ${step.id}`, step]));
+  const byId = new Map(single.filter(({ damaged }) => !damaged).map((step) => [`${step.account} ${step.id}`, step]));
   const bodies = new Map<Delivery, Delivery>();
   for (const delivery of results) bodies.set(delivery, withBody(delivery, byId.get(keyOfStep(delivery).join(" "))?.body));
   [...ofRuns.values()].forEach((deliveries, at) => {
@@ -86,4 +86,6 @@ function endsOf(steps: readonly SentStep[]): number[] {
 const closing = "]".charCodeAt(0);
 
 const withBody = (delivery: Carrying, body: Bytes | undefined): Delivery =>
-  body ? { ...delivery, message: { ...delivery.message, body } } : { ...delivery, unsendable: "the history of its run is not there" };
+  body
+    ? { ...delivery, message: { ...delivery.message, body } }
+    : { ...delivery, unsendable: "the history of its run is not there, or is damaged" };

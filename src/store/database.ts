@@ -34,6 +34,8 @@ export interface Connection {
   dialect: Dialect;
   /** What secrets of rows are sealed with. Not given: they are in clear. */
   seals?: Seals;
+  /** Hears of each row that was read and is damaged. */
+  foundDamaged?(table: string, key: readonly string[]): void;
   /** Runs a statement; `?` stand for the values. */
   query(sql: string, values: readonly Value[]): Promise<Columns[]>;
   /** Runs a statement once for every row of values, or once for all of them: see `Dialect.given`. */
@@ -52,6 +54,8 @@ export type Dialect = {
   by(index: string): string;
   /** Lets those go on one after the other, until their transactions end, who ask for the same names: a statement. */
   turn?(given: { also: string; column(index: number): string }): string;
+  /** Whether rows are stored with checksums. A database that has checksums of its own needs none. */
+  checksums?: true;
   /** The id up to which the log of an account is gone although its rows are still there, where that can be; `account` stands for it. */
   forgottenUpTo?(account: string): string;
 };

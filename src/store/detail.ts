@@ -7,7 +7,7 @@ import type { Envelope, LogRow } from "../core/message.ts";
 export const rare = {
   ...{ retryDelay: null, callback: null, failureCallback: null, deduplication: null, redaction: null, callerIp: null, tells: null },
   ...{ labels: [], headers: [], flowControl: null, group: null, endpoint: null, queue: null, scheduleId: null },
-} as const satisfies Record<Exclude<keyof Envelope, "account" | "id" | "body" | Common>, null | readonly []>;
+} as const satisfies Record<Exclude<keyof Envelope, "account" | "id" | "body" | "damaged" | Common>, null | readonly []>;
 
 /** What all envelopes have, and messages of runs. */
 type Common = "brand" | "url" | "method" | "retries" | "timeout" | "createdAt" | "notBefore" | "startedAtOnce" | "run" | "keepResponse";

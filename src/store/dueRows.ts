@@ -5,9 +5,9 @@ import { dueTables, turn } from "../core/turns.ts";
 import type { Connection, Dialect } from "./database.ts";
 import type { Due } from "./loader.ts";
 import { fittingPage } from "./shelf.ts";
-import { reader, rows } from "./sqlRows.ts";
+import { reader, readRows, rows } from "./sqlRows.ts";
 import { columnsOf, eachByItself, isValue } from "./statements.ts";
-import type { Columns } from "./tables.ts";
+import type { Columns, Table } from "./tables.ts";
 import { tables } from "./tables.ts";
 
 /**
@@ -37,7 +37,7 @@ export function dueIn(connection: Connection): (now: Millis, most: DueNeed) => P
   const turnOf = async <Row>(name: DueTable, after: AccountId | undefined, now: Millis): Promise<{ rows: Row[]; end?: AccountId }> => {
     if (after === undefined) return { rows: [] };
     const { found, end } = await takeTurn(name, { after, now });
-    return { rows: found.map((row) => tables[name].read(row, connection.seals) as Row), end };
+    return { rows: readRows(connection, tables[name] as Table<unknown>, found) as Row[], end };
   };
   const dueSchedules = async (
     now: Millis,

@@ -1,4 +1,5 @@
 import type { Millis } from "../core/message.ts";
+import type { OnDamage } from "./fileCheck.ts";
 import type { Disk } from "./disk.ts";
 import { diskOf } from "./disk.ts";
 import { Folding } from "./folding.ts";
@@ -8,7 +9,7 @@ import { groupCommit, orUnavailable } from "./group.ts";
 import type { KeySource } from "./keyRing.ts";
 import { runSqlBatch } from "./sql.ts";
 import { nextDueAt } from "./sqlShelf.ts";
-import { openSqlite } from "./sqlite.ts";
+import { openChecked } from "./openChecked.ts";
 import type { Call, Source, Store } from "./store.ts";
 import { Unavailable } from "./store.ts";
 import { foldingThread, readingThread } from "./thread.ts";
@@ -23,6 +24,8 @@ export type Embedded = {
   elapsed(): Millis;
   /** Is told once that the disk failed, after which nothing is stored any more: what is on it is known when it is read anew. */
   onBroken?(error: Error): void;
+  /** Hears once of each thing that is found damaged. */
+  onDamage?: OnDamage;
   /** Instead of that of the write-ahead log. */
   openDisk?(path: string): Disk;
   /** Instead of the thread that folds the log. */
@@ -42,12 +45,13 @@ const whileLocked = { time: 50, tries: 100 } as const;
 export async function embeddedStore(embedded: Embedded): Promise<Store> {
   const { path, source, keys = null, pause, elapsed, onBroken, openFolding = foldingThread } = embedded;
   const { openDisk = (file: string) => diskOf(file, elapsed) } = embedded;
-  const database = openSqlite(path, { keys, apart: { pause: () => pause(whileLocked.time), tries: whileLocked.tries } });
-  await database.migrate();
+  const onDamage = once(embedded.onDamage);
+  const apart = { pause: () => pause(whileLocked.time), tries: whileLocked.tries };
+  const database = await openChecked(path, { keys, apart, onDamage });
   const disk = openDisk(path);
   const commits = new Commits(disk, onBroken);
   await commits.sync();
-  const [reading, folding] = [readingThread({ path, keys }), openFolding({ path, keys })];
+  const [reading, folding] = [readingThread({ path, keys }, onDamage), openFolding({ path, keys }, onDamage)];
   const fold = async (): Promise<{ isWhole: boolean }> => {
     const { isWhole, failed } = await folding.fold();
     if (failed !== undefined) commits.fail(new Error(failed));
@@ -83,6 +87,18 @@ export async function embeddedStore(embedded: Embedded): Promise<Store> {
     },
   });
 }
+
+/** Tells of a row, or of one kind of error of a file, once. What is found after a thousand of them is told by whoever meets it. */
+function once(onDamage: OnDamage = () => undefined): OnDamage {
+  const told = new Set<string>();
+  return (damage) => {
+    if (told.has(damage.text) || told.size >= mostTold) return;
+    told.add(damage.text);
+    onDamage(damage);
+  };
+}
+
+const mostTold = 1_000;
 
 /** The pages that the smallest batch writes, and what a call adds to them besides its bodies. */
 const [ofBatch, ofCall] = [128 * 1024, 2 * 1024];

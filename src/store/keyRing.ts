@@ -1,5 +1,6 @@
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
+import { crc32 } from "node:zlib";
 import { StorageRefused } from "./store.ts";
 
 /** Where the keys are that secrets are sealed with: in a file, in a setting, or nowhere. Plain data, for threads. */
@@ -26,11 +27,28 @@ const mostRemembered = 2_000;
 /** A new key of a ring, as `version:key`. */
 export const newKeyLine = (version: number): string => `${version}:${randomBytes(keyBytes).toString("base64")}`;
 
+/** The last line of a file of keys. Older programs take it for a comment. */
+const checksumLine = /^# checksum: ([0-9a-f]{8})$/m;
+
+/** Returns the text of a file of keys with its checksum. */
+export const withChecksum = (text: string): string => `${text}# checksum: ${checksumOf(text)}\n`;
+
+const checksumOf = (text: string): string => crc32(text).toString(16).padStart(8, "0");
+
+/** Throws `StorageRefused` if a text is not the one that its checksum was made of. One without a checksum passes: people write such files. */
+function mustBeWhole(text: string, where: string): void {
+  const found = checksumLine.exec(text);
+  if (!found || checksumOf(text.replace(`${found[0]}\n`, "")) === found[1]) return;
+  const ifEdited = `if you have edited it, take out its line "# checksum: ${found[1]}"`;
+  throw new StorageRefused(`${where}: it is damaged, or was edited: its checksum does not match; restore it from a copy; ${ifEdited}`);
+}
+
 /**
  * Reads `2:…,1:…`, or the same line by line with comments after `#`. The first key seals, all of them open. `where`: what
  * errors call it. Throws `StorageRefused`.
  */
 export function parseRing(text: string, where: string): readonly [RingKey, ...RingKey[]] {
+  mustBeWhole(text, where);
   const written = text
     .replaceAll(/#.*/g, "")
     .split(/[\n,]/)

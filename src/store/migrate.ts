@@ -11,9 +11,9 @@ type Migration = { version: number; readableBy: number; sql: string };
 export function migrations(database: "sqlite" | "postgres"): Migration[] {
   const files = readdirSync(folder).filter((name) => /^\d{4}\.sql$/.test(name));
   return files.sort().map((name) => {
-    const text = readFileSync(new URL(name, folder), "utf8");
+    const sql = inWordsOf(database, readFileSync(new URL(name, folder), "utf8"));
     const version = Number(name.slice(0, 4));
-    return { version, readableBy: Number(/^-- Readable by (\d+)/.exec(text)?.[1] ?? version), sql: inWordsOf(database, text) };
+    return { version, readableBy: Number(/^-- Readable by (\d+)/.exec(sql)?.[1] ?? version), sql };
   });
 }
 

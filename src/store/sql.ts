@@ -9,6 +9,7 @@ import { addUsage } from "./addUsage.ts";
 import { composed } from "./compose.ts";
 import type { WorkingSet } from "./draft.ts";
 import { loaderOf } from "./sqlLoader.ts";
+import { unchecked } from "./checked.ts";
 import { byKey, keyValues, statementsOf } from "./statements.ts";
 import type { BatchResult, Call, Source } from "./store.ts";
 import { Interrupted } from "./store.ts";
@@ -103,7 +104,7 @@ async function writeTable<T extends TableName>(
   const valuesOf = (row: Rows[T], times: 1 | -1): Value[] => {
     const columns = table.write(row, connection.seals);
     if (isWeighed) stored.add(String(columns.account), times * weightOfRow(name, columns));
-    return Object.values(columns);
+    return Object.values(connection.dialect.checksums ? columns : unchecked(columns));
   };
   for (const { key, before, now } of set.changes(name)) {
     if (now === undefined && name === "log" && wholeBefore !== null && String(key[1]) < wholeBefore) {

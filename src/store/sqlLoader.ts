@@ -12,7 +12,8 @@ import { bytesOfRow } from "./historyBytes.ts";
 import { dueIn } from "./dueRows.ts";
 import type { Loader } from "./loader.ts";
 import { keyOfPlace } from "./places.ts";
-import { reader, rows, stretch, within } from "./sqlRows.ts";
+import { isIntact } from "./checked.ts";
+import { reader, readRows, rows, stretch, within } from "./sqlRows.ts";
 import { byKey, columnsOf, eachByItself, inOrderOfKeys, isValue, keyValues } from "./statements.ts";
 import type { Columns } from "./tables.ts";
 import { tables } from "./tables.ts";
@@ -224,9 +225,9 @@ function ofRunsIn(connection: Connection): Loader["ofRuns"] {
     ]);
     return {
       messages: inMessages.map((row) => messages.read(row, seals)),
-      waiters: inWaiters.map((row) => waiters.read(row, seals)),
+      waiters: readRows(connection, waiters, inWaiters),
       notifications: inNotifications.map((row) => notifications.read(row, seals)),
-      steps: inSteps.map((row) => steps.read(row, seals)),
+      steps: readRows(connection, steps, inSteps),
     };
   };
 }
@@ -236,25 +237,26 @@ const idsOf = (run: string): [string, string] => [`${run}/`, `${run}0`];
 
 /** Reads that take nothing away from others: histories never change. */
 function historiesOf(connection: Connection): Pick<Loader, "steps" | "sizesOfSteps" | "histories"> {
-  const { dialect, seals } = connection;
+  const { dialect } = connection;
   const { also, from, column } = dialect.given(types.stretch);
   // One step is a stretch that begins and ends with it.
   const isWithin = `steps.account = ${column(0)} and steps.id >= ${column(1)} and steps.id <= ${column(2)}`;
   const whole = eachByItself({ also }, "steps", `select ${columnsOf(tables.steps)} from steps where ${isWithin}`);
   const size = `select (select coalesce(sum(${bytesOfRow} + coalesce(length(steps.body), 0)), 0) from steps where ${isWithin}) as size${from}`;
   const sent = dialect.given(types.sent);
-  const sentOne = `select ${sent.column(4)} as at, steps.position, steps.message_id, steps.call_type, steps.body from steps
+  const sentOne = `select ${sent.column(4)} as at, ${columnsOf(tables.steps)} from steps
     where steps.account = ${sent.column(0)} and steps.id > ${sent.column(1)} and steps.id < ${sent.column(2)} and steps.position <= ${sent.column(3)}`;
   const upTo = eachByItself(sent, "steps", sentOne);
   const stretchOf = ({ account, run, slot }: StepsNeed): string[] =>
     slot === undefined ? [account, ...idsOf(run)] : [account, stepKey(run, slot), stepKey(run, slot)];
   return {
-    steps: async (of) => (await eachOf(connection, whole, types.stretch, of.map(stretchOf))).map((row) => tables.steps.read(row, seals)),
+    steps: async (of) => readRows(connection, tables.steps, await eachOf(connection, whole, types.stretch, of.map(stretchOf))),
     sizesOfSteps: async (of) => (await eachOf(connection, size, types.stretch, of.map(stretchOf))).map((row) => Number(row.size)),
     histories: async (of) => {
       const asked = of.map((need, at) => [need.account, ...idsOf(need.run), need.upTo, at]);
       const found = Map.groupBy(await eachOf(connection, upTo, types.sent, asked), (row) => Number(row.at));
-      return of.map((_, at) => (found.get(at) ?? []).sort((a, b) => Number(a.position) - Number(b.position)).map(sentOf));
+      const sentIn = (rows: readonly Columns[]): SentStep[] => rows.flatMap((row) => soundIn(connection, row));
+      return of.map((_, at) => sentIn((found.get(at) ?? []).sort((a, b) => Number(a.position) - Number(b.position))));
     },
   };
 }
@@ -262,6 +264,13 @@ function historiesOf(connection: Connection): Pick<Loader, "steps" | "sizesOfSte
 /** Puts nothing where nothing is asked. */
 const eachOf = async (connection: Connection, ...[sql, columns, rows]: Parameters<Connection["each"]>): Promise<Columns[]> =>
   rows.length === 0 ? [] : connection.each(sql, columns, rows);
+
+/** A step, or nothing if it is damaged: then its history has a gap. */
+function soundIn(connection: Connection, { at: _at, ...step }: Columns): SentStep[] {
+  if (isIntact(step)) return [sentOf(step)];
+  readRows(connection, tables.steps, [step]);
+  return [];
+}
 
 /** Most of a step is not looked at here, and this is on the way of every message of a run. */
 const sentOf = ({ position, message_id: messageId, call_type: callType, body }: Columns): SentStep => ({

@@ -2,7 +2,8 @@ import type { Key, Rows, TableName } from "../core/command.ts";
 import type { Connection, Dialect } from "./database.ts";
 import type { Bodies, Range } from "./shelf.ts";
 import { byKey, columnsOf, keyValues, statementsOf } from "./statements.ts";
-import type { Table, Value } from "./tables.ts";
+import { StorageRefused } from "./store.ts";
+import type { Columns, Table, Value } from "./tables.ts";
 import { tables } from "./tables.ts";
 
 /** Rows by their keys, in no order; those that are not there are absent. */
@@ -14,7 +15,23 @@ export async function rows<T extends TableName>(connection: Connection, name: T,
   // Nodes that want the same rows take them in the same order, so as not to wait for each other in a circle.
   if (how.to === "take" && !table.unlocked && connection.dialect.lock(table.name) !== "") values.sort(byKey(table.key.length));
   const found = await connection.each(statement, statements.keyTypes, values);
-  return found.map((row) => table.read(row, connection.seals));
+  return readRows(connection, table, found);
+}
+
+/** Returns the rows that columns say, and tells what is damaged of them. Throws `StorageRefused` if one says nothing at all. */
+export function readRows<Row>({ seals, foundDamaged }: Connection, table: Table<Row>, found: readonly Columns[]): Row[] {
+  return found.map((columns) => {
+    const key = table.key.map((name) => String(columns[name]));
+    try {
+      const row = table.read(columns, seals);
+      if ("sum" in columns && "damaged" in (row as object)) foundDamaged?.(table.name, key);
+      return row;
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      foundDamaged?.(table.name, key);
+      throw new StorageRefused(`${table.name} ${key.join(" ")}: damaged, and cannot be read; restore a backup`, { cause: error });
+    }
+  });
 }
 
 /** To take rows away from other nodes, or to look at them. */
@@ -24,9 +41,7 @@ export type How = { to: "take" | "look" } & Bodies;
 export const reader =
   (connection: Connection) =>
   async <Row>(table: Table<Row>, rest: string, values: Value[], how?: Bodies): Promise<Row[]> =>
-    (await connection.query(`select ${columnsOf(table, how)} from ${table.name} ${rest}`, values)).map((row) =>
-      table.read(row, connection.seals),
-    );
+    readRows(connection, table, await connection.query(`select ${columnsOf(table, how)} from ${table.name} ${rest}`, values));
 
 /** Rows of a run, by their ids: in the order of ids. */
 export const within = `where account = ? and id > ? and id < ? order by id`;

@@ -2,19 +2,15 @@ import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { migrate } from "./migrate.ts";
 import type { Connection, Database, Dialect } from "./database.ts";
 import { LostUpdate } from "./database.ts";
+import type { OnDamage } from "./fileCheck.ts";
+import { remedyOf } from "./fileCheck.ts";
 import type { LogLength } from "./folding.ts";
-import { groupCommit } from "./group.ts";
 import type { KeySource, Seals } from "./keyRing.ts";
 import { sealsOf } from "./keyRing.ts";
-import { queriesOf } from "./queries.ts";
 import { RecentRows } from "./recentRows.ts";
 import { RecentSightings } from "./recentSightings.ts";
-import { runSqlBatch } from "./sql.ts";
-import { nextDueAt, sqlShelf } from "./sqlShelf.ts";
-import type { Source, Store } from "./store.ts";
 import { StorageRefused, Unavailable } from "./store.ts";
 import type { Columns, Value } from "./tables.ts";
-import { turns } from "./turns.ts";
 
 /** SQLite takes its rows one by one: a prepared statement run in a loop costs less than any list of values. */
 const dialect: Dialect = {
@@ -27,32 +23,8 @@ const dialect: Dialect = {
   isRow: (columns, key) => columns.map((column, index) => `${column} = ${key[index]}`).join(" and "),
   // Without statistics it goes through all rows of an account rather than through the few of an index that begins with it.
   by: (index) => `indexed by ${index}`,
+  checksums: true,
 };
-
-/** SQLite on the caller's own thread, in a file or in `:memory:`: for tests and tools. A server uses `embeddedStore`. */
-export async function sqliteStore(path: string, source: Source, keys: KeySource = null): Promise<Store> {
-  const writer = openSqlite(path, { keys });
-  await writer.migrate();
-  const reader = path === ":memory:" ? writer : openSqlite(path, { readOnly: true, keys });
-  // On one connection a read must not see a transaction that is under way.
-  const inTurn = turns();
-  const shelf = sqlShelf({ ...reader.connection, ...turnsOf(reader.connection, inTurn) });
-  return groupCommit({
-    runBatch: (calls, hands) => inTurn(() => runSqlBatch(writer, source, calls, hands)),
-    read: queriesOf(shelf),
-    nextDueAt: () => inTurn(() => nextDueAt(reader.connection)),
-    tryToStore: () => inTurn(() => writer.tryToStore()),
-    close: async () => {
-      if (reader !== writer) reader.close();
-      writer.close();
-    },
-  });
-}
-
-const turnsOf = (connection: Connection, inTurn: <T>(run: () => Promise<T>) => Promise<T>): Pick<Connection, "query" | "each"> => ({
-  query: (sql, values) => inTurn(() => connection.query(sql, values)),
-  each: (sql, types, rows) => inTurn(() => connection.each(sql, types, rows)),
-});
 
 export type SqliteDatabase = Database & {
   recent: RecentRows;
@@ -72,6 +44,8 @@ export type SqliteOptions = {
   keys?: KeySource;
   /** Not given: a commit is on the disk when it returns. */
   apart?: Apart;
+  /** Hears of all that is found damaged. */
+  onDamage?: OnDamage;
 };
 
 /**
@@ -88,20 +62,19 @@ const foldedAt = { itself: 32 * 1024 * 1024, apart: 0 } as const;
 const patience = 5_000;
 
 /** Opens a database file, or `:memory:`. The write-ahead log is folded back every 32 MiB, and cut to 64 MiB after a burst. */
-export function openSqlite(path: string, { readOnly = false, keys = null, apart }: SqliteOptions = {}): SqliteDatabase {
+export function openSqlite(path: string, { readOnly = false, keys = null, apart, onDamage }: SqliteOptions = {}): SqliteDatabase {
   const seals = sealsOf(keys);
   const db = knowing(path, () => new DatabaseSync(path, { readOnly }));
   knowing(path, () => db.exec(`pragma busy_timeout = ${patience}; select count(*) from sqlite_schema`));
   if (!readOnly) {
-    db.exec(
-      `pragma page_size = ${pageSize}; pragma journal_mode = wal; pragma synchronous = ${apart ? "normal" : "full"}; pragma journal_size_limit = 67108864`,
-    );
+    const modes = `pragma page_size = ${pageSize}; pragma journal_mode = wal; pragma synchronous = ${apart ? "normal" : "full"}`;
+    knowing(path, () => db.exec(`${modes}; pragma journal_size_limit = 67108864`));
     db.exec(`pragma wal_autocheckpoint = ${(apart ? foldedAt.apart : foldedAt.itself) / pageSizeOf(db)}`);
   }
   if (apart) db.exec("pragma busy_timeout = 0");
   // A larger cache costs more than it saves: after most page splits, a commit looks through the table of all cached pages.
   db.exec(`pragma cache_size = -8192; pragma temp_store = memory; pragma mmap_size = 0`);
-  const { connection, written } = connectionOf(db, seals);
+  const { connection, written } = connectionOf(db, { seals, path, onDamage });
   const [recent, recentSightings] = [new RecentRows(), new RecentSightings()];
   // Changes when anybody but this connection has written, such as a tool that somebody let loose on the file.
   const version = db.prepare("pragma data_version");
@@ -160,9 +133,7 @@ function known(path: string, error: unknown): unknown {
   if (codeOf(error) === busy) return new Unavailable("another process keeps the database file locked", { cause: error });
   if (cannotWrite.has(codeOf(error))) return new Unavailable(`the disk does not take it: ${textOf(error)}`, { cause: error });
   if (!damaged.has(codeOf(error))) return error;
-  return new StorageRefused(
-    `${path}: damaged, or not a store of waypost (${textOf(error)}); restore it from a backup, or choose another folder`,
-  );
+  return new StorageRefused(`${path}: damaged, or not a store of waypost (${textOf(error)}); ${remedyOf(path)}; or choose another folder`);
 }
 
 function knowing<T>(path: string, run: () => T): T {
@@ -185,7 +156,9 @@ async function begin(beginning: StatementSync, path: string, apart: Apart | unde
   }
 }
 
-function connectionOf(db: DatabaseSync, seals: Seals): { connection: Connection; written(): number } {
+type Connecting = { seals: Seals; path: string; onDamage: OnDamage | undefined };
+
+function connectionOf(db: DatabaseSync, { seals, path, onDamage }: Connecting): { connection: Connection; written(): number } {
   const statements = new Map<string, Statement>();
   let written = 0;
   const prepare = (sql: string): Statement => {
@@ -194,15 +167,28 @@ function connectionOf(db: DatabaseSync, seals: Seals): { connection: Connection;
     if (statement.mayWrite) written++;
     return statement;
   };
+  const telling = <T>(run: () => T): T => {
+    try {
+      return run();
+    } catch (error) {
+      if (!damaged.has(codeOf(error))) throw error;
+      const refused = known(path, error);
+      onDamage?.({ isFile: true, text: textOf(refused) });
+      throw refused;
+    }
+  };
   const connection: Connection = {
     ...{ dialect, seals },
-    query: async (sql, values) => prepare(sql).all(values),
-    each: async (sql, _types, rows) => {
-      const { answers, all, run } = prepare(sql);
-      if (answers) return rows.flatMap(all);
-      for (const row of rows) run(row);
-      return [];
-    },
+    foundDamaged: (table, key) =>
+      onDamage?.({ isFile: false, text: `${path}: ${table} ${key.join(" ")} is damaged, and is not used; restore a backup, or delete it` }),
+    query: async (sql, values) => telling(() => prepare(sql).all(values)),
+    each: async (sql, _types, rows) =>
+      telling(() => {
+        const { answers, all, run } = prepare(sql);
+        if (answers) return rows.flatMap(all);
+        for (const row of rows) run(row);
+        return [];
+      }),
   };
   return { connection, written: () => written };
 }

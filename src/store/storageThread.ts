@@ -5,6 +5,7 @@ import { sqlShelf } from "./sqlShelf.ts";
 import type { SqliteDatabase } from "./sqlite.ts";
 import { openSqlite } from "./sqlite.ts";
 import { StorageRefused, Unavailable } from "./store.ts";
+import type { Damage } from "./fileCheck.ts";
 import type { KeySource } from "./keyRing.ts";
 import type { Queries } from "./queries.ts";
 
@@ -16,6 +17,8 @@ export type ThreadRequest =
   | { id: number; kind: "read"; query: keyof Queries; args: readonly unknown[] }
   | { id: number; kind: "close" };
 export type ThreadReply = { id: number; value: unknown } | { id: number; error: string; refusedCode?: string };
+/** Something was found damaged. */
+export type ThreadFind = { damage: Damage };
 /** `failed`: the disk did not keep what was written to the file, now or when less was folded; so the log must not be given up. */
 export type Folded = { isWhole: boolean; failed?: string };
 export type ThreadRole = { role: "reading" | "folding"; path: string; keys: KeySource };
@@ -23,6 +26,8 @@ export type ThreadRole = { role: "reading" | "folding"; path: string; keys: KeyS
 const { role, path, keys } = workerData as ThreadRole;
 const port = parentPort;
 if (!port) throw new Error("this file is run as a thread: store/thread.ts starts it");
+
+const onDamage = (damage: Damage): void => port.postMessage({ damage } satisfies ThreadFind);
 
 let opened: ((request: ThreadRequest) => Promise<unknown>) | null = null;
 let turn: Promise<void> = Promise.resolve();
@@ -33,7 +38,7 @@ port.on("message", (request: ThreadRequest) => {
 async function answerTo(request: ThreadRequest): Promise<ThreadReply> {
   try {
     // What keeps it from being opened, as too many open files, is told to whoever asks, and may be over when the next one does.
-    opened ??= serving(openSqlite(path, { readOnly: role === "reading", keys }));
+    opened ??= serving(openSqlite(path, { readOnly: role === "reading", keys, onDamage }));
     return { id: request.id, value: await opened(request) };
   } catch (error) {
     return failure(request.id, error);

@@ -1,5 +1,4 @@
 import type { AuditEntry } from "../core/auditEntry.ts";
-import type { Rows, TableName } from "../core/command.ts";
 import type {
   Bytes,
   DeadLetter,
@@ -18,37 +17,14 @@ import type { Notification, Run, Step, Waiter } from "../core/run.ts";
 import type { CountName, Counts } from "../core/counts.ts";
 import { countNames } from "../core/counts.ts";
 import type { Token } from "../core/rights.ts";
-import type { Seals } from "./keyRing.ts";
 import { noSeals } from "./keyRing.ts";
+import { withChecksums } from "./checked.ts";
 import type { LogDetail } from "./detail.ts";
 import { envelopeJson, hasDetail, logJson, madeJson, madeOf, rare } from "./detail.ts";
+import type { Columns, ColumnType, Table, Tables, Value } from "./table.ts";
 import { readAccount, readSource, writeAccount, writeSource } from "./sealedTables.ts";
 
-export type ColumnType = "text" | "bigint" | "integer" | "bytea";
-export type Value = string | number | Uint8Array | null;
-export type Columns = Record<string, Value>;
-
-/** What a table looks like in the database. */
-export type Shape = {
-  name: string;
-  columns: Record<string, ColumnType>;
-  key: readonly string[];
-  /** Besides the key: what a row keeps as it was made. */
-  constant?: readonly string[];
-  /** Read without a lock: rows that never change, or are changed only by comparing with what was read. */
-  unlocked?: true;
-  /** Several nodes may make the same row at once. They make them in the order of the key, so as not to wait in a circle. */
-  contested?: true;
-  /** A row says the same whoever makes it, so that it does no harm to make one that is there. */
-  repeatable?: true;
-};
-
-/** How a row becomes columns, and back. */
-export type Table<Row> = Shape & {
-  /** All columns, in the order of `columns`. */
-  write(row: Row, seals?: Seals): Columns;
-  read(columns: Columns, seals?: Seals): Row;
-};
+export type { Columns, ColumnType, Shape, Table, Value } from "./table.ts";
 
 const text = (value: Value | undefined): string => (typeof value === "string" ? value : "");
 const number = (value: Value | undefined): number => (typeof value === "number" ? value : 0);
@@ -102,7 +78,7 @@ const entries: Omit<Table<LogRow>, "name"> = {
 };
 
 /** The columns of every table, by the names of `migrations`. What is never searched for is kept as JSON in `detail`. */
-export const tables: { [T in TableName]: Table<Rows[T]> } = {
+export const tables: Tables = withChecksums({
   accounts: {
     name: "accounts",
     columns: { id: "text", token_hash: "text", detail: "text" },
@@ -393,4 +369,4 @@ export const tables: { [T in TableName]: Table<Rows[T]> } = {
   },
   marks: { name: "marks", ...bare },
   sightings: { name: "sightings", ...bare, contested: true, repeatable: true },
-};
+});

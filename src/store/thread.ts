@@ -1,21 +1,22 @@
 import { Worker } from "node:worker_threads";
 import { Refusal } from "../core/errors.ts";
+import type { OnDamage } from "./fileCheck.ts";
 import { codeOf, orUnavailable } from "./group.ts";
 import type { Queries } from "./queries.ts";
-import type { Folded, ThreadReply, ThreadRequest, ThreadRole } from "./storageThread.ts";
+import type { Folded, ThreadFind, ThreadReply, ThreadRequest, ThreadRole } from "./storageThread.ts";
 import { StorageRefused, Unavailable } from "./store.ts";
 
 type Place = Omit<ThreadRole, "role">;
 
 /** A thread that answers every query, with a connection of its own, so that a long list holds up nobody else. It starts with the first one. */
-export function readingThread(place: Place): { queries: Queries; close(): Promise<void> } {
-  const thread = startedWhenAsked({ role: "reading", ...place });
+export function readingThread(place: Place, onDamage?: OnDamage): { queries: Queries; close(): Promise<void> } {
+  const thread = startedWhenAsked({ role: "reading", ...place }, onDamage);
   return { queries: readsThrough((query, args) => orUnavailable(thread.ask({ kind: "read", query, args }))), close: thread.close };
 }
 
 /** A thread that folds the write-ahead log back into the file. It starts when there is something to fold. */
-export function foldingThread(place: Place): { fold(): Promise<Folded>; close(): Promise<void> } {
-  const thread = startedWhenAsked({ role: "folding", ...place });
+export function foldingThread(place: Place, onDamage?: OnDamage): { fold(): Promise<Folded>; close(): Promise<void> } {
+  const thread = startedWhenAsked({ role: "folding", ...place }, onDamage);
   return { fold: () => thread.ask({ kind: "fold" }), close: thread.close };
 }
 
@@ -23,13 +24,13 @@ type Asked<Request> = Request extends { id: number } ? Omit<Request, "id"> : nev
 type Thread = { ask<Answer>(request: Asked<ThreadRequest>): Promise<Answer>; close(): Promise<void> };
 
 /** One that has ended, as when an answer needed more memory than there is, fails those who wait for it, and is replaced for the next one. */
-function startedWhenAsked(role: ThreadRole): Thread {
+function startedWhenAsked(role: ThreadRole, onDamage: OnDamage = () => undefined): Thread {
   let running: (Thread & { hasEnded(): boolean }) | null = null;
   let isClosed = false;
   return {
     ask: async (request) => {
       if (isClosed) throw new Unavailable("the storage is closed");
-      if (running === null || running.hasEnded()) running = thread(role);
+      if (running === null || running.hasEnded()) running = thread(role, onDamage);
       return running.ask(request);
     },
     close: async () => {
@@ -67,7 +68,7 @@ function readsThrough(ask: (query: keyof Queries, args: readonly unknown[]) => P
   };
 }
 
-function thread(role: ThreadRole): Thread & { hasEnded(): boolean } {
+function thread(role: ThreadRole, onDamage: OnDamage): Thread & { hasEnded(): boolean } {
   const worker = new Worker(new URL("./storageThread.ts", import.meta.url), { workerData: role, name: `store-${role.role}` });
   const asked = new Map<number, { resolve(value: never): void; reject(error: Error): void }>();
   let lastId = 0;
@@ -84,7 +85,8 @@ function thread(role: ThreadRole): Thread & { hasEnded(): boolean } {
     for (const { reject } of asked.values()) reject(error);
     asked.clear();
   };
-  worker.on("message", (reply: ThreadReply) => {
+  worker.on("message", (reply: ThreadReply | ThreadFind) => {
+    if ("damage" in reply) return onDamage(reply.damage);
     const call = asked.get(reply.id);
     asked.delete(reply.id);
     if ("value" in reply) call?.resolve(reply.value as never);

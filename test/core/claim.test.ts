@@ -200,13 +200,14 @@ describe("a line", () => {
 });
 
 describe("a message that has lost its envelope", () => {
-  test("is removed, which people are told, and does not stop the others", async () => {
+  test("fails, which people are told, and does not stop the others", async () => {
     const [broken, whole] = [await broker.publish({ delay: second }), await broker.publish({ delay: second })];
     broker.memory.tables.envelopes.delete(`acme\n${broken}`);
     broker.now += second;
     expect(await claim()).toMatchObject({ more: false });
     expect(idsOf()).toEqual([whole]);
     expect(broker.state(broken)).toBeUndefined();
+    expect(broker.deadLetters).toMatchObject([{ messageId: broken, error: expect.stringContaining("damaged") }]);
     expect(broker.faults).toEqual([expect.stringContaining(broken)]);
   });
 
@@ -218,7 +219,9 @@ describe("a message that has lost its envelope", () => {
     broker.memory.tables.envelopes.delete(`acme\n${broken}`);
     broker.hands = plenty;
     await broker.settle(sent, { status: 200 });
-    expect(idsOf()).toEqual([whole]);
+    const begun = idsOf();
+    await claim();
+    expect([...begun, ...idsOf()]).toEqual([whole]);
     expect(broker.state(broken)).toBeUndefined();
     expect(broker.faults).toEqual([expect.stringContaining(broken)]);
   });
@@ -226,7 +229,8 @@ describe("a message that has lost its envelope", () => {
   test("so it is when its attempt failed, and when its last lease ran out", async () => {
     const [failing, lost] = [await broker.publish(), await broker.publish()];
     for (const id of [failing, lost]) broker.memory.tables.envelopes.delete(`acme\n${id}`);
-    expect(await broker.settle(failing, { status: 500 })).toBe("late");
+    expect(await broker.settle(failing, { status: 500 })).toBe("retry");
+    await claim();
     expect(broker.faults).toEqual([expect.stringContaining(failing)]);
     broker.now += lease;
     await claim();

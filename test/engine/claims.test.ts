@@ -7,7 +7,7 @@ import { idMaker } from "../../src/core/ids.ts";
 import { maxLost } from "../../src/core/limits.ts";
 import type { Letter } from "../../src/core/message.ts";
 import { Claims } from "../../src/engine/claims.ts";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import { sqliteStore } from "../../src/store/sqliteStore.ts";
 import type { Store } from "../../src/store/store.ts";
 import { callbackTo, letterOf, noon } from "../core/broker.ts";
 

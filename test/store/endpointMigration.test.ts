@@ -3,7 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import { describe, expect, test } from "vitest";
 import type { Delivery } from "../../src/core/message.ts";
 import { migrations } from "../../src/store/migrate.ts";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import { sqliteStore } from "../../src/store/sqliteStore.ts";
 import type { Store } from "../../src/store/store.ts";
 import { freshDatabase } from "../postgres.ts";
 import { makeTablesOf } from "./olderTables.ts";

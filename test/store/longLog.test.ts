@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Filter } from "../../src/core/filter.ts";
 import { scanLimit } from "../../src/store/shelf.ts";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import { sqliteStore } from "../../src/store/sqliteStore.ts";
 import { closedAfterwards, earliest, letterTo, sourceOf, statesOf, TestClock, World } from "./world.ts";
 
 test("a match behind more rows than one page looks at is found by following the cursor; one that is marked, at once", async () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Filter } from "../../src/core/filter.ts";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import { sqliteStore } from "../../src/store/sqliteStore.ts";
 import { scanLimit } from "../../src/store/shelf.ts";
 import { failRuns, startOf } from "./contractFailedRuns.ts";
 import { closedAfterwards, earliest, latest, sourceOf, World } from "./world.ts";

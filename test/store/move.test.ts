@@ -7,7 +7,7 @@ import type { Cell, MovedTable, Side } from "../../src/store/move.ts";
 import { move } from "../../src/store/move.ts";
 import { postgresSide } from "../../src/store/movePostgres.ts";
 import { sqliteSide } from "../../src/store/moveSqlite.ts";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import { sqliteStore } from "../../src/store/sqliteStore.ts";
 import { StorageRefused, tableNames } from "../../src/store/store.ts";
 import { freshDatabase } from "../postgres.ts";
 import { randomFrom } from "./chance.ts";

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { nextAfter } from "../../src/core/cron.ts";
 import type { ScheduleInput } from "../../src/core/schedule.ts";
 import { Memory, memoryStore } from "../../src/store/memory.ts";
-import { sqliteStore } from "../../src/store/sqlite.ts";
+import { sqliteStore } from "../../src/store/sqliteStore.ts";
 import type { Store } from "../../src/store/store.ts";
 import { freshDatabase } from "../postgres.ts";
 import { openNode } from "./postgresDatabase.ts";

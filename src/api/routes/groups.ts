@@ -17,6 +17,7 @@ import { warningsOf } from "../refusedHosts.ts";
 import { warningHeader } from "../warnings.ts";
 import { route } from "../route.ts";
 import { mayRead, mustReadToSend } from "../scope.ts";
+import { damaged } from "../shapes.ts";
 import { isKey } from "../settings.ts";
 import { checkName, checkUrl, shortened } from "../target.ts";
 
@@ -31,6 +32,7 @@ const group = z.object({
     .record(z.string(), z.array(z.string()))
     .optional()
     .describe("Settings of every request to it that does not say otherwise: names to lists of values. Absent when there are none."),
+  damaged,
 });
 
 const tag = "URL groups";
@@ -265,11 +267,12 @@ function checkedHeaders(account: Account, given: SettingsGiven, now: number): { 
   return { headers: headers.filter(([name]) => !ignored.includes(name.toLowerCase())), ignored };
 }
 
-function groupJson({ name, createdAt, updatedAt, endpoints, headers }: Group): z.output<typeof group> {
+function groupJson({ name, createdAt, updatedAt, endpoints, headers, damaged }: Group): z.output<typeof group> {
   return {
     ...{ name, createdAt, updatedAt },
     endpoints: endpoints.map((one) => (one.name === null ? { url: one.url } : { name: one.name, url: one.url })),
     ...(headers.length === 0 ? {} : { headers: headerMap(shownSettings(headers)) }),
+    ...(damaged && { damaged }),
   };
 }
 

@@ -1,0 +1,50 @@
+import { closeSync, openSync, readSync, statSync } from "node:fs";
+import { StorageRefused } from "./store.ts";
+import type { LogCheck } from "./writeAheadLog.ts";
+import { checkLog } from "./writeAheadLog.ts";
+
+/** Something that was found damaged. `isFile`: by SQLite, in the structure of the file; otherwise it is one row. */
+export type Damage = { isFile: boolean; text: string };
+export type OnDamage = (damage: Damage) => void;
+
+/** What can be done with a damaged database file, for people. */
+export const remedyOf = (path: string): string => `restore it from a backup, or save what can be read with: sqlite3 ${path} .recover`;
+
+/** The page at this place of the file is never used: SQLite locks bytes of it. */
+const lockedByte = 0x40000000;
+
+/**
+ * Looks at the files of a database before SQLite does, which would not say that its log was altered, and would miss the end of the file only
+ * when it is read. Throws `StorageRefused` if the file is shorter than it was.
+ */
+export function checkFiles(path: string): Pick<LogCheck, "cut"> {
+  const { pages, inLog, cut } = checkLog(`${path}-wal`);
+  const file = headOf(path);
+  if (!file) return { cut };
+  const there = Math.floor(file.bytes / file.pageBytes);
+  const lockPage = Math.floor(lockedByte / file.pageBytes) + 1;
+  const wanted = pages ?? file.pages;
+  for (let page = there + 1; page <= wanted; page++) {
+    if (inLog.has(page) || page === lockPage) continue;
+    throw new StorageRefused(
+      `${path}: damaged: the file has ${there} pages, and page ${page} of ${wanted} is not there; ${remedyOf(path)}`,
+    );
+  }
+  return { cut };
+}
+
+/** How long a database file is, and says that it is. Null: it is not there, is new, or is none. */
+function headOf(path: string): { bytes: number; pageBytes: number; pages: number } | null {
+  const bytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+  if (bytes < 100) return null;
+  const file = openSync(path, "r");
+  try {
+    const head = Buffer.alloc(100);
+    readSync(file, head, 0, head.length, 0);
+    if (!head.toString("latin1").startsWith("SQLite format 3\0")) return null;
+    const size = head.readUInt16BE(16);
+    return size === 0 ? null : { bytes, pageBytes: size === 1 ? 65_536 : size, pages: head.readUInt32BE(28) };
+  } finally {
+    closeSync(file);
+  }
+}
