@@ -84,7 +84,7 @@ export function spoiled(
   const run = key === null ? undefined : draft.get("runs", account, key);
   const { run: part, ...rest } = known;
   const ofRun = run && { run: run.id, runId: run.runId, createdAt: run.createdAt, kind: "step" as const, slot: "", position: 0, size: 0 };
-  const silent = { ...rest, callback: null, failureCallback: null };
+  const silent = { ...rest, ...(run && { url: run.url }), callback: null, failureCallback: null };
   const told = ofRun ?? (part?.kind === "failure" ? part : undefined);
   return { envelope: told ? { ...silent, run: told } : silent, outcome: damagedOutcome };
 }

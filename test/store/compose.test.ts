@@ -36,12 +36,14 @@ describe("what must not be sent, because the history that it carries is not ther
     await broker.run("claim", { limit: 10 });
     const bad = broker.deliveries.filter(({ unsendable }) => unsendable !== undefined);
     const last = bad.at(-1);
-    expect(last).toMatchObject({ unsendable: "the history of its run is not there", message: { run: { position: 2 } } });
+    expect(last).toMatchObject({ unsendable: "the history of its run is not there, or is damaged", message: { run: { position: 2 } } });
     expect(bad.map(({ message }) => message.body.byteLength)).toEqual(bad.map(() => 0));
-    expect(broker.faults).toContain(`message ${last?.message.id} of account acme is not sent: the history of its run is not there`);
+    expect(broker.faults).toContain(
+      `message ${last?.message.id} of account acme is not sent: the history of its run is not there, or is damaged`,
+    );
     const outcome = { status: null, headers: [], body: bytes(""), error: last?.unsendable ?? "", final: true } as const;
     expect(await broker.settle(last?.message.id ?? "", outcome)).toBe("failed");
-    expect(endOf(broker).dead).toMatchObject([{ error: "the history of its run is not there", run: { runId: "wfr_1" } }]);
+    expect(endOf(broker).dead).toMatchObject([{ error: "the history of its run is not there, or is damaged", run: { runId: "wfr_1" } }]);
   });
 
   test("ends without a word to anybody, when its run has ended and is past its time", async () => {
@@ -52,7 +54,9 @@ describe("what must not be sent, because the history that it carries is not ther
     for (const table of [steps, runs]) table.clear();
     for (const [key, state] of messages) messages.set(key, { ...state, state: "pending", leasedBy: null, dueAt: broker.now });
     await broker.run("claim", { limit: 10 });
-    expect(broker.deliveries).toMatchObject([{ unsendable: "the history of its run is not there", message: { id: messageId } }]);
+    expect(broker.deliveries).toMatchObject([
+      { unsendable: "the history of its run is not there, or is damaged", message: { id: messageId } },
+    ]);
     expect(await broker.settle(messageId, { status: null, error: "x", final: true })).toBe("failed");
     expect(broker.log(messageId)).toContain("CANCELLED");
     expect(endOf(broker)).toEqual({ states: [], dead: [] });
@@ -68,7 +72,9 @@ describe("what must not be sent, because the history that it carries is not ther
     for (const [key, { callType }] of steps) if (callType === "fromCallback") steps.delete(key);
     broker.hands = plenty;
     await broker.run("claim", { limit: 10 });
-    expect(broker.deliveries).toMatchObject([{ unsendable: "the history of its run is not there", message: { run: { kind: "result" } } }]);
+    expect(broker.deliveries).toMatchObject([
+      { unsendable: "the history of its run is not there, or is damaged", message: { run: { kind: "result" } } },
+    ]);
     expect(broker.faults).toHaveLength(1);
   });
 });

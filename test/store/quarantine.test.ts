@@ -1,0 +1,203 @@
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { onTestFinished } from "vitest";
+import { describe, expect, test } from "vitest";
+import type { Damage } from "../../src/store/fileCheck.ts";
+import { newKeyLine, readRing, withChecksum } from "../../src/store/keyRing.ts";
+import { sqliteStore } from "../../src/store/sqliteStore.ts";
+import { runStart, runStep } from "./contractRuns.ts";
+import { bytes, earliest, freshFolder, letterTo, sourceOf, TestClock, World } from "./world.ts";
+
+const minute = 60_000;
+
+/** A store, what was found damaged in it, and a way to change its file behind its back, as a damaged disk does. */
+async function opened(path = join(freshFolder(), "store.db")) {
+  const clock = new TestClock();
+  const found: Damage[] = [];
+  const store = await sqliteStore(path, sourceOf(clock, "nod_a"), null, (damage) => found.push(damage));
+  onTestFinished(() => store.close());
+  const world = new World(store, clock, "nod_a");
+  const alter = (sql: string): void => {
+    const database = new DatabaseSync(path);
+    database.exec(sql);
+    database.close();
+  };
+  return { path, world, found, alter };
+}
+
+const texts = (found: readonly Damage[]): string => found.map(({ text }) => text).join("\n");
+
+describe("a row that was altered on the disk", () => {
+  test("a message is not sent, and is a dead letter without content that cannot be sent again; others arrive", async () => {
+    const { world, found, alter } = await opened();
+    await world.account();
+    const [altered, whole] = [await world.send({ delay: minute }), await world.send({ delay: minute })];
+    alter(`update envelopes set body = cast('hallo' as blob) where id = '${altered}'`);
+    world.clock.now += minute;
+    expect((await world.claim()).map(({ message }) => message.id)).toEqual([whole]);
+    const { entries } = await world.store.read.deadLetters(earliest());
+    expect(entries).toMatchObject([
+      { letter: { messageId: altered, error: expect.stringContaining("damaged") }, envelope: { damaged: true } },
+    ]);
+    expect(entries[0]?.envelope.body).toHaveLength(0);
+    expect(texts(found)).toContain(`envelopes acc ${altered} is damaged`);
+    const retry = { account: "acc", dlqIds: entries.map(({ letter }) => letter.id), logRetention: minute, overrides: {} };
+    await expect(world.store.execute("retryDeadLetters", retry)).rejects.toThrow("is damaged in the store");
+  });
+
+  test("a message in a line whose settings were altered ends in the same way, and frees its queue", async () => {
+    const { world, alter } = await opened();
+    await world.account();
+    const first = await world.sent({ queue: "q" });
+    const [altered, whole] = [await world.send({ queue: "q" }), await world.send({ queue: "q" })];
+    alter(`update envelopes set detail = replace(detail, 'one.example', 'two.example') where id = '${altered}'`);
+    await world.settle(first);
+    const sent: string[] = [];
+    for (let n = 0; n < 4; n++)
+      sent.push(...(await world.claim()).map(({ message }) => message.id), ...world.delivered().map(({ message }) => message.id));
+    expect(sent).toEqual([whole]);
+    expect((await world.states(altered)).at(-1)).toBe("FAILED");
+  });
+
+  test("a dead letter is listed without content, is not sent again, and can be deleted", async () => {
+    const { world, alter } = await opened();
+    await world.account();
+    const [altered, whole] = [await world.die({ body: bytes("a") }), await world.die({ body: bytes("b") })];
+    alter(`update dead_letters set detail = replace(detail, '500', '503') where id = '${altered.dlqId}'`);
+    const { entries } = await world.store.read.deadLetters(earliest());
+    expect(entries.map(({ letter }) => [letter.id, letter.damaged])).toEqual([
+      [altered.dlqId, true],
+      [whole.dlqId, undefined],
+    ]);
+    const of = { account: "acc", dlqIds: [altered.dlqId], logRetention: minute };
+    await expect(world.store.execute("retryDeadLetters", { ...of, overrides: {} })).rejects.toThrow(`${altered.dlqId} is damaged`);
+    expect(await world.store.execute("deleteDeadLetters", of)).toEqual({ deleted: 1 });
+  });
+
+  test("a schedule does not fire, is paused, and can be made again; others fire", async () => {
+    const { world, alter } = await opened();
+    await world.account();
+    const { body, ...letter } = letterTo();
+    for (const id of ["a", "b"]) await world.store.execute("createSchedule", { account: "acc", id, cron: "* * * * *", letter, body });
+    alter("update schedules set body = cast('hallo' as blob) where id = 'a'");
+    world.clock.now += minute;
+    expect((await world.claim()).map(({ message }) => message.scheduleId)).toEqual(["b"]);
+    expect(await world.store.read.setUp("schedules", "acc", "a")).toMatchObject({ paused: true, damaged: true, dueAt: null });
+    expect(world.faults.join()).toContain("schedule a of account acc is damaged");
+    await expect(world.store.execute("resumeSchedule", { account: "acc", id: "a" })).rejects.toThrow("is damaged in the store");
+    await world.store.execute("createSchedule", { account: "acc", id: "a", cron: "* * * * *", letter, body });
+    expect(await world.store.read.setUp("schedules", "acc", "a")).not.toHaveProperty("damaged");
+  });
+
+  test("a URL group is refused until it has endpoints again, and the list shows it among the others", async () => {
+    const { world, alter } = await opened();
+    await world.account();
+    const endpoints = [{ name: "one", url: "https://one.example/" }];
+    for (const name of ["a", "b"]) await world.store.execute("addEndpoints", { account: "acc", name, endpoints });
+    alter(`update url_groups set detail = replace(detail, 'one.example', 'two.example') where name = 'a'`);
+    expect(await world.store.read.allSetUp("groups", { account: "acc", limit: 10 })).toMatchObject([
+      { name: "a", damaged: true, endpoints: [] },
+      { name: "b" },
+    ]);
+    const letter = letterTo({ url: "", group: "a" });
+    expect(await world.publish([letter])).toMatchObject([
+      { refused: "invalid", message: expect.stringContaining("is damaged in the store") },
+    ]);
+    await world.store.execute("addEndpoints", { account: "acc", name: "a", endpoints });
+    expect(await world.publish([letter])).toMatchObject([{ each: [{ url: "https://one.example/" }] }]);
+  });
+
+  test("with a step, the run fails instead of sending it, and can be restarted but not resumed", async () => {
+    const { world, alter } = await opened();
+    await world.account();
+    await world.publish([runStart("wfr_1"), runStep("wfr_1", 1)]);
+    for (const delivery of world.delivered()) await world.settle(delivery);
+    alter(`update steps set body = cast('{"altered":1}' as blob) where id like '%/r1'`);
+    await world.publish([runStep("wfr_1", 2)]);
+    const [delivery] = world.delivered();
+    expect(delivery?.unsendable).toContain("damaged");
+    if (delivery) await world.settle(delivery, { status: null, error: delivery.unsendable ?? "", final: true });
+    const { runs } = await world.store.read.runs({ account: "acc", filter: {}, cursor: null, count: 10 });
+    expect(runs).toMatchObject([{ state: "RUN_FAILED", failure: { error: expect.stringContaining("damaged") } }]);
+    const resume = { account: "acc", dlqId: runs[0]?.failure?.dlqId ?? "", logRetention: minute, overrides: {} };
+    await expect(world.store.execute("resumeRun", { ...resume, from: "failure" })).rejects.toThrow("is damaged in the store");
+    expect(await world.store.execute("resumeRun", { ...resume, from: "beginning" })).toHaveProperty("runId");
+  });
+
+  test("a message of a run fails the run", async () => {
+    const { world, alter } = await opened();
+    await world.account();
+    await world.publish([runStart("wfr_1", { delay: minute })]);
+    alter(`update envelopes set detail = replace(detail, 'flow.example', 'flaw.example')`);
+    world.clock.now += minute;
+    expect(await world.claim()).toEqual([]);
+    const { runs } = await world.store.read.runs({ account: "acc", filter: {}, cursor: null, count: 10 });
+    expect(runs).toMatchObject([{ state: "RUN_FAILED", failure: { error: expect.stringContaining("damaged") } }]);
+  });
+});
+
+describe("the write-ahead log", () => {
+  /** The files of a store with many commits in its log. */
+  async function copied(damage: (log: Buffer) => void): Promise<string> {
+    const { path, world } = await opened();
+    await world.account();
+    for (let n = 0; n < 20; n++) await world.send({ delay: minute });
+    const log = readFileSync(`${path}-wal`);
+    damage(log);
+    const folder = join(freshFolder(), "copy");
+    mkdirSync(folder);
+    const copy = join(folder, "store.db");
+    writeFileSync(copy, readFileSync(path));
+    writeFileSync(`${copy}-wal`, log);
+    return copy;
+  }
+
+  const unfinished = async (world: World): Promise<number> =>
+    (await world.store.read.unfinished({ account: "acc", filter: {}, cursor: null, count: 100 })).messageIds.length;
+
+  test("that was altered in the middle is read up to there, told once, and kept", async () => {
+    const path = await copied((log) => (log[log.length / 2] = (log[log.length / 2] ?? 0) ^ 1));
+    const { world, found } = await opened(path);
+    expect(texts(found)).toMatch(/store\.db-wal: damaged at frame \d+, .* frames behind are lost, .*store\.db-wal\.damaged/);
+    expect(readFileSync(`${path}-wal.damaged`).byteLength).toBeGreaterThan(0);
+    expect(await unfinished(world)).toBeLessThan(20);
+    await world.store.close();
+    const again = await opened(path);
+    expect(again.found).toEqual([]);
+  });
+
+  test("whose header was altered is not read at all, and that is told", async () => {
+    const path = await copied((log) => (log[20] = (log[20] ?? 0) ^ 1));
+    const { found } = await opened(path);
+    expect(texts(found)).toContain("damaged at frame 0");
+  });
+
+  test("that ends early, as after a power failure, is nothing to tell", async () => {
+    const path = await copied((log) => log.fill(0, log.length - 3_000));
+    const { world, found } = await opened(path);
+    expect(found).toEqual([]);
+    expect(await unfinished(world)).toBe(19);
+  });
+});
+
+describe("a file of keys", () => {
+  const ring = (text: string): (() => unknown) => {
+    const file = join(freshFolder(), "keys");
+    writeFileSync(file, text);
+    return () => readRing({ file });
+  };
+
+  test("with a bit that has changed is refused, and it is said how one that was edited is kept", () => {
+    const text = withChecksum(`${newKeyLine(1)}\n`);
+    expect(ring(text)()).toHaveLength(1);
+    expect(ring(text.replace(/^1:./, (found) => (found === "1:A" ? "1:B" : "1:A")))).toThrow(
+      /keys: it is damaged, or was edited.*take out its line "# checksum: /,
+    );
+    expect(ring(`${text}${newKeyLine(2)}\n`)).toThrow("its checksum does not match");
+  });
+
+  test("without a checksum is one that was written by hand, or before there were any", () => {
+    expect(ring(`${newKeyLine(2)}\n${newKeyLine(1)}\n`)()).toHaveLength(2);
+  });
+});
