@@ -10,7 +10,8 @@ import type { Step } from "./run.ts";
 
 const noSettings: Omit<Envelope, Unsaid> = {
   ...{ retryDelay: null, timeout: 0, callback: null, failureCallback: null, flowControl: null },
-  ...{ labels: [], redaction: null, callerIp: null, tells: null, deduplication: null },
+  // The redaction is not known, so everything is hidden: a dead letter stores its response apart from the message.
+  ...{ redaction: { body: true, headers: true }, labels: [], callerIp: null, tells: null, deduplication: null },
   ...{ group: null, endpoint: null, queue: null, scheduleId: null },
   ...{ brand: "svc", url: "", method: "POST", headers: [], body: noBytes },
 };
@@ -59,7 +60,7 @@ export const damagedStep = ({ account, id, position }: Named & Pick<Step, "posit
   damaged: true,
 });
 
-/** What is said of a message whose content cannot be trusted. */
+/** The outcome of a message whose content cannot be trusted. */
 const damagedOutcome = {
   ...noAnswer,
   error: "the stored message is damaged, so it is not sent; publish it again, or restore a backup",
@@ -73,7 +74,7 @@ export function isSpoiled(draft: Draft, state: MessageState): boolean {
 }
 
 /**
- * Returns a message that is spoiled, and its outcome, for what follows from its failure. Its callbacks are left out: they would tell of
+ * Returns a message that is spoiled, and its outcome, for what follows from its failure. Its callbacks are left out: they would carry
  * content that is not known. A run that waits for it fails with it, as far as the run is here.
  */
 export function spoiled(

@@ -5,7 +5,7 @@ import type { Columns, Table, Tables, Value } from "./table.ts";
 /** The columns of checksums: CRC-32 of the columns of a row besides its body, and of its body. Null: not checked. */
 const sums = { sum: "integer", body_sum: "integer" } as const;
 
-/** A row that cannot be trusted says so. It has no body, and no settings if these may be altered. */
+/** A row that cannot be trusted is marked. It has no body, and no settings if these may be altered. */
 type Spoilable = { damaged?: true };
 
 /** Returns the tables; those whose content is sent, or says what is sent, with checksums. */
@@ -46,7 +46,7 @@ function checked<Row extends Spoilable>(
         const row = table.read(columns, seals);
         return isBodyWhole(columns) ? row : { ...table.read({ ...columns, body: null }, seals), damaged: true };
       } catch (error) {
-        // An older program wrote it, without a checksum, and it is no JSON any more.
+        // An older program wrote it, without a checksum, and it is not JSON any longer.
         if (error instanceof SyntaxError) return unknown(columns);
         throw error;
       }

@@ -3,11 +3,11 @@ import { StorageRefused } from "./store.ts";
 import type { LogCheck } from "./writeAheadLog.ts";
 import { checkLog } from "./writeAheadLog.ts";
 
-/** Something that was found damaged. `isFile`: by SQLite, in the structure of the file; otherwise it is one row. */
+/** A find of damage. `isFile`: SQLite found it in the structure of the file; otherwise one row is damaged. */
 export type Damage = { isFile: boolean; text: string };
 export type OnDamage = (damage: Damage) => void;
 
-/** What can be done with a damaged database file, for people. */
+/** Returns the advice for a damaged database file. */
 export const remedyOf = (path: string): string => `restore it from a backup, or save what can be read with: sqlite3 ${path} .recover`;
 
 /** The page at this place of the file is never used: SQLite locks bytes of it. */
@@ -33,7 +33,7 @@ export function checkFiles(path: string): Pick<LogCheck, "cut"> {
   return { cut };
 }
 
-/** How long a database file is, and says that it is. Null: it is not there, is new, or is none. */
+/** How long a database file is, and says that it is. Null: it does not exist, is new, or is not a database. */
 function headOf(path: string): { bytes: number; pageBytes: number; pages: number } | null {
   const bytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
   if (bytes < 100) return null;

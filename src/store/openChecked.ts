@@ -35,8 +35,8 @@ async function checkTables({ connection }: SqliteDatabase, path: string): Promis
 type Cut = { path: string; cut: { at: number; frames: number }; kept: string | null; onDamage: OnDamage };
 
 /**
- * SQLite has read the log up to a frame that was altered. What was folded of it before may be newer than that, so all of the file is checked.
- * Then the log begins anew, so that what is left of the old one is not found again.
+ * SQLite has read the log up to a frame that was altered. Pages that were folded before may be newer, so all of the file is
+ * checked. Then the log starts again from an empty file, so that the rest of the old one is not found at the next start.
  */
 async function goOnAfterCut({ connection }: SqliteDatabase, { path, cut, kept, onDamage }: Cut): Promise<void> {
   const lost = `${path}-wal: damaged at frame ${cut.at}, so it and the ${cut.frames - 1} frames behind are lost, with what was stored last`;

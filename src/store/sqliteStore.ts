@@ -14,7 +14,7 @@ import { turns } from "./turns.ts";
 export async function sqliteStore(path: string, source: Source, keys: KeySource = null, onDamage?: OnDamage): Promise<Store> {
   const writer = await openChecked(path, { keys, ...(onDamage && { onDamage }) });
   const reader = path === ":memory:" ? writer : openSqlite(path, { readOnly: true, keys, ...(onDamage && { onDamage }) });
-  // On one connection a read must not see a transaction that is under way.
+  // On one connection a read must not see a transaction that is running.
   const inTurn = turns();
   const shelf = sqlShelf({ ...reader.connection, ...turnsOf(reader.connection, inTurn) });
   return groupCommit({

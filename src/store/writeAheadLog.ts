@@ -1,6 +1,6 @@
 import { closeSync, copyFileSync, fstatSync, openSync, readSync } from "node:fs";
 
-/** What the write-ahead log of SQLite holds, frame by frame: https://sqlite.org/fileformat2.html#the_write_ahead_log. */
+/** The contents of a write-ahead log of SQLite: https://sqlite.org/fileformat2.html#the_write_ahead_log. */
 export type LogCheck = {
   /** The size of the file in pages at the last commit that SQLite will read. Null: it will read none. */
   pages: number | null;
@@ -69,7 +69,7 @@ class LogReader {
     const isPage = pageBytes >= 512 && pageBytes <= 65_536 && (pageBytes & (pageBytes - 1)) === 0;
     const start = sumOf(header.subarray(0, 24), [0, 0], isBigEndian);
     const isWhole = isKnown && isPage && isSame(start, [header.readUInt32BE(24), header.readUInt32BE(28)]);
-    // Of a header that was altered, what is needed is guessed: most logs are of a processor and a page size like these.
+    // If the header was altered, these are guesses: the page size of new files, and the byte order of most processors.
     const of = { pageBytes: isPage ? pageBytes : 8_192, isBigEndian: isKnown && isBigEndian };
     return this.#frames(of, isWhole ? { salts: header.toString("hex", 16, 24), sum: start } : null);
   }
@@ -101,7 +101,7 @@ class LogReader {
         }
       } else {
         stoppedAt ??= n;
-        // Follows the frame before, whatever became of that.
+        // It follows the frame before it, even if that one was altered.
         if (isFollowing && isOfLog && frame.size > 0) lastCommit = n;
       }
       sum = frame.stored;
@@ -130,7 +130,7 @@ const frameOf = (bytes: Buffer, at: number): Frame => ({
 
 const isSame = (one: Sum, other: Sum): boolean => one[0] === other[0] && one[1] === other[1];
 
-/** The checksum of SQLite over words of 32 bits, which goes on from that of the bytes before. */
+/** The checksum of SQLite over words of 32 bits, which continues the checksum of the bytes before. */
 function sumOf(bytes: Buffer, [first, second]: Sum, isBigEndian: boolean): Sum {
   let [one, two] = [first | 0, second | 0];
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);

@@ -62,7 +62,7 @@ test("a message that was altered on the disk is quarantined, and told, while oth
   expect(err).toContain(`${altered} is damaged`);
 });
 
-test("a page that SQLite cannot read fails what needs it, names the file, and makes the server not ready; all else goes on", async () => {
+test("a page that SQLite cannot read fails what needs it, names the file, and makes the server not ready; everything else continues", async () => {
   const destination = await startDestination();
   const data = temporaryFolder();
   await stopped(await startWaypost(["dev", "--port", "0", "--data", data]));

@@ -20,7 +20,7 @@ test(
   `nothing that was altered is delivered, and only what was damaged is lost, in ${rounds} random damages`,
   { timeout: 60_000 + rounds * 500 },
   async () => {
-    const template = await templateOf(1);
+    const template = await templateOf(firstSeed);
     const folder = join(freshFolder(), "round");
     const all: Round[] = [];
     const faults: string[] = [];

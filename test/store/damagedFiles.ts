@@ -15,7 +15,7 @@ import { bytes, earliest, freshFolder, letterTo, sourceOf, TestClock, World } fr
 
 // Damages the files of a store at random places, opens it as a server does, and looks at all that it says and sends.
 
-/** What was accepted: JSON of each thing by its name, whether it was stored before the last fold, and what may be sent. */
+/** The accepted content: JSON of each thing by its name, whether it was stored before the last fold, and what may be sent. */
 type Accepted = { things: Map<string, { text: string; isFolded: boolean }>; sendable: ReadonlySet<string>; due: number };
 type Files = { database: Buffer; log: Buffer };
 type Page = { name: string; type: string };
@@ -30,7 +30,7 @@ export type Template = {
   now: number;
 };
 
-/** What came of one round. `noticed`: by what. `where`: what was damaged. `faults`: what must never be. */
+/** The result of one round. `noticed`: by what. `where`: what was damaged. `faults`: what must never be. */
 export type Round = { noticed: string; where: string; faults: string[] };
 
 const minute = 60_000;
@@ -140,7 +140,7 @@ const throwOn = (error: unknown): never => {
   throw error;
 };
 
-/** Claims all that comes due within some minutes. `said`: what people are told. */
+/** Claims all that comes due within some minutes. `said`: what the log says. */
 async function sendAll(world: World): Promise<{ sent: Delivery[]; said: string[] }> {
   const [sent, said]: [Delivery[], string[]] = [[], []];
   const claims = new Claims({
@@ -169,7 +169,7 @@ async function sendAll(world: World): Promise<{ sent: Delivery[]; said: string[]
   return { sent, said };
 }
 
-/** What each page of a database belongs to. */
+/** Returns the table or index of each page. */
 function pagesOf(path: string): Map<number, Page> {
   const database = new DatabaseSync(path, { readOnly: true });
   const owners = new Map(
@@ -231,7 +231,7 @@ function placeIn(template: Template, random: () => number): Place {
   const page = Math.floor(at / pageBytes) + 1;
   const owner = pages.get(page);
   const image = files.database.subarray((page - 1) * pageBytes, page * pageBytes);
-  // Ids lie in the cells of leaves. What has grown beyond its page, and what leads to pages, may concern any row.
+  // Ids lie in the cells of leaves. Overflow pages, and pages that lead to others, may concern any row.
   const isAny = page === 1 || owner === undefined || owner.type !== "leaf";
   const mayLose = (name: string): boolean => isAny || image.includes(name.slice(name.indexOf(" ") + 1));
   return { what, where: owner ? owner.name : "unused page", files, page, damage, mayLose };

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { onTestFinished } from "vitest";
 import { describe, expect, test } from "vitest";
+import { deadLetterJson } from "../../src/api/present.ts";
 import type { Damage } from "../../src/store/fileCheck.ts";
 import { newKeyLine, readRing, withChecksum } from "../../src/store/keyRing.ts";
 import { sqliteStore } from "../../src/store/sqliteStore.ts";
@@ -73,6 +74,15 @@ describe("a row that was altered on the disk", () => {
     const of = { account: "acc", dlqIds: [altered.dlqId], logRetention: minute };
     await expect(world.store.execute("retryDeadLetters", { ...of, overrides: {} })).rejects.toThrow(`${altered.dlqId} is damaged`);
     expect(await world.store.execute("deleteDeadLetters", of)).toEqual({ deleted: 1 });
+  });
+
+  test("redacted content stays hidden when the settings of its message are not known any longer", async () => {
+    const { world, alter } = await opened();
+    await world.account();
+    const { messageId } = await world.die({ redaction: { body: true, headers: true } });
+    alter(`update envelopes set detail = replace(detail, 'one.example', 'two.example') where id = '${messageId}'`);
+    const [entry] = (await world.store.read.deadLetters(earliest())).entries;
+    expect(entry && JSON.stringify(deadLetterJson(entry))).toContain('"responseBody":"REDACTED:');
   });
 
   test("a schedule does not fire, is paused, and can be made again; others fire", async () => {
@@ -167,7 +177,7 @@ describe("the write-ahead log", () => {
     expect(again.found).toEqual([]);
   });
 
-  test("whose header was altered is not read at all, and that is told", async () => {
+  test("whose header was altered is not read at all, and the log says so", async () => {
     const path = await copied((log) => (log[20] = (log[20] ?? 0) ^ 1));
     const { found } = await opened(path);
     expect(texts(found)).toContain("damaged at frame 0");
