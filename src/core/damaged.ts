@@ -6,7 +6,7 @@ import { noAnswer } from "./outcome.ts";
 import type { Step } from "./run.ts";
 
 // A row whose checksum differs from its content is read as one of these: its key, and nothing that may have been altered. See
-// docs/decisions/0058.
+// docs/decisions/0060.
 
 const noSettings: Omit<Envelope, Unsaid> = {
   ...{ retryDelay: null, timeout: 0, callback: null, failureCallback: null, flowControl: null },
