@@ -4,7 +4,8 @@ import type { Disk } from "./disk.ts";
 import { diskOf } from "./disk.ts";
 import { Folding } from "./folding.ts";
 import { afterLook } from "./gather.ts";
-import { bytesOf, transaction } from "../core/weight.ts";
+import { limits } from "../core/limits.ts";
+import { bytesOf } from "../core/weight.ts";
 import { groupCommit, orUnavailable } from "./group.ts";
 import type { KeySource } from "./keyRing.ts";
 import { runSqlBatch } from "./sql.ts";
@@ -100,6 +101,9 @@ function once(onDamage: OnDamage = () => undefined): OnDamage {
 
 const mostTold = 1_000;
 
+/** Bytes that the disk must have free after a change could not be stored: a message of 8 MiB is written to the log, and then to the file. */
+const leastRoom = 2 * limits.messageBytes;
+
 /** The pages that the smallest batch writes, and what a call adds to them besides its bodies. */
 const [ofBatch, ofCall] = [128 * 1024, 2 * 1024];
 
@@ -134,10 +138,10 @@ class Commits {
     this.mustBeWhole();
   }
 
-  /** Throws `Unavailable` where the largest batch might not fit: the smallest one, which is tried, nearly always does. */
+  /** Throws `Unavailable` if a batch with the largest message might not fit. The smallest one, which is tried, nearly always does. */
   mustHaveRoom(): void {
     const room = this.#disk.room();
-    if (room < transaction.rows * transaction.bytesPerRow) throw new Unavailable(`the disk is full: ${room} bytes are left`);
+    if (room < leastRoom) throw new Unavailable(`the disk is full: ${room} bytes are left`);
   }
 
   /** From now on nothing is stored any more. */

@@ -187,6 +187,9 @@ const olderTables = [
   "drop table storage_probe",
   "drop table nodes",
   "alter table usage drop column stored_bytes",
+  ...["envelopes", "dead_letters", "url_groups", "schedules", "steps"].flatMap((table) =>
+    ["sum", "body_sum"].map((column) => `alter table ${table} drop column ${column}`),
+  ),
   "alter table deduplications drop column made",
   "alter table messages drop column endpoint",
   "alter table messages rename column counted_to_endpoint to counted_to_host",
