@@ -137,6 +137,8 @@ export class Piecemeal extends Duplex {
 
   /** A request was answered, so that the next one has its turn. */
   readOn(): void {
+    this.#endRest?.();
+    this.#endRest = null;
     if (this.#isAwaited) this.#give();
   }
 

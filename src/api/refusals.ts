@@ -23,7 +23,9 @@ export const isOfAccounts = (path: string): boolean => /^\/v2\/(svc|qstash|admin
 /** Turns whatever was thrown into an answer. Only a `Refusal` and the HTTP server's own refusals tell the caller why. */
 export function problemOf(thrown: unknown, mostBytes: number): Problem {
   if (thrown instanceof Refusal) {
-    const { code, message, allowance, retryAfter } = thrown;
+    const { code, message, retryAfter } = thrown;
+    // Public clients take any 429 with the allowance of a day for the end of that.
+    const allowance = code === "storage-quota-exceeded" ? undefined : thrown.allowance;
     return {
       ...{ status: errorCodes[code].status, error: message, fault: causeOf(thrown) },
       ...(allowance && { headers: allowanceHeaders(allowance) }),

@@ -5,6 +5,7 @@ import { fingerprint } from "./mark.ts";
 import type { AccountId, Endpoint, Group, HeaderList, Letter } from "./message.ts";
 import { needsOfPlace, takePlace } from "./place.ts";
 import { acting, howToRaise, limitsOf } from "./plans.ts";
+import { mustHaveStorage } from "./storageQuota.ts";
 
 /**
  * The letters that a letter comes to: itself, or a copy for each endpoint of its group as the group is now. A
@@ -62,6 +63,7 @@ export const addEndpoints: Decision<Named & { endpoints: readonly Endpoint[] }, 
   further: ({ account, name }, draft) => (draft.get("groups", account, name) ? {} : needsOfPlace(draft, account, { name: "groups" })),
   decide: ({ account, name, endpoints: added }, draft, { now }) => {
     const owner = acting(draft.get("accounts", account));
+    mustHaveStorage(owner, { goesOn: false });
     checkCount(added.length, "in one request");
     const known = draft.get("groups", account, name);
     const group = known && !known.damaged ? known : { account, name, createdAt: now, updatedAt: now, endpoints: [], headers: [] };

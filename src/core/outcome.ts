@@ -2,6 +2,7 @@ import type { Draft, Moment } from "./command.ts";
 import { countEnd, depart } from "./gate.ts";
 import { log } from "./lease.ts";
 import { logBodyBytes } from "./limits.ts";
+import { notedLevel } from "./storageQuota.ts";
 import type {
   Account,
   Answer,
@@ -30,11 +31,16 @@ export function delivered(draft: Draft, moment: Moment, { state, outcome }: Ende
   log(draft, moment, state, { states: ["DELIVERED"], ...(outcome.logged ? answerOf(outcome) : { status: outcome.status }) });
 }
 
-/** A message is to be sent again, at this time. */
-export function tryLater(draft: Draft, moment: Moment, { state, outcome }: Ended, at: Millis): void {
+/**
+ * A message is to be sent again, at this time. If its account is over its storage quota, the log keeps no body of the response: there may be
+ * a thousand more.
+ */
+export function tryLater(draft: Draft, moment: Moment, { state, outcome, account }: Ended, at: Millis): void {
+  const isOver = account !== undefined && notedLevel(account) !== null && outcome.body.byteLength > 0;
+  const logged: Answer = isOver ? { ...outcome, body: noBytes, cut: true } : outcome;
   draft.put("messages", { ...state, state: "pending", attempts: state.attempts + 1, leasedBy: null, dueAt: at });
   countEnd(draft, moment, state, at);
-  log(draft, moment, state, { states: ["ERROR", "RETRY"], nextDueAt: at, ...answerOf(outcome) });
+  log(draft, moment, state, { states: ["ERROR", "RETRY"], nextDueAt: at, ...answerOf(logged) });
 }
 
 /** The request of a cancelled message has ended, in whatever way: nothing follows from it, but its places are free now. */

@@ -3,8 +3,9 @@ import { needsOfRemoval, removeDeadLetter } from "./dlq.ts";
 import { birthOf } from "./ids.ts";
 import { forgetMessage } from "./mark.ts";
 import type { AccountId, LogRow, Millis, RunKey } from "./message.ts";
-import { limitOf, limitsOf } from "./plans.ts";
+import { limitOf, limitsOf, mostOf } from "./plans.ts";
 import type { Run, Step } from "./run.ts";
+import { hasStorageQuota } from "./storageQuota.ts";
 import { dayOf, dayOfSighting } from "./sighting.ts";
 import type { AccountLimits, Terms } from "./terms.ts";
 import { carriedId, isPastBucket, pastBuckets, removeBuckets } from "./usage.ts";
@@ -125,6 +126,16 @@ export const limitedLists = { log: "logEntries", keptLog: "logEntries", deadLett
 /** A list that has a limit on its length. */
 export type LimitedList = keyof typeof limitedLists;
 
+/** Entries of the audit log that an account with a storage quota keeps, unless its limit says less: audit entries are never refused. */
+const auditEntriesWithQuota = 100_000;
+
+/** Returns how long a list of an account may be. Null: it has no limit. */
+export function longestList(account: Terms, list: LimitedList): number | null {
+  const limit = limitOf(account, limitedLists[list]);
+  const most = list === "audit" && hasStorageQuota(account) ? Math.min(limit, auditEntriesWithQuota) : limit;
+  return most < mostOf(limitedLists[list]) ? most : null;
+}
+
 /** For each list, its newest entry that is too many, with the limit that it is beyond. All older ones are too many as well. Null: none is. */
 type TooMany = Record<LimitedList, OneTooMany | null>;
 type OneTooMany = { id: string; most: number };
@@ -172,7 +183,7 @@ const nothing = { log: [], keptLog: [], deadLetters: [], audit: [] };
 function stillTooMany(account: Terms, tooMany: TooMany): TooMany {
   const still = (list: LimitedList): OneTooMany | null => {
     const one = tooMany[list];
-    return one && limitOf(account, limitedLists[list]) <= one.most ? one : null;
+    return one && (longestList(account, list) ?? Infinity) <= one.most ? one : null;
   };
   return { log: still("log"), keptLog: still("keptLog"), deadLetters: still("deadLetters"), audit: still("audit") };
 }

@@ -158,7 +158,7 @@ function draw(draft: Draft, moment: Moment, { account, state, outcome }: Case): 
     delivered(draft, moment, { account, state, outcome });
     reportCallback(draft, envelope, { ...infoOf(outcome), state: "CALLBACK_SUCCESS" });
   } else {
-    tryLater(draft, moment, { state, outcome }, verdict.at);
+    tryLater(draft, moment, { account, state, outcome }, verdict.at);
   }
   callBack(draft, moment, { account, envelope, state, outcome });
   if (verdict.kind === "delivered") depart(draft, moment, state);

@@ -14,7 +14,7 @@ import type { Terms } from "./terms.ts";
  */
 const weighed: { readonly [T in TableName]?: Weighing } = {
   ...{ envelopes: ["detail", "body"], log: ["detail", "body"], keptLog: ["detail", "body"], deadLetters: ["detail", "body"] },
-  ...{ runs: ["detail", "body"], steps: ["detail", "body"], notifications: ["body"] },
+  ...{ runs: ["detail", "body"], steps: ["detail", "body"], notifications: ["body"], waiters: ["detail"] },
   ...{ schedules: ["detail", "body"], groups: ["detail"], rejections: ["detail", "body"], audit: ["detail"] },
 };
 
@@ -77,7 +77,7 @@ export function storageQuotaBrokenBy(account: Pick<Account, "id"> & Terms, { goe
   if (level === null || (goesOn && level === "full")) return null;
   const most = limitOf(account, "storageBytes");
   const raise = `"waypost account limits ${account.id} --${flagOfLimit("storageBytes")} <n>"`;
-  const remedy = `delete dead letters or schedules, wait until logs expire, or raise it with ${raise}`;
+  const remedy = `delete dead letters, schedules or URL groups, wait until logs expire, or raise it with ${raise}`;
   const problem = `${account.storedBytes} bytes stored exceed this account's limit of ${most}${goesOn ? " by more than 25 %" : ""}`;
   return { refused: "storage-quota-exceeded", message: `storage: ${problem}; ${remedy}` };
 }

@@ -151,7 +151,8 @@ export class Connection {
    * pieces is taken in several turns.
    */
   #read(bytes: Buffer): void {
-    if (this.#unread.length > 0) this.#unread.push(Buffer.from(bytes));
+    // TLS hands over what it has decrypted although the socket is paused.
+    if (this.#isResting || this.#unread.length > 0) this.#unread.push(Buffer.from(bytes));
     else if (bytes.length < smallRead) this.#take(bytes);
     else this.#readSome(bytes, (rest) => Buffer.from(rest));
   }

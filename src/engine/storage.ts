@@ -1,4 +1,5 @@
 import type { Account, AccountId, Millis } from "../core/message.ts";
+import { limitOf } from "../core/plans.ts";
 import { hasStorageQuota, notedLevel, storageLevel } from "../core/storageQuota.ts";
 import type { Store } from "../store/store.ts";
 import type { Clock } from "./clock.ts";
@@ -31,15 +32,25 @@ export function storageDuty({ store, clock }: { store: Store; clock: Clock }): D
     isAwake = true;
   });
   const mustRead = (now: Millis): boolean => readAt === null || now >= readAt + longest || now < readAt;
+  const bytesStored = async (accounts: readonly Account[], changedSince: Millis | null) =>
+    accounts.length === 0 ? [] : store.read.storedBytes(idsOf(accounts), changedSince);
   const look = async (): Promise<void> => {
     const now = clock.now();
-    // A quota may be new, so all accounts that have one are looked at.
-    const since = mustRead(now) ? null : Math.min(now, lookedAt) - recent;
-    if (since === null) {
+    const before = new Map(limited.map((account) => [account.id, limitOf(account, "storageBytes")]));
+    if (mustRead(now)) {
       readAt = now;
       limited = (await store.read.accounts()).filter(hasStorageQuota);
     }
-    const changed = limited.length === 0 ? [] : await store.read.storedBytes(idsOf(limited), since);
+    // Of an account whose quota is new it is not known what it stored before.
+    const isNew = (account: Account): boolean => before.get(account.id) !== limitOf(account, "storageBytes");
+    const since = Math.min(now, lookedAt) - recent;
+    const changed = [
+      ...(await bytesStored(limited.filter(isNew), null)),
+      ...(await bytesStored(
+        limited.filter((account) => !isNew(account)),
+        since,
+      )),
+    ];
     const bytesOf = new Map(changed.map(({ account, bytes }) => [account, bytes]));
     for (const account of limited) {
       const bytes = bytesOf.get(account.id);
@@ -61,6 +72,7 @@ export function storageDuty({ store, clock }: { store: Store; clock: Clock }): D
       news.dealWith(() =>
         look().catch((error: unknown) => {
           readAt = null;
+          limited = [];
           throw error;
         }),
       ),

@@ -1,6 +1,5 @@
-import { limitOf, plans } from "../core/plans.ts";
 import type { LimitedList } from "../core/retention.ts";
-import { limitedLists } from "../core/retention.ts";
+import { limitedLists, longestList } from "../core/retention.ts";
 import type { Account, Millis } from "../core/message.ts";
 import type { InputOf } from "../core/commands.ts";
 import type { Store } from "../store/store.ts";
@@ -53,8 +52,9 @@ export function trimmingDuty({ store, clock }: { store: Store; clock: Clock }): 
   };
 }
 
-const isLimited = (account: Account): boolean =>
-  Object.values(limitedLists).some((limit) => limitOf(account, limit) < plans.selfHosted[limit]);
+const lists = Object.keys(limitedLists) as LimitedList[];
+
+const isLimited = (account: Account): boolean => lists.some((list) => longestList(account, list) !== null);
 
 async function trimOne(store: Store, clock: Clock, account: Account, nextLook: Map<string, Millis>): Promise<void> {
   const tooMany = await tooManyOf(store, clock, account, nextLook);
@@ -64,11 +64,10 @@ async function trimOne(store: Store, clock: Clock, account: Account, nextLook: M
 
 async function tooManyOf(store: Store, clock: Clock, account: Account, nextLook: Map<string, Millis>): Promise<InputOf<"trim">["tooMany"]> {
   const tooMany: InputOf<"trim">["tooMany"] = { log: null, keptLog: null, deadLetters: null, audit: null };
-  for (const table of Object.keys(limitedLists) as LimitedList[]) {
-    const limit = limitedLists[table];
+  for (const table of lists) {
     const name = `${table} ${account.id}`;
-    const most = limitOf(account, limit);
-    if (most >= plans.selfHosted[limit] || clock.now() < (nextLook.get(name) ?? -Infinity)) continue;
+    const most = longestList(account, table);
+    if (most === null || clock.now() < (nextLook.get(name) ?? -Infinity)) continue;
     const { id, count } = await store.read.tooMany(table, account.id, most);
     if (id !== null) tooMany[table] = { id, most };
     nextLook.set(name, clock.now() + Math.min(longest, ((most - count) / pace) * second));

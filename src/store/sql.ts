@@ -80,7 +80,7 @@ async function writeAll(connection: Connection, set: WorkingSet, at: Writing): P
   };
   // The weight of removed rows is known when they are removed. Batches that publish, send or settle remove no such rows, so they do not wait.
   writing.push((stored.known()?.then(count) ?? count()).catch(note));
-  // All of them have asked for what they write by now.
+  // All of them have asked for what they write by now, except for the bytes of removed rows, which the same transaction adds.
   if (isChange && at.sign) writing.push(at.sign(connection).catch(note));
   await Promise.all(writing);
   if (faults.length > 0) throw faults[0];

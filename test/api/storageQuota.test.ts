@@ -56,6 +56,7 @@ test("over the quota every way to publish is refused with 429 and Retry-After", 
     ["POST", "/v2/schedules/https://e.example/", { headers: { "svc-cron": "0 0 1 1 *" } }],
     ["POST", to, { headers: { "svc-cron": "0 0 1 1 *" } }],
     ["POST", "/v2/trigger/https://e.example/"],
+    ["POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints: [{ url: "https://e.example/" }] }) }],
     ["POST", `/v2/dlq/retry/${dlqId}`],
     ["POST", "/v2/dlq/retry"],
   ];
@@ -66,6 +67,14 @@ test("over the quota every way to publish is refused with 429 and Retry-After", 
       headers: { "retry-after": "1" },
     });
   expect(home.deliveries).toEqual([]);
+});
+
+test("an account with a limit of requests in a day is told of the storage alone: public clients would wait for the end of the day", async () => {
+  await filled();
+  const limits = { storageBytes: 70_000, requestsPerDay: 1_000, requestsPerDayHard: 1_000 };
+  await home.ask("PATCH", "/v2/admin/accounts/acc_1", { token: null, headers: operator, body: JSON.stringify({ limits }) });
+  const { status, headers } = await home.ask("POST", to, { body: "x" });
+  expect([status, headers["retry-after"], headers["ratelimit-limit"]]).toEqual([429, "1", undefined]);
 });
 
 test("a call to a source is refused for its sender to come again, and its owner sees why", async () => {

@@ -120,7 +120,7 @@ describe("over the quota", () => {
     expect(await publish()).toEqual({
       refused: "storage-quota-exceeded",
       message:
-        "storage: 1001 bytes stored exceed this account's limit of 1000; delete dead letters or schedules, wait until logs expire, " +
+        "storage: 1001 bytes stored exceed this account's limit of 1000; delete dead letters, schedules or URL groups, wait until logs expire, " +
         'or raise it with "waypost account limits acme --storage-bytes <n>"',
     });
     await expect(post(start("s"))).rejects.toThrow("storage-quota-exceeded");
@@ -157,9 +157,13 @@ describe("over the quota", () => {
   test("what was taken is delivered, and callbacks, steps and events of runs that have begun are taken", async () => {
     const id = await broker.publish();
     await note(1250);
-    expect(await broker.settle(id, { status: 500 })).toBe("retry");
+    expect(await broker.settle(id, { status: 500, body: bytes("x".repeat(1_000)) })).toBe("retry");
+    // There may be a thousand more retries, and each would keep its response.
+    expect([...broker.memory.tables.log.values()].find(({ status }) => status === 500)).toMatchObject({ cut: true, body: bytes("") });
     expect(await post(step)).toHaveProperty("messageId");
+    const before = stored();
     expect(await broker.run("wait", { account: "acme", runId: "r", waiter })).toEqual({ waits: true });
+    expect(stored() - before).toBeGreaterThan(100);
     const event = { account: "acme", event: "e", body: bytes("e"), runId: "r", kind: "event" as const };
     expect(await broker.run("notify", event)).toMatchObject({ stored: false });
   });

@@ -6,12 +6,12 @@ import type { Store } from "../../src/store/store.ts";
 import { closedAfterwards, letterTo, sourceOf, TestClock, World } from "../store/world.ts";
 
 /** What of `storedBytes` and `accounts` was asked, since it was last looked at. */
-type Asked = { accounts: number; stored: (readonly string[])[] };
+type Asked = { accounts: number; stored: (readonly string[])[]; sinceEver: (readonly string[])[] };
 
 async function open(): Promise<{ world: World; asked: Asked; duty: ReturnType<typeof storageDuty> }> {
   const clock = new TestClock();
   const store = closedAfterwards(memoryStore(sourceOf(clock, "nod_a")));
-  const asked: Asked = { accounts: 0, stored: [] };
+  const asked: Asked = { accounts: 0, stored: [], sinceEver: [] };
   const read: Queries = {
     ...store.read,
     accounts: () => {
@@ -20,6 +20,7 @@ async function open(): Promise<{ world: World; asked: Asked; duty: ReturnType<ty
     },
     storedBytes: (accounts, since) => {
       asked.stored.push(accounts);
+      if (since === null) asked.sinceEver.push(accounts);
       return store.read.storedBytes(accounts, since);
     },
   };
@@ -88,7 +89,7 @@ test("accounts without a quota are not asked for, and it sleeps when nothing com
   await duty.run();
   await world.publish([letterTo()]);
   for (let look = 0; look < 5; look++) await later(duty, world);
-  expect(asked).toEqual({ accounts: 1, stored: [] });
+  expect(asked).toMatchObject({ accounts: 1, stored: [] });
   expect(await duty.nextAt()).toBe(Infinity);
   await quota(world, 1_000_000);
   for (let look = 0; look < 20; look++) await later(duty, world);
@@ -108,4 +109,19 @@ test("a look that failed is done again", async () => {
   await later(duty, world);
   expect(await noted(world)).toBeGreaterThan(100);
   expect(asked.accounts).toBe(2);
+});
+
+test("news of accounts makes nobody's bytes be added up whose quota is as before", async () => {
+  const { world, asked, duty } = await open();
+  await quota(world, 5_000);
+  await duty.run();
+  expect(asked.sinceEver).toEqual([["acc"]]);
+  for (let time = 0; time < 3; time++) {
+    await world.store.execute("changeAccount", { account: "free", change: { limits: { retries: time } } });
+    await later(duty, world);
+  }
+  expect(asked.sinceEver).toEqual([["acc"]]);
+  await quota(world, 4_000);
+  await later(duty, world);
+  expect(asked.sinceEver).toEqual([["acc"], ["acc"]]);
 });

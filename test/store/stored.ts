@@ -10,7 +10,7 @@ import { tables } from "../../src/store/tables.ts";
 const weighed = {
   ...{ envelopes: ["detail", "body"], log: ["detail", "body"], keptLog: ["detail", "body"], deadLetters: ["detail", "body"] },
   ...{ runs: ["detail", "body"], steps: ["detail", "body"], notifications: ["body"], schedules: ["detail", "body"] },
-  ...{ groups: ["detail"], rejections: ["detail", "body"], audit: ["detail"] },
+  ...{ waiters: ["detail"], groups: ["detail"], rejections: ["detail", "body"], audit: ["detail"] },
 } as const satisfies { [T in TableName]?: readonly ("detail" | "body")[] };
 
 type Weighed = keyof typeof weighed;

@@ -160,7 +160,7 @@ const add = route({
   params: byName,
   body: { about: "The endpoints.", contentType: "application/json", schema: added, required: true, mostBytes },
   answers: { 200: { about: "The URL group as it is now.", schema: group } },
-  refusals: ["limit-exceeded", "forbidden"],
+  refusals: ["limit-exceeded", "storage-quota-exceeded", "forbidden"],
   handle: async ({ account, params, incoming, parts }) => {
     const name = checkName("name", params.name);
     const given = { account: account.id, name, endpoints: readObject(added, incoming).endpoints.map(checkedEndpoint) };

@@ -115,7 +115,7 @@ const notifyAll = route({
   params: byEvent,
   body: event,
   answers: { 200: { about: "Who was told.", schema: z.array(notifiedShape) } },
-  refusals: [],
+  refusals: ["storage-quota-exceeded"],
   handle: async ({ account, params, incoming, parts }) =>
     wakeAll(parts, account.id, { event: checkSegment("eventId", params.eventId), body: incoming.body, mayRead: mayRead(incoming) }),
 });

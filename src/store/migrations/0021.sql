@@ -12,6 +12,7 @@ create temporary table stored as
     union all select account, 100 + coalesce(octet_length(detail), 0) + coalesce(octet_length(body), 0) from runs
     union all select account, 100 + coalesce(octet_length(detail), 0) + coalesce(octet_length(body), 0) from steps
     union all select account, 100 + coalesce(octet_length(body), 0) from notifications
+    union all select account, 100 + coalesce(octet_length(detail), 0) from waiters
     union all select account, 100 + coalesce(octet_length(detail), 0) + coalesce(octet_length(body), 0) from schedules
     union all select account, 100 + coalesce(octet_length(detail), 0) from url_groups
     union all select account, 100 + coalesce(octet_length(detail), 0) + coalesce(octet_length(body), 0) from rejections
