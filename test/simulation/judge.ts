@@ -48,8 +48,8 @@ export class Judge {
   readonly #total: NodeHands;
   /** When signing keys were replaced. */
   readonly #replaced = new Map<string, number>();
-  /** Claims of a node, one after another, that met a world in which nothing had changed, and changed nothing. */
-  readonly #idleClaims = new Map<string, number>();
+  /** Claims of a node, one after another, that met a world in which nothing had changed, and changed nothing, since it had its hold. */
+  readonly idleClaims = new Map<string, number>();
   claims = 0;
   /** What a run must have seen to be worth its name, besides what its trace tells. */
   readonly happened = new Set<string>();
@@ -173,10 +173,10 @@ export class Judge {
   /** A claim comes when there is something to claim, or when it was woken for something that another has taken. */
   #countClaims({ node, calls, changes }: Case): void {
     this.claims += calls.filter(({ name }) => name === "claim").length;
-    if (Object.values(changes).some((list) => list.length > 0)) return this.#idleClaims.clear();
+    if (Object.values(changes).some((list) => list.length > 0)) return this.idleClaims.clear();
     if (!calls.some(({ name }) => name === "claim")) return;
-    const idle = (this.#idleClaims.get(node) ?? 0) + 1;
-    this.#idleClaims.set(node, idle);
+    const idle = (this.idleClaims.get(node) ?? 0) + 1;
+    this.idleClaims.set(node, idle);
     this.demand(idle <= 6, `nobody claims again and again when there is nothing to claim: ${node}`);
   }
 

@@ -107,6 +107,8 @@ export class SimulatedNode {
     const trouble = (what: string, error: unknown): void => world.note(`${id} trouble: ${what}: ${String(error)}`);
     this.#hold =
       broker.holds && new SimulatedHold({ node: id, world, holds: broker.holds, takeOver: (session) => this.#takeOver(session) });
+    // A node that has its hold again looks for itself.
+    this.#hold?.onChange(() => void broker.judge.idleClaims.delete(id));
     this.dispatcher = new Dispatcher({
       store: { ...this.store, ...(this.#hold && { hold: this.#hold }), execute: this.#executeUnreliably() },
       deliver: (delivery) => {
