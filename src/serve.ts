@@ -142,7 +142,7 @@ const inClear =
 
 async function openFolder(
   settings: Settings,
-  { node, log, reclaims = true, onBroken = () => undefined, onDamage = () => undefined }: Opening,
+  { node, log, reclaims = true, onBroken = () => undefined, onDamage = ({ text }) => log.error(text) }: Opening,
 ): Promise<Opened> {
   const { data } = settings;
   const release = takeDataFolder(data);

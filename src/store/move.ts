@@ -12,6 +12,9 @@ export type Cell = string | bigint | number | Uint8Array | null;
 /** Tables that describe a database and its nodes, not the data in it. */
 export const notMoved: readonly string[] = ["schema_version", "storage_probe", "nodes"];
 
+/** Reports whether a column is not moved: PostgreSQL has no checksums of rows, and an older node would not renew them. */
+export const isChecksum = (column: string): boolean => column === "sum" || column === "body_sum";
+
 /** `key`: the columns of its primary key, in their order. */
 export type MovedTable = { name: string; columns: readonly { name: string; type: string }[]; key: readonly string[] };
 

@@ -3,7 +3,7 @@ import { types } from "pg";
 import type { CustomTypesConfig } from "pg";
 import { makeRoomFor } from "./logParts.ts";
 import type { Cell, MovedTable, Side } from "./move.ts";
-import { notMoved } from "./move.ts";
+import { isChecksum, notMoved } from "./move.ts";
 import { locks, migratePostgres } from "./postgresMigration.ts";
 import { requireOwnConnections } from "./postgresPooling.ts";
 import type { PostgresOptions } from "./postgresSession.ts";
@@ -87,7 +87,7 @@ function sideOf(client: Client, name: string): Side {
       for (const [table, column, type, place] of await query(listTables, [])) {
         const shape = tables.get(String(table)) ?? { name: String(table), columns: [], places: [] };
         tables.set(shape.name, shape);
-        shape.columns.push({ name: String(column), type: String(type) });
+        if (!isChecksum(String(column))) shape.columns.push({ name: String(column), type: String(type) });
         if (Number(place) >= 0) shape.places.push([Number(place), String(column)]);
       }
       return [...tables.values()].map(({ name: table, columns, places }) => {

@@ -1,10 +1,13 @@
 import { DatabaseSync } from "node:sqlite";
 import type { Cell, MovedTable, Side } from "./move.ts";
-import { notMoved } from "./move.ts";
+import { isChecksum, notMoved } from "./move.ts";
+import { checkFiles } from "./fileCheck.ts";
 import { openSqlite } from "./sqlite.ts";
+import { StorageRefused } from "./store.ts";
 
 /** The file of an embedded store, for `move`: brought to this version, or made. The caller keeps servers away from it. */
 export async function sqliteSide(path: string, { name, moves }: { name: string; moves: boolean }): Promise<Side> {
+  if (checkFiles(path).cut) throw new StorageRefused(`${path}-wal: damaged; start a server on this folder first, which says what is lost`);
   const database = openSqlite(path);
   await database.migrate({ moves }).finally(() => database.close());
   const db = new DatabaseSync(path);
@@ -47,7 +50,9 @@ export async function sqliteSide(path: string, { name, moves }: { name: string; 
 
 /** `pk`: the place in the primary key, from 1 on. */
 function shapeOf(name: string, found: readonly Cell[][]): MovedTable {
-  const columns = found.map(([column, type]) => ({ name: String(column), type: String(type) }));
+  const columns = found
+    .map(([column, type]) => ({ name: String(column), type: String(type) }))
+    .filter(({ name: column }) => !isChecksum(column));
   const key = found.filter(([, , pk]) => Number(pk) > 0).sort((a, b) => Number(a[2]) - Number(b[2]));
   return { name, columns, key: key.map(([column]) => String(column)) };
 }

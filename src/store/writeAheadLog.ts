@@ -1,4 +1,4 @@
-import { closeSync, copyFileSync, fstatSync, openSync, readSync } from "node:fs";
+import { closeSync, copyFileSync, existsSync, fstatSync, openSync, readSync } from "node:fs";
 
 /** The contents of a write-ahead log of SQLite: https://sqlite.org/fileformat2.html#the_write_ahead_log. */
 export type LogCheck = {
@@ -6,8 +6,20 @@ export type LogCheck = {
   pages: number | null;
   /** The pages that it will read from the log. */
   inLog: ReadonlySet<number>;
-  /** The log was altered: from this frame on (the first is 0) it is not read, and there are commits behind. Null: it is whole. */
-  cut: { at: number; frames: number } | null;
+  /** The log was altered, and there are commits behind that place. Null: it is whole. */
+  cut: Cut | null;
+};
+
+/** A place in a log from which on SQLite does not read it. */
+export type Cut = {
+  /** The first frame that does not fit; the first of all is 0. */
+  at: number;
+  /** It, and those behind it up to the last commit. */
+  frames: number;
+  /** Commits behind it. */
+  commits: number;
+  /** What the database file has of the log: all of it, so that nothing is lost; something from behind the place; or neither. */
+  folded: "all" | "behind" | "none";
 };
 
 const [headerBytes, frameHeaderBytes] = [32, 24];
@@ -22,28 +34,31 @@ const untouched: LogCheck = { pages: null, inLog: new Set(), cut: null };
  * same log, shows that something before it was altered, or never came to the disk: a log only grows at its end.
  */
 export function checkLog(path: string): LogCheck {
-  let file: number;
+  const log = opened(`${path}-wal`);
+  if (log === null) return untouched;
+  const database = opened(path);
   try {
-    file = openSync(path, "r");
-  } catch {
-    return untouched;
-  }
-  try {
-    return new LogReader(file).check();
+    return new LogReader(log, database).check();
   } finally {
-    closeSync(file);
+    closeSync(log);
+    if (database !== null) closeSync(database);
   }
 }
 
-/** Keeps a copy of the log of a database that will be cut, in the place of an earlier one. Null: there is no room. */
-export function keepDamagedLog(path: string): string | null {
-  const copy = `${path}-wal.damaged`;
+function opened(path: string): number | null {
   try {
-    copyFileSync(`${path}-wal`, copy);
-    return copy;
+    return openSync(path, "r");
   } catch {
     return null;
   }
+}
+
+/** Keeps a copy of a damaged log beside the database, under a name that no earlier one has. Throws if there is no room. */
+export function keepDamagedLog(path: string): string {
+  let copy = `${path}-wal.damaged`;
+  for (let n = 2; existsSync(copy); n++) copy = `${path}-wal.damaged-${n}`;
+  copyFileSync(`${path}-wal`, copy);
+  return copy;
 }
 
 type Sum = readonly [number, number];
@@ -55,8 +70,11 @@ class LogReader {
   #batchAt = 0;
   readonly #size: number;
 
-  constructor(file: number) {
+  readonly #database: number | null;
+
+  constructor(file: number, database: number | null) {
     this.#file = file;
+    this.#database = database;
     this.#size = fstatSync(file).size;
   }
 
@@ -83,6 +101,9 @@ class LogReader {
     let sum: Sum | null = begun?.sum ?? null;
     let stoppedAt: number | null = begun ? null : 0;
     let lastCommit = -1;
+    let commits = 0;
+    // The last frame of each page, before the place where SQLite stops and behind it.
+    const [before, behind] = [new Map<number, number>(), new Map<number, number>()];
     for (let n = 0; ; n++) {
       const at = headerBytes + n * (frameHeaderBytes + pageBytes);
       const bytes = this.#at(at, frameHeaderBytes + pageBytes);
@@ -99,15 +120,46 @@ class LogReader {
           for (const page of pending) committed.add(page);
           [pages, pending] = [frame.size, []];
         }
+        before.set(frame.page, n);
       } else {
         stoppedAt ??= n;
+        if (n === stoppedAt || (isFollowing && isOfLog)) behind.set(frame.page, n);
         // It follows the frame before it, even if that one was altered.
-        if (isFollowing && isOfLog && frame.size > 0) lastCommit = n;
+        if (isFollowing && isOfLog && frame.size > 0) {
+          lastCommit = n;
+          commits++;
+        }
       }
       sum = frame.stored;
     }
-    const cut = stoppedAt !== null && lastCommit >= stoppedAt ? { at: stoppedAt, frames: lastCommit + 1 - stoppedAt } : null;
-    return { pages, inLog: committed, cut };
+    if (stoppedAt === null || lastCommit < stoppedAt) return { pages, inLog: committed, cut: null };
+    const folded = this.#folded({ pageBytes, before, behind, stoppedAt });
+    return { pages, inLog: committed, cut: { at: stoppedAt, frames: lastCommit + 1 - stoppedAt, commits, folded } };
+  }
+
+  /** Compares the last image of each page in the log with the file. The frame that does not fit may differ in a few bytes. */
+  #folded({ pageBytes, before, behind, stoppedAt }: Images): Cut["folded"] {
+    let [isAll, isBehind] = [true, false];
+    for (const [page, frame] of [...before, ...behind]) {
+      if (behind.has(page) && behind.get(page) !== frame) continue;
+      const inFile = this.#isInFile(frame, { page, pageBytes, mayDiffer: frame === stoppedAt ? fewBytes : 0 });
+      isAll &&= inFile;
+      const earlier = before.get(page);
+      if (inFile && behind.has(page) && frame !== stoppedAt)
+        isBehind ||= earlier === undefined || !this.#isInFile(earlier, { page, pageBytes, mayDiffer: 0 });
+    }
+    return isAll ? "all" : isBehind ? "behind" : "none";
+  }
+
+  #isInFile(frame: number, { page, pageBytes, mayDiffer }: { page: number; pageBytes: number; mayDiffer: number }): boolean {
+    const image = this.#at(headerBytes + frame * (frameHeaderBytes + pageBytes) + frameHeaderBytes, pageBytes);
+    const there = Buffer.alloc(pageBytes);
+    if (image === null || this.#database === null || page < 1) return false;
+    if (readSync(this.#database, there, 0, pageBytes, (page - 1) * pageBytes) < pageBytes) return false;
+    if (image.equals(there)) return true;
+    let differing = 0;
+    for (let at = 0; at < pageBytes && differing <= mayDiffer; at++) if (image[at] !== there[at]) differing++;
+    return differing <= mayDiffer;
   }
 
   /** Null: the file ends before. */
@@ -122,6 +174,11 @@ class LogReader {
     return from + length <= this.#batch.length ? this.#batch.subarray(from, from + length) : null;
   }
 }
+
+type Images = { pageBytes: number; before: ReadonlyMap<number, number>; behind: ReadonlyMap<number, number>; stoppedAt: number };
+
+/** Bytes of an altered frame that may differ from the page that it was folded to. */
+const fewBytes = 16;
 
 const frameOf = (bytes: Buffer, at: number): Frame => ({
   ...{ at, page: bytes.readUInt32BE(0), size: bytes.readUInt32BE(4), salts: bytes.toString("hex", 8, 16) },

@@ -6,6 +6,7 @@ import { describe, expect, test } from "vitest";
 import { deadLetterJson } from "../../src/api/present.ts";
 import type { Damage } from "../../src/store/fileCheck.ts";
 import { newKeyLine, readRing, withChecksum } from "../../src/store/keyRing.ts";
+import { sqliteSide } from "../../src/store/moveSqlite.ts";
 import { sqliteStore } from "../../src/store/sqliteStore.ts";
 import { runStart, runStep } from "./contractRuns.ts";
 import { bytes, earliest, freshFolder, letterTo, sourceOf, TestClock, World } from "./world.ts";
@@ -149,10 +150,11 @@ describe("a row that was altered on the disk", () => {
 
 describe("the write-ahead log", () => {
   /** The files of a store with many commits in its log. */
-  async function copied(damage: (log: Buffer) => void): Promise<string> {
+  async function copied(damage: (log: Buffer) => void, { isFolded = false } = {}): Promise<string> {
     const { path, world } = await opened();
     await world.account();
     for (let n = 0; n < 20; n++) await world.send({ delay: minute });
+    if (isFolded) fold(path);
     const log = readFileSync(`${path}-wal`);
     damage(log);
     const folder = join(freshFolder(), "copy");
@@ -163,24 +165,55 @@ describe("the write-ahead log", () => {
     return copy;
   }
 
+  /** Brings all of the log into the file, and leaves the log as it is. */
+  function fold(path: string): void {
+    const database = new DatabaseSync(path);
+    database.exec("pragma wal_checkpoint(passive)");
+    database.close();
+  }
+
   const unfinished = async (world: World): Promise<number> =>
     (await world.store.read.unfinished({ account: "acc", filter: {}, cursor: null, count: 100 })).messageIds.length;
 
-  test("that was altered in the middle is read up to there, told once, and kept", async () => {
-    const path = await copied((log) => (log[log.length / 2] = (log[log.length / 2] ?? 0) ^ 1));
-    const { world, found } = await opened(path);
-    expect(texts(found)).toMatch(/store\.db-wal: damaged at frame \d+, .* frames behind are lost, .*store\.db-wal\.damaged/);
-    expect(readFileSync(`${path}-wal.damaged`).byteLength).toBeGreaterThan(0);
-    expect(await unfinished(world)).toBeLessThan(20);
-    await world.store.close();
-    const again = await opened(path);
-    expect(again.found).toEqual([]);
+  test.each([
+    ["in the middle", (log: Buffer) => log.length / 2],
+    ["in its header", () => 20],
+  ])("that was altered %s is refused, every time, and nothing is changed", async (_where, place) => {
+    const path = await copied((log) => (log[place(log)] = (log[place(log)] ?? 0) ^ 1));
+    const before = [path, `${path}-wal`].map((file) => readFileSync(file));
+    for (let time = 0; time < 2; time++)
+      await expect(opened(path)).rejects.toThrow(
+        /store\.db-wal: damaged at frame \d+; \d+ acknowledged changes are behind it.*restore both files/,
+      );
+    expect([path, `${path}-wal`].map((file) => readFileSync(file))).toEqual(before);
+    await expect(sqliteSide(path, { name: "the store", moves: false })).rejects.toThrow("store.db-wal: damaged");
   });
 
-  test("whose header was altered is not read at all, and the log says so", async () => {
-    const path = await copied((log) => (log[20] = (log[20] ?? 0) ^ 1));
-    const { found } = await opened(path);
-    expect(texts(found)).toContain("damaged at frame 0");
+  test("that was altered after all of it came into the file loses nothing, and is kept beside it", async () => {
+    const path = await copied((log) => (log[log.length / 2] = (log[log.length / 2] ?? 0) ^ 1), { isFolded: true });
+    const { world, found } = await opened(path);
+    expect(texts(found)).toMatch(
+      /store\.db-wal: damaged at frame \d+; all of it is in .*store\.db, so nothing is lost; .*store\.db-wal\.damaged/,
+    );
+    expect(readFileSync(`${path}-wal.damaged`).byteLength).toBeGreaterThan(0);
+    expect(await unfinished(world)).toBe(20);
+    await world.store.close();
+    expect((await opened(path)).found).toEqual([]);
+  });
+
+  test("of which a part is in the file, and another one was altered, is refused", async () => {
+    const path = await copied((log) => (log[200] = (log[200] ?? 0) ^ 1), { isFolded: true });
+    const file = readFileSync(path);
+    // The last page did not come into the file.
+    writeFileSync(path, file.fill(0, file.length - 8_192));
+    await expect(opened(path)).rejects.toThrow("store.db-wal: damaged at frame 0");
+  });
+
+  test("whose last commit is torn, as after a power failure, is read up to there, and that is told", async () => {
+    const path = await copied((log) => log.fill(0, log.length - 3 * 8_216, log.length - 2 * 8_216));
+    const { world, found } = await opened(path);
+    expect(texts(found)).toMatch(/damaged at frame \d+; the \d+ frames from there on are not read: after a power failure/);
+    expect(await unfinished(world)).toBe(19);
   });
 
   test("that ends early, as after a power failure, is nothing to tell", async () => {
