@@ -37,7 +37,7 @@ test("a server refuses a file that was cut short, and keys that were altered, an
   expect(await refused(data)).toEqual({ code: 2, err: expect.stringContaining(`${store}: damaged: the file has`) });
   expect(await refused(data)).toEqual({
     code: 2,
-    err: expect.stringContaining(`restore it from a backup, or save what can be read with: sqlite3`),
+    err: expect.stringContaining(`restore it from a backup; or, with the server stopped: sqlite3`),
   });
 });
 
