@@ -2,7 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { tokenOf } from "../src/api/token.ts";
+import { tokenOf } from "../src/api/auth/token.ts";
 import { type Contestant, destination, type Drive, openField, takeTurns, type Turn } from "./field.ts";
 import { type Middle, middle, ratio, showMiddle, table } from "./figures.ts";
 import { nameSlot } from "./payload.ts";
@@ -58,7 +58,7 @@ export const accounts = question({
 /** Gives an account of a server that is running every limit. */
 function limitedIn({ folder, server, name, sources }: { folder: string; server: Server; name: string; sources: string }): Server {
   const flags = Object.entries(ample).flatMap(([limit, value]) => [`--${limit}`, value]);
-  const command = ["src/main.ts", "account", "limits", "testUser1", ...flags, "--data", join(folder, "data")];
+  const command = ["src/cli/main.ts", "account", "limits", "testUser1", ...flags, "--data", join(folder, "data")];
   execFileSync(process.execPath, command, { cwd: sources });
   return { ...server, name, token: tokenOf("testUser1", "testPassword") };
 }

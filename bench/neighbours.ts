@@ -1,6 +1,6 @@
 /** Does an account notice what another one does? Each attack by itself and all at once, with a fresh server for each. */
 import { request } from "undici";
-import { tokenOf } from "../src/api/token.ts";
+import { tokenOf } from "../src/api/auth/token.ts";
 import type { AttackerAnswers } from "./attacker.ts";
 import { attacks } from "./attacks.ts";
 import { mebibytes, type Spread, table } from "./figures.ts";

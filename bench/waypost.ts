@@ -32,7 +32,7 @@ export async function startWaypost(stage: Stage, { folder, database, name = "way
   const log = join(folder, `output-${port}.txt`);
   const startedAt = performance.now();
   const storage = database === undefined ? ["--data", join(folder, "data")] : ["--database-url", database];
-  const command = [process.execPath, ...flags, "src/main.ts", "dev", "--port", String(port), ...storage];
+  const command = [process.execPath, ...flags, "src/cli/main.ts", "dev", "--port", String(port), ...storage];
   const child = stage.server(command, log, sources);
   while (!/running at\s+\S*http/.test(readFileSync(log, "utf8"))) {
     if (child.exitCode !== null || performance.now() - startedAt > startLimit) {

@@ -8,5 +8,5 @@ import { run } from "../scripts/run.js";
 if (process.argv[2] === "dev" && isCheckout) install();
 else mustBeInstalled();
 followNpm();
-if (isModern) await import("../src/main.ts");
-else run("src/main.ts", process.argv.slice(2));
+if (isModern) await import("../src/cli/main.ts");
+else run("src/cli/main.ts", process.argv.slice(2));

@@ -1,7 +1,7 @@
 // Writes docs/openapi.json from the table of routes. With --check it writes nothing, and fails where the file differs.
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { openApi } from "../src/api/openapi.ts";
+import { openApi } from "../src/api/server/openapi.ts";
 import { routes } from "../src/api/routes/index.ts";
 
 const path = join(import.meta.dirname, "../docs/openapi.json");

@@ -2,15 +2,15 @@
 // where the file differs.
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { openApi } from "../src/api/openapi.ts";
-import type { Route } from "../src/api/route.ts";
-import { fieldsInBody } from "../src/api/route.ts";
+import { openApi } from "../src/api/server/openapi.ts";
+import type { Route } from "../src/api/route/route.ts";
+import { fieldsInBody } from "../src/api/route/route.ts";
 import { routes } from "../src/api/routes/index.ts";
-import { settingRows } from "../src/api/settings.ts";
-import type { ErrorCode } from "../src/core/errors.ts";
-import { errorCodes } from "../src/core/errors.ts";
-import { limits } from "../src/core/limits.ts";
-import { canonicalName } from "../src/core/headers.ts";
+import { settingRows } from "../src/api/settings/table.ts";
+import type { ErrorCode } from "../src/core/values/errors.ts";
+import { errorCodes } from "../src/core/values/errors.ts";
+import { limits } from "../src/core/values/limits.ts";
+import { canonicalName } from "../src/core/values/headers.ts";
 
 // What is used of the document.
 type Schema = {

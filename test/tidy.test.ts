@@ -10,29 +10,52 @@ const sources = filesIn("src");
 const all = [...sources, ...filesIn("test"), ...filesIn("bench"), ...filesIn("scripts")];
 
 test("there is something to check", () => {
-  expect(sources).toContain("src/core/command.ts");
-  expect(importsOf("src/core/command.ts")).toContain("src/core/message.ts");
+  expect(sources).toContain("src/core/decision/command.ts");
+  expect(importsOf("src/core/decision/command.ts")).toContain("src/core/model/message.ts");
 });
 
 describe("imports", () => {
-  // What the files of a folder may import, besides each other. Files directly in src put the parts together.
-  const layers: Record<string, readonly string[]> = { core: [], store: ["core"], engine: ["store", "core"], api: ["store", "core"] };
+  // What the folders of src may import, besides their own.
+  const layers: Record<string, readonly string[]> = {
+    core: [],
+    clock: ["core"],
+    store: ["core"],
+    delivery: ["clock", "store", "core"],
+    maintenance: ["clock", "store", "core"],
+    api: ["store", "core"],
+    server: ["api", "maintenance", "delivery", "clock", "store", "core"],
+    cli: ["server", "api", "delivery", "clock", "store", "core"],
+  };
+  // The folders within them, from the ground up: each may import from those before it. "" stands for the files beside the folders.
+  const within: Record<string, readonly string[]> = {
+    core: ["values", "model", "fairness", "decision", "search", "accounts", "nodes", "sending", "workflows", "workflows/log", "commands"],
+    store: ["queries", "", "batch", "sql", "sqlite", "postgres", "move"],
+    delivery: ["http", ""],
+    api: [
+      ...["http", "auth", "webhooks", "settings", "route", "publishing", "views"],
+      ...["routes/lists", "routes/accounts", "routes/messages", "routes/workflows", "routes", "fastPublish", "server"],
+    ],
+  };
   // What core may use besides. Croner is pure computation on the instants it is given, as long as it is given no function to run.
-  const allowed = new Set(["src/core/cron.ts imports croner"]);
+  const allowed = new Set(["src/core/values/cron.ts imports croner"]);
 
-  test("point down: api and engine to store, store to core, and never across or up", () => {
-    const wrong = sources.flatMap((file) => {
-      const layer = layerOf(file);
-      if (layer === null) return [];
-      return importsOf(file).flatMap((target) => (mayImport(layer, target) ? [] : [`${file} imports ${target}`]));
-    });
+  test("point down, between the layers and between the folders of a layer", () => {
+    const wrong = sources.flatMap((file) =>
+      importsOf(file).flatMap((target) => (mayImport(file, target) ? [] : [`${file} imports ${target}`])),
+    );
     const surplus = wrong.filter((line) => !allowed.has(line));
     expect(surplus, "Rules live once because core knows nobody, and a part can be replaced because nobody below knows it.").toEqual([]);
   });
 
-  test("of every folder are within a known layer", () => {
-    const unknown = sources.filter((file) => !Object.keys(layers).includes(layerOf(file) ?? "core"));
-    expect(unknown, "A new folder in src needs a row in `layers` above: what may it import?").toEqual([]);
+  test("of every folder are within a known one", () => {
+    const unknown = sources.filter((file) => {
+      const { layer, folder } = placeOf(file);
+      return !(layer in layers) || (layer in within ? !within[layer]?.includes(folder) : folder !== "");
+    });
+    expect(
+      unknown,
+      "A new folder in src needs a row in `layers` or `within` above: what may it import? No file lies above the folders.",
+    ).toEqual([]);
   });
 
   test("form no circle", () => {
@@ -40,12 +63,22 @@ describe("imports", () => {
     expect(circles, "Files that import each other can only be understood, tested and moved together.").toEqual([]);
   });
 
-  function mayImport(layer: string, target: string): boolean {
-    const isOurs = /^(src|test|bench|scripts)\//.test(target);
+  test("of a folder are of no more than twenty-five files", () => {
+    const sizes = new Map<string, number>();
+    for (const file of sources) sizes.set(dirname(file), (sizes.get(dirname(file)) ?? 0) + 1);
+    const crowded = [...sizes].filter(([, size]) => size > 25).map(([folder, size]) => `${folder} has ${size} files`);
+    expect(crowded, "A folder is one idea. One that holds more is two.").toEqual([]);
+  });
+
+  function mayImport(file: string, target: string): boolean {
+    const from = placeOf(file);
     // Node's modules and packages.
-    if (!isOurs) return layer !== "core";
-    const other = target.startsWith("src/") ? layerOf(target) : null;
-    return other !== null && [layer, ...(layers[layer] ?? [])].includes(other);
+    if (!/^(src|test|bench|scripts)\//.test(target)) return from.layer !== "core";
+    if (!target.startsWith("src/")) return false;
+    const to = placeOf(target);
+    if (from.layer !== to.layer) return layers[from.layer]?.includes(to.layer) ?? false;
+    const order = within[from.layer] ?? [""];
+    return order.indexOf(to.folder) <= order.indexOf(from.folder);
   }
 });
 
@@ -65,10 +98,10 @@ describe("core is pure", () => {
   });
 });
 
-test("only engine/clock.ts reads the clock or sleeps", () => {
+test("only clock/clock.ts reads the clock or sleeps", () => {
   const pattern = /\bDate\.now\b|\bnew Date\(\s*\)|\bperformance\.now\b|\bsetTimeout\b|\bsetInterval\b|node:timers/;
   // A connection in front of another one passes on to it how long it may rest.
-  const mayName = new Set(["src/engine/clock.ts", "src/api/pipelined.ts"]);
+  const mayName = new Set(["src/clock/clock.ts", "src/api/route/oneAtATime.ts"]);
   const others = sources.filter((file) => !mayName.has(file));
   expect(
     matches(others, pattern),
@@ -134,10 +167,10 @@ function text(file: string): string {
   return readFileSync(join(home, file), "utf8");
 }
 
-/** The folder below src, or null for files directly in it. */
-function layerOf(file: string): string | null {
-  const [, folder, rest] = file.split("/");
-  return rest === undefined ? null : (folder ?? null);
+/** The folder below src that a file is in, and the folder within that: "" if there is none. */
+function placeOf(file: string): { layer: string; folder: string } {
+  const [, layer = "", ...folders] = dirname(file).split("/");
+  return { layer, folder: folders.join("/") };
 }
 
 /** What a file imports: paths from the project's folder, or names of packages and of Node's modules. */

@@ -1,9 +1,9 @@
-import type { AnswerOf, CommandName, InputOf } from "../core/commands.ts";
-import type { TableName } from "../core/command.ts";
-import type { Allowance } from "../core/errors.ts";
-import type { Hands } from "../core/hands.ts";
-import type { Delivery, Held, IdKind, Millis, NodeId } from "../core/message.ts";
-import type { Queries } from "./queries.ts";
+import type { AnswerOf, CommandName, InputOf } from "../core/commands/index.ts";
+import type { TableName } from "../core/decision/command.ts";
+import type { Allowance } from "../core/values/errors.ts";
+import type { Hands } from "../core/fairness/capacity.ts";
+import type { Delivery, Held, IdKind, Millis, NodeId } from "../core/model/message.ts";
+import type { Queries } from "./queries/index.ts";
 
 /** A call that nobody waits for may be stored a few milliseconds later, together with others. */
 export type Haste = { canWait?: boolean };

@@ -8,11 +8,11 @@ import { join } from "node:path";
 import { Client, Receiver } from "@upstash/qstash";
 import { pino } from "pino";
 import { onTestFinished } from "vitest";
-import { readSettings } from "../../src/config.ts";
-import { firstAccount } from "../../src/credentials.ts";
+import { readSettings } from "../../src/server/config.ts";
+import { firstAccount } from "../../src/server/credentials.ts";
 import { freshDatabase } from "../postgres.ts";
 import type { Arrival } from "../process/waypost.ts";
-import { serve } from "../../src/serve.ts";
+import { serve } from "../../src/server/serve.ts";
 import { startDestination } from "../process/waypost.ts";
 
 type ClientConfig = NonNullable<ConstructorParameters<typeof Client>[0]>;

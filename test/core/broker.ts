@@ -1,10 +1,10 @@
-import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands.ts";
-import type { Hands } from "../../src/core/hands.ts";
-import { idMaker } from "../../src/core/ids.ts";
-import { hostOf } from "../../src/core/parsedUrl.ts";
-import type { Account, Delivery, Held, Letter, LogRow, MessageState, Outcome } from "../../src/core/message.ts";
-import type { Parts } from "../../src/store/group.ts";
-import { Memory, memoryParts } from "../../src/store/memory.ts";
+import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands/index.ts";
+import type { Hands } from "../../src/core/fairness/capacity.ts";
+import { idMaker } from "../../src/core/values/ids.ts";
+import { hostOf } from "../../src/core/values/url.ts";
+import type { Account, Delivery, Held, Letter, LogRow, MessageState, Outcome } from "../../src/core/model/message.ts";
+import type { Parts } from "../../src/store/batch/groupCommit.ts";
+import { Memory, memoryParts } from "../model/memoryStore.ts";
 
 /** 1 January 2026, noon. */
 export const noon = Date.UTC(2026, 0, 1, 12);

@@ -1,6 +1,6 @@
-import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands.ts";
-import type { Flow, FlowControl, Letter, MessageState, Outcome } from "../../src/core/message.ts";
-import type { Memory } from "../../src/store/memory.ts";
+import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands/index.ts";
+import type { Flow, FlowControl, Letter, MessageState, Outcome } from "../../src/core/model/message.ts";
+import type { Memory } from "../model/memoryStore.ts";
 import { Broker } from "./broker.ts";
 
 /** What does not agree with a recount of the rows: counters of queues and keys, holders of slots, messages in line. */

@@ -1,11 +1,11 @@
 import type { AddressInfo } from "node:net";
 import { createServer, getCACertificates, setDefaultCACertificates, type TLSSocket } from "node:tls";
 import { expect, onTestFinished, test } from "vitest";
-import { LongWork } from "../../src/core/longWork.ts";
-import { elapsed } from "../../src/engine/clock.ts";
-import { Connections } from "../../src/engine/connections.ts";
-import { createEgress } from "../../src/engine/egress.ts";
-import { ask, certificate } from "./destination.ts";
+import { LongWork } from "../../src/core/fairness/longWork.ts";
+import { elapsed } from "../../src/clock/clock.ts";
+import { Connections } from "../../src/delivery/http/pool.ts";
+import { createEgress } from "../../src/delivery/http/egress.ts";
+import { ask, certificate } from "../delivery/http/destination.ts";
 
 async function tlsDestination(onConnection: (socket: TLSSocket) => void): Promise<number> {
   const trusted = getCACertificates("default");

@@ -2,8 +2,8 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { Agent, request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
-import { openSqlite } from "../../src/store/sqlite.ts";
-import { expectCountedOnDisk } from "../store/stored.ts";
+import { openSqlite } from "../../src/store/sqlite/database.ts";
+import { expectCountedOnDisk } from "../store/sql/stored.ts";
 import { developmentToken, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
 
 const kills = 6;

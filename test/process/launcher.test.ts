@@ -125,7 +125,7 @@ describe("a launcher that is killed takes its server with it, in order", () => {
 
   test("the launcher of an older Node.js", async () => {
     const data = temporaryFolder();
-    const args = [join(home, "scripts/run.js"), "src/main.ts", "start", ...serve, "--data", data];
+    const args = [join(home, "scripts/run.js"), "src/cli/main.ts", "start", ...serve, "--data", data];
     const launcher = start(process.execPath, args, { cwd: home, env: { PATH: process.env.PATH } });
     await launcher.ready;
     launcher.child.kill("SIGKILL");

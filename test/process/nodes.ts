@@ -1,6 +1,6 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { Client } from "pg";
-import type { Columns } from "../../src/store/tables.ts";
+import type { Columns } from "../../src/store/sql/tables.ts";
 import { Agent, request } from "undici";
 import { expect, onTestFinished } from "vitest";
 import type { Kind, startJudge } from "./judge.ts";

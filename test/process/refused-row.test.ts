@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { DatabaseSync } from "node:sqlite";
 import { request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
-import { storePath } from "../../src/data-folder.ts";
+import { storePath } from "../../src/server/dataFolder.ts";
 import { developmentToken, startDestination, startWaypost, temporaryFolder } from "./waypost.ts";
 
 test("a server starts although the storage refuses a row that it had under way, and sends all others", async () => {

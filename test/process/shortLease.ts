@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { settingRows } from "../../src/config.ts";
-import { spans } from "../../src/core/limits.ts";
+import { settingRows } from "../../src/server/config.ts";
+import { spans } from "../../src/core/values/limits.ts";
 
 // Loaded into a server by `--import`, so that a test need not wait half a minute for the end of a lease.
 

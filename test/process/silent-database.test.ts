@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { onTestFinished } from "vitest";
 import { expect, test } from "vitest";
 import { startPostgres } from "../postgres.ts";
-import { ask } from "../store/postgresDatabase.ts";
+import { ask } from "../store/postgres/postgresDatabase.ts";
 import type { Process } from "./waypost.ts";
 import { developmentToken, startWaypost, temporaryFolder } from "./waypost.ts";
 

@@ -16,7 +16,7 @@ async function serveOnce(command: readonly string[], env: NodeJS.ProcessEnv = {}
   const destination = await startDestination();
   const [program = "", ...args] = command;
   const folder = temporaryFolder();
-  const server = spawn(program, [...args, join(home, "src/main.ts"), "dev", "--port", "0", "--data", join(folder, "data")], {
+  const server = spawn(program, [...args, join(home, "src/cli/main.ts"), "dev", "--port", "0", "--data", join(folder, "data")], {
     ...{ cwd: folder, env: { PATH: process.env.PATH, ...env }, stdio: ["ignore", "pipe", "ignore"], detached: true },
   });
   const ended = new Promise((resolve) => server.on("close", resolve));

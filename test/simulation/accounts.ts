@@ -1,4 +1,4 @@
-import type { Retention } from "../../src/core/retention.ts";
+import type { Retention } from "../../src/core/commands/retention.ts";
 import { AuditLog } from "./audit.ts";
 import type { Case, Demand } from "./batch.ts";
 import { Budgets } from "./budgets.ts";

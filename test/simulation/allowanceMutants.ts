@@ -1,6 +1,6 @@
-import type { Draft, TableName } from "../../src/core/command.ts";
-import type { Commands } from "../../src/core/commands.ts";
-import type { Flow } from "../../src/core/message.ts";
+import type { Draft, TableName } from "../../src/core/decision/command.ts";
+import type { Commands } from "../../src/core/commands/index.ts";
+import type { Flow } from "../../src/core/model/message.ts";
 import type { Bend } from "./bent.ts";
 import { bent } from "./bent.ts";
 

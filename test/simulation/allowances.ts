@@ -1,4 +1,4 @@
-import type { Account, MessageState } from "../../src/core/message.ts";
+import type { Account, MessageState } from "../../src/core/model/message.ts";
 import type { Case, Demand } from "./batch.ts";
 import { isLease } from "./batch.ts";
 import type { Tables } from "./changes.ts";

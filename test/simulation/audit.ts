@@ -1,6 +1,6 @@
-import type { Actor } from "../../src/core/auditEntry.ts";
-import type { CommandName } from "../../src/core/commands.ts";
-import type { Retention } from "../../src/core/retention.ts";
+import type { Actor } from "../../src/core/model/auditEntry.ts";
+import type { CommandName } from "../../src/core/commands/index.ts";
+import type { Retention } from "../../src/core/commands/retention.ts";
 import type { Call } from "../../src/store/store.ts";
 import type { Case, Demand } from "./batch.ts";
 import type { Changes } from "./changes.ts";

@@ -1,5 +1,5 @@
-import type { Commands } from "../../src/core/commands.ts";
-import { commands } from "../../src/core/commands.ts";
+import type { Commands } from "../../src/core/commands/index.ts";
+import { commands } from "../../src/core/commands/index.ts";
 import { asked, bent } from "./bent.ts";
 
 /** A cancel that keeps who asked for it by a rule of its own. */

@@ -1,5 +1,5 @@
-import type { Hands } from "../../src/core/hands.ts";
-import type { LogRow, MessageState } from "../../src/core/message.ts";
+import type { Hands } from "../../src/core/fairness/capacity.ts";
+import type { LogRow, MessageState } from "../../src/core/model/message.ts";
 import type { BatchResult, Call } from "../../src/store/store.ts";
 import type { Changes } from "./changes.ts";
 

@@ -1,4 +1,4 @@
-import type { Connection } from "../../src/store/database.ts";
+import type { Connection } from "../../src/store/sql/database.ts";
 import type { Chance } from "./chance.ts";
 
 /**

@@ -1,6 +1,6 @@
-import type { Draft, Moment, Rows, TableName } from "../../src/core/command.ts";
-import type { CommandName, Commands, InputOf } from "../../src/core/commands.ts";
-import { commands } from "../../src/core/commands.ts";
+import type { Draft, Moment, Rows, TableName } from "../../src/core/decision/command.ts";
+import type { CommandName, Commands, InputOf } from "../../src/core/commands/index.ts";
+import { commands } from "../../src/core/commands/index.ts";
 
 /** A row of a table, as a mutant turns it; undefined: it is not written at all. */
 type Turn = { [T in TableName]?: (row: Rows[T], draft: Draft, moment: Moment) => Rows[T] | undefined };

@@ -1,5 +1,5 @@
-import type { Draft, TableName } from "../../src/core/command.ts";
-import type { Commands } from "../../src/core/commands.ts";
+import type { Draft, TableName } from "../../src/core/decision/command.ts";
+import type { Commands } from "../../src/core/commands/index.ts";
 import type { Bend } from "./bent.ts";
 import { asked, bent } from "./bent.ts";
 

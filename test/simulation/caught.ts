@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Commands } from "../../src/core/commands.ts";
+import type { Commands } from "../../src/core/commands/index.ts";
 import { simulate } from "./simulation.ts";
 
 // Every mutant is a fault that somebody could make. A simulation that does not notice it would not notice that somebody either.

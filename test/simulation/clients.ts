@@ -1,5 +1,5 @@
-import type { InputOf } from "../../src/core/commands.ts";
-import type { AccountId, CallbackSettings, FlowControl, Letter, SendSettings } from "../../src/core/message.ts";
+import type { InputOf } from "../../src/core/commands/index.ts";
+import type { AccountId, CallbackSettings, FlowControl, Letter, SendSettings } from "../../src/core/model/message.ts";
 import type { Chance } from "./chance.ts";
 
 type Settings = { chance: Chance; hosts: readonly string[]; now: number };

@@ -1,5 +1,5 @@
-import type { Delivery, HeaderList, Millis, Outcome } from "../../src/core/message.ts";
-import { hostOf } from "../../src/core/parsedUrl.ts";
+import type { Delivery, HeaderList, Millis, Outcome } from "../../src/core/model/message.ts";
+import { hostOf } from "../../src/core/values/url.ts";
 import type { Chance } from "./chance.ts";
 
 /** How a host behaves. `deadly`: whoever calls it dies. */

@@ -1,6 +1,6 @@
-import { Refusal } from "../../src/core/errors.ts";
-import type { Delivery, HeaderList, StepHead } from "../../src/core/message.ts";
-import type { CallType } from "../../src/core/run.ts";
+import { Refusal } from "../../src/core/values/errors.ts";
+import type { Delivery, HeaderList, StepHead } from "../../src/core/model/message.ts";
+import type { CallType } from "../../src/core/model/run.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { Chance } from "./chance.ts";
 import type { Move, Program, Work } from "./programs.ts";

@@ -1,5 +1,5 @@
-import { spans } from "../../src/core/limits.ts";
-import type { Envelope, Flow, MessageState, Millis } from "../../src/core/message.ts";
+import { spans } from "../../src/core/values/limits.ts";
+import type { Envelope, Flow, MessageState, Millis } from "../../src/core/model/message.ts";
 import type { Case, Demand } from "./batch.ts";
 import { endpointOf } from "./allowances.ts";
 import { isLease } from "./batch.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import type { Look, Session, Watch } from "../../src/core/takeover.ts";
-import { hasOthers, taken, watch } from "../../src/core/takeover.ts";
+import type { Look, Session, Watch } from "../../src/core/nodes/takeover.ts";
+import { hasOthers, taken, watch } from "../../src/core/nodes/takeover.ts";
 import type { Hold } from "../../src/store/store.ts";
 import type { Storage } from "./storage.ts";
 import type { World } from "./world.ts";

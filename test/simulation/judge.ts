@@ -1,8 +1,8 @@
-import type { PublishResult } from "../../src/core/publish.ts";
-import { hasHand, laneOf } from "../../src/core/hands.ts";
-import { maxLost } from "../../src/core/limits.ts";
-import type { Delivery, Envelope, Letter, LogRow, MessageState } from "../../src/core/message.ts";
-import type { Retention } from "../../src/core/retention.ts";
+import type { PublishResult } from "../../src/core/commands/publish.ts";
+import { hasHand, laneOf } from "../../src/core/fairness/capacity.ts";
+import { maxLost } from "../../src/core/values/limits.ts";
+import type { Delivery, Envelope, Letter, LogRow, MessageState } from "../../src/core/model/message.ts";
+import type { Retention } from "../../src/core/commands/retention.ts";
 import type { Call } from "../../src/store/store.ts";
 import type { Batch, Case, Demand } from "./batch.ts";
 import { isLease, isLost } from "./batch.ts";

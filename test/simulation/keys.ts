@@ -1,7 +1,7 @@
-import { spans } from "../../src/core/limits.ts";
-import type { Letter } from "../../src/core/message.ts";
-import type { Scope } from "../../src/core/rights.ts";
-import type { Published, PublishResult } from "../../src/core/publish.ts";
+import { spans } from "../../src/core/values/limits.ts";
+import type { Letter } from "../../src/core/model/message.ts";
+import type { Scope } from "../../src/core/model/rights.ts";
+import type { Published, PublishResult } from "../../src/core/commands/publish.ts";
 import type { Case, Demand } from "./batch.ts";
 import type { Life } from "./life.ts";
 

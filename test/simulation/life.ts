@@ -1,5 +1,5 @@
-import { endedWithNode } from "../../src/core/takeover.ts";
-import type { Envelope, LogRow, LogState, MessageState, Tells } from "../../src/core/message.ts";
+import { endedWithNode } from "../../src/core/nodes/takeover.ts";
+import type { Envelope, LogRow, LogState, MessageState, Tells } from "../../src/core/model/message.ts";
 import type { Demand } from "./batch.ts";
 import { isLease, isLost } from "./batch.ts";
 import type { Tables } from "./changes.ts";

@@ -1,7 +1,7 @@
-import type { Draft, Moment, Rows, TableName } from "../../src/core/command.ts";
-import type { Commands } from "../../src/core/commands.ts";
-import { depart } from "../../src/core/gate.ts";
-import type { Flow, Letter, MessageState } from "../../src/core/message.ts";
+import type { Draft, Moment, Rows, TableName } from "../../src/core/decision/command.ts";
+import type { Commands } from "../../src/core/commands/index.ts";
+import { depart } from "../../src/core/sending/admission.ts";
+import type { Flow, Letter, MessageState } from "../../src/core/model/message.ts";
 import type { Bend } from "./bent.ts";
 import { asked, bent } from "./bent.ts";
 import { allowanceMutants } from "./allowanceMutants.ts";

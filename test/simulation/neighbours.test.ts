@@ -1,11 +1,11 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands.ts";
-import { idMaker } from "../../src/core/ids.ts";
-import type { Delivery, Letter, Millis, Outcome } from "../../src/core/message.ts";
-import { hostOf } from "../../src/core/parsedUrl.ts";
-import { Dispatcher } from "../../src/engine/dispatcher.ts";
-import { groupCommit } from "../../src/store/group.ts";
-import { Memory, memoryParts } from "../../src/store/memory.ts";
+import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands/index.ts";
+import { idMaker } from "../../src/core/values/ids.ts";
+import type { Delivery, Letter, Millis, Outcome } from "../../src/core/model/message.ts";
+import { hostOf } from "../../src/core/values/url.ts";
+import { Dispatcher } from "../../src/delivery/dispatcher.ts";
+import { groupCommit } from "../../src/store/batch/groupCommit.ts";
+import { Memory, memoryParts } from "../model/memoryStore.ts";
 import type { Store } from "../../src/store/store.ts";
 import { letterOf } from "../core/broker.ts";
 import { Chance } from "./chance.ts";

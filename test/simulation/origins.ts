@@ -1,6 +1,6 @@
-import type { Retried } from "../../src/core/dlq.ts";
-import type { Letter } from "../../src/core/message.ts";
-import type { PublishResult } from "../../src/core/publish.ts";
+import type { Retried } from "../../src/core/commands/dlq.ts";
+import type { Letter } from "../../src/core/model/message.ts";
+import type { PublishResult } from "../../src/core/commands/publish.ts";
 import type { Batch, Case, Demand } from "./batch.ts";
 import type { Tables } from "./changes.ts";
 

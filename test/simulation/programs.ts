@@ -1,4 +1,4 @@
-import type { Step } from "../../src/core/run.ts";
+import type { Step } from "../../src/core/model/run.ts";
 import { Chance } from "./chance.ts";
 
 /** What one step of a workflow does. `invoke`: another workflow, by its URL. */

@@ -1,5 +1,5 @@
-import type { Account, Letter } from "../../src/core/message.ts";
-import type { PublishResult } from "../../src/core/publish.ts";
+import type { Account, Letter } from "../../src/core/model/message.ts";
+import type { PublishResult } from "../../src/core/commands/publish.ts";
 import type { Case, Demand } from "./batch.ts";
 import type { Tables } from "./changes.ts";
 

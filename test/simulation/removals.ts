@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
-import type { LogRow } from "../../src/core/message.ts";
-import type { Retention } from "../../src/core/retention.ts";
+import type { LogRow } from "../../src/core/model/message.ts";
+import type { Retention } from "../../src/core/commands/retention.ts";
 import type { Case, Demand } from "./batch.ts";
 import type { Life } from "./life.ts";
 import type { Tables } from "./changes.ts";

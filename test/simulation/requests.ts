@@ -1,5 +1,5 @@
-import type { Delivery, Held } from "../../src/core/message.ts";
-import { endedWithNode } from "../../src/core/takeover.ts";
+import type { Delivery, Held } from "../../src/core/model/message.ts";
+import { endedWithNode } from "../../src/core/nodes/takeover.ts";
 import type { Case, Demand } from "./batch.ts";
 import type { Tables } from "./changes.ts";
 

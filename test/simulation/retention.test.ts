@@ -1,11 +1,11 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { deleteAccount } from "../../src/accountDeletion.ts";
-import { idMaker } from "../../src/core/ids.ts";
-import type { Retention } from "../../src/core/retention.ts";
-import type { Duty } from "../../src/engine/timers.ts";
-import { Timers, promptRetentionDuty, retentionDuty } from "../../src/engine/timers.ts";
-import { Memory, memoryStore } from "../../src/store/memory.ts";
-import { storeFor } from "../../src/store/naming.ts";
+import { deleteAccount } from "../../src/server/accountDeletion.ts";
+import { idMaker } from "../../src/core/values/ids.ts";
+import type { Retention } from "../../src/core/commands/retention.ts";
+import type { Duty } from "../../src/maintenance/scheduler.ts";
+import { Timers, promptRetentionDuty, retentionDuty } from "../../src/maintenance/scheduler.ts";
+import { Memory, memoryStore } from "../model/memoryStore.ts";
+import { storeFor } from "../../src/store/audited.ts";
 import type { Store } from "../../src/store/store.ts";
 import { letterOf } from "../core/broker.ts";
 import { Chance } from "./chance.ts";

@@ -1,11 +1,11 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Key, Rows, TableName } from "../../src/core/command.ts";
-import type { Connection, Dialect } from "../../src/store/database.ts";
-import { rows } from "../../src/store/sqlRows.ts";
-import { statementsOf } from "../../src/store/statements.ts";
+import type { Key, Rows, TableName } from "../../src/core/decision/command.ts";
+import type { Connection, Dialect } from "../../src/store/sql/database.ts";
+import { rows } from "../../src/store/sql/rows.ts";
+import { statementsOf } from "../../src/store/sql/statements.ts";
 import { tableNames } from "../../src/store/store.ts";
-import type { Value } from "../../src/store/tables.ts";
-import { tables as shapes } from "../../src/store/tables.ts";
+import type { Value } from "../../src/store/sql/tables.ts";
+import { tables as shapes } from "../../src/store/sql/tables.ts";
 import type { Changes } from "./changes.ts";
 import { noChanges } from "./changes.ts";
 

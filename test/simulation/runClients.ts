@@ -1,5 +1,5 @@
-import type { InputOf } from "../../src/core/commands.ts";
-import type { AccountId, CallbackSettings, HeaderList, InvokerPost, Letter, RunPost, StepHead } from "../../src/core/message.ts";
+import type { InputOf } from "../../src/core/commands/index.ts";
+import type { AccountId, CallbackSettings, HeaderList, InvokerPost, Letter, RunPost, StepHead } from "../../src/core/model/message.ts";
 import type { Chance } from "./chance.ts";
 import { keys } from "./clients.ts";
 import { events, workflowUrl } from "./programs.ts";

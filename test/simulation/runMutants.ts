@@ -1,7 +1,7 @@
-import type { Draft, Key, OutlineName, TableName } from "../../src/core/command.ts";
-import type { Commands } from "../../src/core/commands.ts";
-import type { RunKey } from "../../src/core/message.ts";
-import type { ActiveRun, Step } from "../../src/core/run.ts";
+import type { Draft, Key, OutlineName, TableName } from "../../src/core/decision/command.ts";
+import type { Commands } from "../../src/core/commands/index.ts";
+import type { RunKey } from "../../src/core/model/message.ts";
+import type { ActiveRun, Step } from "../../src/core/model/run.ts";
 import type { Bend } from "./bent.ts";
 import { asked, bent } from "./bent.ts";
 

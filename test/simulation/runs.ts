@@ -1,7 +1,7 @@
-import type { InputOf } from "../../src/core/commands.ts";
-import type { Delivery, Envelope, MessageState } from "../../src/core/message.ts";
-import type { Retention } from "../../src/core/retention.ts";
-import type { Run, Step } from "../../src/core/run.ts";
+import type { InputOf } from "../../src/core/commands/index.ts";
+import type { Delivery, Envelope, MessageState } from "../../src/core/model/message.ts";
+import type { Retention } from "../../src/core/commands/retention.ts";
+import type { Run, Step } from "../../src/core/model/run.ts";
 import type { Case, Demand } from "./batch.ts";
 import { resultOf } from "./endpoints.ts";
 import { isWorkflow, programOf, replay, toldBy } from "./programs.ts";

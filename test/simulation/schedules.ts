@@ -1,4 +1,4 @@
-import type { Envelope, Schedule } from "../../src/core/message.ts";
+import type { Envelope, Schedule } from "../../src/core/model/message.ts";
 import type { Case, Demand } from "./batch.ts";
 import type { Tables } from "./changes.ts";
 

@@ -1,4 +1,4 @@
-import type { Commands, InputOf } from "../../src/core/commands.ts";
+import type { Commands, InputOf } from "../../src/core/commands/index.ts";
 import { asked } from "./bent.ts";
 
 /** A publish that overlooks some of the destinations that its token is good for. */

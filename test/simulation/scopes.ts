@@ -1,6 +1,6 @@
-import type { CallbackSettings, Letter } from "../../src/core/message.ts";
-import type { PublishResult } from "../../src/core/publish.ts";
-import type { Scope } from "../../src/core/rights.ts";
+import type { CallbackSettings, Letter } from "../../src/core/model/message.ts";
+import type { PublishResult } from "../../src/core/commands/publish.ts";
+import type { Scope } from "../../src/core/model/rights.ts";
 import type { Case, Demand } from "./batch.ts";
 import type { Chance } from "./chance.ts";
 import type { Tables } from "./changes.ts";

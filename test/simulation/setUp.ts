@@ -1,4 +1,4 @@
-import type { AccountId, Letter } from "../../src/core/message.ts";
+import type { AccountId, Letter } from "../../src/core/model/message.ts";
 import type { Call } from "../../src/store/store.ts";
 import type { Chance } from "./chance.ts";
 import type { Known } from "./clients.ts";

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
-import type { Commands } from "../../src/core/commands.ts";
-import { noHands } from "../../src/core/hands.ts";
-import { idMaker } from "../../src/core/ids.ts";
-import { spans } from "../../src/core/limits.ts";
-import type { AccountId, Millis } from "../../src/core/message.ts";
+import type { Commands } from "../../src/core/commands/index.ts";
+import { noHands } from "../../src/core/fairness/capacity.ts";
+import { idMaker } from "../../src/core/values/ids.ts";
+import { spans } from "../../src/core/values/limits.ts";
+import type { AccountId, Millis } from "../../src/core/model/message.ts";
 import type { Call, Store } from "../../src/store/store.ts";
 import { Chance } from "./chance.ts";
 import type { Known } from "./clients.ts";

@@ -1,13 +1,13 @@
-import type { Rows, TableName } from "../../src/core/command.ts";
-import type { Commands } from "../../src/core/commands.ts";
-import type { Hands } from "../../src/core/hands.ts";
-import type { Parts } from "../../src/store/group.ts";
-import { Memory, memoryParts } from "../../src/store/memory.ts";
-import { beginSession } from "../../src/store/postgresHold.ts";
-import { queriesOf } from "../../src/store/queries.ts";
-import { runSqlBatch } from "../../src/store/sql.ts";
-import { nextDueAt, sqlShelf } from "../../src/store/sqlShelf.ts";
-import { openSqlite } from "../../src/store/sqlite.ts";
+import type { Rows, TableName } from "../../src/core/decision/command.ts";
+import type { Commands } from "../../src/core/commands/index.ts";
+import type { Hands } from "../../src/core/fairness/capacity.ts";
+import type { Parts } from "../../src/store/batch/groupCommit.ts";
+import { Memory, memoryParts } from "../model/memoryStore.ts";
+import { beginSession } from "../../src/store/postgres/hold.ts";
+import { queriesOf } from "../../src/store/queries/index.ts";
+import { runSqlBatch } from "../../src/store/sql/transaction.ts";
+import { nextDueAt, sqlShelf } from "../../src/store/sql/reads.ts";
+import { openSqlite } from "../../src/store/sqlite/database.ts";
 import type { BatchResult, Call, RunBatch, Source } from "../../src/store/store.ts";
 import { tableNames, Unavailable } from "../../src/store/store.ts";
 import type { Change, Changes, Tables } from "./changes.ts";
@@ -20,7 +20,7 @@ import type { AtWork } from "./world.ts";
 export interface Storage {
   open(source: Source): Way;
   readonly tables: Tables;
-  /** Begins a session of a node, and returns its number: see `core/takeover.ts`. */
+  /** Begins a session of a node, and returns its number: see `core/nodes/takeover.ts`. */
   beginSession(node: string): Promise<number>;
   /** What changed since this was last asked. */
   changes(): Promise<Changes>;

@@ -1,8 +1,8 @@
 import { beforeEach, expect, test } from "vitest";
-import { idMaker } from "../../src/core/ids.ts";
-import { Timers } from "../../src/engine/timers.ts";
-import { trimmingDuty } from "../../src/engine/trimming.ts";
-import { Memory, memoryStore } from "../../src/store/memory.ts";
+import { idMaker } from "../../src/core/values/ids.ts";
+import { Timers } from "../../src/maintenance/scheduler.ts";
+import { trimmingDuty } from "../../src/maintenance/trimHistory.ts";
+import { Memory, memoryStore } from "../model/memoryStore.ts";
 import type { Store } from "../../src/store/store.ts";
 import { letterOf } from "../core/broker.ts";
 import { Chance } from "./chance.ts";

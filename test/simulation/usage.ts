@@ -1,9 +1,9 @@
-import type { Letter, LogState } from "../../src/core/message.ts";
-import type { PublishResult } from "../../src/core/publish.ts";
-import type { Counts, Usage } from "../../src/core/counts.ts";
+import type { Letter, LogState } from "../../src/core/model/message.ts";
+import type { PublishResult } from "../../src/core/commands/publish.ts";
+import type { Counts, Usage } from "../../src/core/model/counts.ts";
 import type { Case, Demand } from "./batch.ts";
 import type { Life } from "./life.ts";
-import { weighedNames, weightOfRow } from "../store/stored.ts";
+import { weighedNames, weightOfRow } from "../store/sql/stored.ts";
 import type { Change, Tables } from "./changes.ts";
 
 const minute = 60_000;

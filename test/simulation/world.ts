@@ -1,5 +1,5 @@
-import type { Millis } from "../../src/core/message.ts";
-import type { Clock } from "../../src/engine/clock.ts";
+import type { Millis } from "../../src/core/model/message.ts";
+import type { Clock } from "../../src/clock/clock.ts";
 import type { Chance } from "./chance.ts";
 
 /** Something that will happen. Its owner may be gone by then: then it does not happen. */

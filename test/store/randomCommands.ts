@@ -1,9 +1,9 @@
-import type { Overrides } from "../../src/core/overrides.ts";
-import type { DueRow } from "../../src/core/aside.ts";
-import type { CommandName, InputOf } from "../../src/core/commands.ts";
-import { spans } from "../../src/core/limits.ts";
-import type { Turns } from "../../src/core/turns.ts";
-import type { Delivery, Endpoint, FlowControl, Letter, Millis } from "../../src/core/message.ts";
+import type { Overrides } from "../../src/core/commands/overrides.ts";
+import type { DueRow } from "../../src/core/commands/quarantine.ts";
+import type { CommandName, InputOf } from "../../src/core/commands/index.ts";
+import { spans } from "../../src/core/values/limits.ts";
+import type { Turns } from "../../src/core/fairness/turns.ts";
+import type { Delivery, Endpoint, FlowControl, Letter, Millis } from "../../src/core/model/message.ts";
 import { RandomRuns, sdkVersion } from "./randomRuns.ts";
 import { accountNamed, bytes, callbackTo, letterTo, outcomeOf } from "./world.ts";
 

@@ -1,6 +1,6 @@
-import type { Letter, Millis, RunOrigin, RunPost, StepHead } from "../../src/core/message.ts";
-import type { RunFilter } from "../../src/core/runFilter.ts";
-import type { WaitPost } from "../../src/core/wait.ts";
+import type { Letter, Millis, RunOrigin, RunPost, StepHead } from "../../src/core/model/message.ts";
+import type { RunFilter } from "../../src/core/search/runFilter.ts";
+import type { WaitPost } from "../../src/core/workflows/wait.ts";
 import type { Given } from "./randomCommands.ts";
 import { bytes, callbackTo, letterTo } from "./world.ts";
 

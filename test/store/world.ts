@@ -2,15 +2,15 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished } from "vitest";
-import type { Hands } from "../../src/core/hands.ts";
-import { laneOf } from "../../src/core/hands.ts";
-import { idMaker } from "../../src/core/ids.ts";
-import type { Account, AccountId, Delivery, Held, Letter, Millis, NodeId, Outcome } from "../../src/core/message.ts";
-import { hostOf } from "../../src/core/parsedUrl.ts";
-import type { PublishResult } from "../../src/core/publish.ts";
+import type { Hands } from "../../src/core/fairness/capacity.ts";
+import { laneOf } from "../../src/core/fairness/capacity.ts";
+import { idMaker } from "../../src/core/values/ids.ts";
+import type { Account, AccountId, Delivery, Held, Letter, Millis, NodeId, Outcome } from "../../src/core/model/message.ts";
+import { hostOf } from "../../src/core/values/url.ts";
+import type { PublishResult } from "../../src/core/commands/publish.ts";
 import type { Source, Store } from "../../src/store/store.ts";
 import { randomFrom } from "./chance.ts";
-import type { LogPage } from "../../src/store/logQuery.ts";
+import type { LogPage } from "../../src/store/queries/logs.ts";
 
 /** The time of the tests of a file, of which one runs at once. */
 let time: Millis = 0;

@@ -1,4 +1,4 @@
-import type { Bytes, Millis } from "../../core/message.ts";
+import type { Bytes, Millis } from "../../core/model/message.ts";
 import { Rejected } from "./verdict.ts";
 
 /**

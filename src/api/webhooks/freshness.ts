@@ -1,5 +1,5 @@
-import { second } from "../../core/duration.ts";
-import type { Millis } from "../../core/message.ts";
+import { second } from "../../core/values/duration.ts";
+import type { Millis } from "../../core/model/message.ts";
 import { Rejected } from "./verdict.ts";
 
 /** A time that a sender gave, and how far it may be from ours. `name` is where it stands. */

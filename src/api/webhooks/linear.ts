@@ -1,4 +1,4 @@
-import { second } from "../../core/duration.ts";
+import { second } from "../../core/values/duration.ts";
 import { checkOneId, jsonOf, neededHeader } from "./call.ts";
 import { checkFreshness } from "./freshness.ts";
 import { checkMac } from "./mac.ts";

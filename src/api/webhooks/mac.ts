@@ -1,5 +1,5 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
-import type { Bytes } from "../../core/message.ts";
+import type { Bytes } from "../../core/model/message.ts";
 import { Rejected } from "./verdict.ts";
 
 export type Algorithm = "sha1" | "sha256" | "sha512";

@@ -1,5 +1,5 @@
 import { createPublicKey, verify } from "node:crypto";
-import type { Bytes } from "../../core/message.ts";
+import type { Bytes } from "../../core/model/message.ts";
 import type { WebhookCall } from "./call.ts";
 import { headerOf, neededHeader } from "./call.ts";
 import { checkFreshness, stampOf, usualTolerance } from "./freshness.ts";

@@ -1,4 +1,4 @@
-import { limits } from "../../core/limits.ts";
+import { limits } from "../../core/values/limits.ts";
 
 /**
  * What verifying a call came to. Accepted: publish it; `eventId` is the sender's own id of the event, the same when it sends the

@@ -1,0 +1,115 @@
+import { z } from "zod";
+import { Refusal } from "../../core/values/errors.ts";
+import { inWords } from "./inWords.ts";
+import { nearest } from "./nearest.ts";
+import { readParameters } from "./target.ts";
+
+/** More values of one filter are refused: each row would be compared with all of them. */
+const mostValues = 1_000;
+const longestValue = 16 * 1024;
+
+const text = z.string().min(1, "is empty").max(longestValue, `is longer than ${longestValue} characters`);
+
+/** A parameter that is given once. What is documented is the inner schema. */
+const once = <T extends z.ZodType<unknown, string>>(inner: T) =>
+  z
+    .array(text)
+    .transform((values, context) => {
+      if (new Set(values).size > 1) context.addIssue({ code: "custom", message: "is given more than once, with different values" });
+      return values[0] ?? "";
+    })
+    .pipe(inner);
+
+/** Whole numbers, as text. */
+const digits = z
+  .string()
+  .regex(/^\d{1,15}$/, "is not a whole number")
+  .transform(Number);
+
+/** One text. */
+export const one = () => once(z.string());
+
+/** One of some words. */
+export const choice = <const T extends readonly string[]>(words: T) =>
+  once(z.string().pipe(z.enum(words, { error: `is none of ${words.join(", ")}` })));
+
+/** A page or a portion of so many, and where there is a cursor to go on with: whoever asks for more gets as many as there can be, and a warning. */
+export const count = ({ most, normally, about = "" }: { most: number; normally: number; about?: string }) =>
+  once(
+    digits.pipe(
+      z
+        .int()
+        .min(1, "must be at least 1")
+        .overwrite((asked) => Math.min(asked, most)),
+    ),
+  )
+    .default(normally)
+    .describe(`At most so many, and at most ${most}.${about && ` ${about}`}`);
+
+/** A portion of so many, where there is no cursor. */
+export const countUpTo = ({ most, normally }: { most: number; normally: number }) =>
+  once(digits.pipe(z.int().min(1, "must be at least 1").max(most, `must be at most ${most}`))).default(normally);
+
+/** A whole number of 1 or more. */
+export const positive = () => once(digits.pipe(z.int().min(1, "must be at least 1")));
+
+/** A moment in unix milliseconds. */
+export const moment = () => once(digits.pipe(z.int().min(0).max(8_640_000_000_000_000)));
+
+/**
+ * One or more texts: repeated, or in one value with commas between. `startingWith`: the commas that separate stand before
+ * that, because the values may have some of their own.
+ */
+export const several = (startingWith = "") =>
+  z
+    .array(text)
+    .transform((values, context) => {
+      const comma = new RegExp(`,(?=${startingWith})`);
+      const all = values.flatMap((value) => value.split(comma)).map((value) => value.trim());
+      if (all.includes("")) context.addIssue({ code: "custom", message: "has an empty value" });
+      return all;
+    })
+    .pipe(z.array(z.string()).max(mostValues, `has more than ${mostValues} values`));
+
+/** One or more texts, which are repeated: a comma is a part of one. For what may have commas anywhere, where more than was meant must not be hit. */
+export const severalWhole = () => z.array(text).max(mostValues, `has more than ${mostValues} values`);
+
+/** Like `several`, of whole numbers. */
+export const severalNumbers = () => several().pipe(z.array(digits.pipe(z.int())));
+
+/** The parameters of a query, and those of a JSON body that says the same. */
+export function parametersFor(query: string | null, body: unknown): ReadonlyMap<string, string[]> {
+  const fields = new Map<string, string[]>();
+  for (const { name, value } of readParameters(query)) fields.set(name, [...(fields.get(name) ?? []), value]);
+  if (typeof body !== "object" || body === null || Array.isArray(body)) throw new Refusal("invalid", "body: not a JSON object");
+  for (const [name, value] of Object.entries(body)) {
+    const values: unknown[] = Array.isArray(value) ? value : [value];
+    if (values.length === 0) throw new Refusal("invalid", `${name.slice(0, 200)}: is an empty list; leave it out to mean all`);
+    if (!values.every((one) => typeof one === "string" || typeof one === "number" || typeof one === "boolean")) {
+      throw new Refusal("invalid", `${name.slice(0, 200)}: is neither a text, a number, true or false, nor a list of such`);
+    }
+    const texts = values.map(String);
+    const inQuery = fields.get(name);
+    if (inQuery && inQuery.join() !== texts.join())
+      throw new Refusal("invalid", `${name.slice(0, 200)}: given in the query and in the body, with different values; leave one out`);
+    fields.set(name, texts);
+  }
+  return fields;
+}
+
+/** Checks fields against a schema. Throws `Refusal` with the name of what is unknown or wrong. */
+export function readFields(schema: z.ZodObject, fields: ReadonlyMap<string, string[]>): unknown {
+  const known = Object.keys(schema.shape);
+  const stranger = [...fields.keys()].find((name) => !known.includes(name));
+  if (stranger !== undefined) throw new Refusal("invalid", unknownField(stranger, known));
+  const result = schema.safeParse(Object.fromEntries(fields), { error: inWords });
+  if (result.success) return result.data;
+  const [issue] = result.error.issues;
+  throw new Refusal("invalid", `${String(issue?.path[0] ?? "query")}: ${issue?.message ?? "is not valid"}`);
+}
+
+function unknownField(name: string, known: readonly string[]): string {
+  const meant = nearest(name, known);
+  const advice = meant !== null ? `did you mean ${meant}?` : known.length > 0 ? `there are ${known.join(", ")}` : "this request takes none";
+  return `${name.slice(0, 200)}: there is no such parameter; ${advice}`;
+}

@@ -1,0 +1,41 @@
+import { z } from "zod";
+import { choice } from "../http/parameters.ts";
+
+/** The parameter of a bulk action with which it only tells what it would do. */
+export const dryRunParameter = {
+  dryRun: choice(["true", "false"]).optional().describe("With true nothing is done; the answer tells what would be."),
+};
+
+/** What a dry run answers. */
+export const dryRunAnswer = z.object({
+  dryRun: z.literal(true),
+  count: z.int().describe("How many the same request would have done something to."),
+  sample: z.array(z.string()).describe("The ids of the first of them."),
+  more: z.literal(true).optional().describe("There may be more than were counted."),
+});
+
+/** A part of what a filter finds, and where the next part begins. Null: it was the last one. */
+export type IdPage = { ids: readonly string[]; cursor: string | null };
+
+/** So many are counted. A part of a list may take as long as a page of it, so there is an end to parts, too. */
+const [mostCounted, portion, mostPortions] = [10_000, 500, 200];
+const mostShown = 10;
+
+/** Counts what a bulk action would do something to, page by page. `most`: the action itself would stop there. */
+export async function dryRun(
+  pageOf: (cursor: string | null, count: number) => Promise<IdPage>,
+  most = Infinity,
+): Promise<z.output<typeof dryRunAnswer>> {
+  const sample: string[] = [];
+  const end = Math.min(most, mostCounted);
+  let count = 0;
+  let cursor: string | null = null;
+  for (let portions = 0; portions === 0 || (cursor !== null && count < end && portions < mostPortions); portions++) {
+    const page = await pageOf(cursor, Math.min(portion, end - count));
+    count += page.ids.length;
+    sample.push(...page.ids.slice(0, mostShown - sample.length));
+    cursor = page.cursor;
+  }
+  const isCut = cursor !== null && count < most;
+  return { dryRun: true, count, sample, ...(isCut ? { more: true } : {}) };
+}

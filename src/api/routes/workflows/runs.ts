@@ -1,0 +1,206 @@
+import { z } from "zod";
+import type { Cancelled, NotDone } from "../../../core/values/errors.ts";
+import { failedIn, Refusal } from "../../../core/values/errors.ts";
+import { limits } from "../../../core/values/limits.ts";
+import type { AccountId, Bytes, RunKey } from "../../../core/model/message.ts";
+import { mustBeActive } from "../../../core/accounts/plans.ts";
+import { mustHave } from "../../../core/model/rights.ts";
+import type { RunFilter } from "../../../core/search/runFilter.ts";
+import { dryRun, dryRunAnswer, dryRunParameter } from "../../publishing/dryRun.ts";
+import type { IdPage } from "../../publishing/dryRun.ts";
+import { historyStream } from "../../views/history.ts";
+import { keysOfAction } from "../lists/filters.ts";
+import { choice, countUpTo, moment, several } from "../../http/parameters.ts";
+import type { Parts } from "../../route/route.ts";
+import { route } from "../../route/route.ts";
+import { scopeIn } from "../../route/scope.ts";
+import { checkSegment } from "../../settings/segment.ts";
+import { notDone } from "../../views/shapes.ts";
+
+const byId = z.object({ workflowRunId: z.string() });
+const cancelled = z.object({ cancelled: z.int().describe("How many went on, and are cancelled now.") });
+const cancelledMany = cancelled.extend({ failed: notDone });
+
+const entry = z.object({
+  messageId: z.string().describe("The message that carries it."),
+  body: z.string().describe("In base64. Of the first one the initial payload."),
+  callType: z.enum(["step", "toCallback", "fromCallback"]).describe("toCallback: a request to a third party. fromCallback: its answer."),
+});
+
+const history = route({
+  method: "GET",
+  path: "/v2/workflows/runs/{workflowRunId}",
+  operation: "step",
+  tag: "Workflow runs",
+  summary: "Read the history of a run",
+  about: `What an endpoint asks for when its history was too large to be sent along. Only of a run that goes on; /v2/workflows/logs tells of all. It may come to ${limits.historyBytes / 1024 / 1024} MiB.`,
+  params: byId,
+  answers: { 200: { about: "All steps so far, in order.", schema: z.array(entry) } },
+  refusals: ["not-found"],
+  handle: async ({ account, params, parts: { store } }) => {
+    const runId = checkSegment("workflowRunId", params.workflowRunId);
+    const going = await store.read.activeRun(account.id, runId);
+    if (!going) throw noSuchRun(runId);
+    return { status: 200, body: await historyStream(store, going.run), headers: { "Content-Type": "application/json; charset=utf-8" } };
+  },
+});
+
+const saysNothing = (body: Bytes): boolean => body.length === 0 || (body.length < 100 && Buffer.from(body).toString().trim() === "{}");
+
+const unheard = "body: a run that is cancelled has no result, and no other parameters in a body; with ?cancel=false the body is its result";
+
+const noSuchRun = (runId: string): Refusal =>
+  new Refusal("not-found", `workflowRunId: there is no run ${JSON.stringify(runId.slice(0, 200))} that has not ended`);
+
+export const endRun = route({
+  method: "DELETE",
+  path: "/v2/workflows/runs/{workflowRunId}",
+  operation: "step",
+  looksAtVerb: true,
+  tag: "Workflow runs",
+  summary: "Cancel a run, or finish it",
+  about:
+    "Without a parameter the run is cancelled: what waits to be sent for it is dropped, what is being sent at this moment may still arrive, its failure callback is not called, and a run that invoked it is told. With cancel=false it is finished, which is what endpoints do when they have come to their end; the body is the result. To finish a run that has ended, or that nobody knows, changes nothing and is no error; a result that does not fit into the history of the run that invoked it is refused.",
+  params: byId,
+  query: z.object({
+    cancel: choice(["true", "false"]).default("true").describe("With false the run is finished, with the body as its result."),
+  }),
+  body: {
+    about: "Only with cancel=false: the result, a text.",
+    contentType: "text/plain",
+    schema: z.string(),
+    required: false,
+    mostBytes: limits.messageBytes,
+  },
+  answers: {
+    200: {
+      about: "It is cancelled, or finished.",
+      schema: z.union([cancelled, z.object({ finished: z.boolean().describe("False when it had ended before, or is not known.") })]),
+    },
+  },
+  refusals: ["not-found", "limit-exceeded"],
+  handle: async ({ account, params, query, incoming, parts: { store } }) => {
+    const { body } = incoming;
+    const isFinished = query.cancel === "false";
+    const ofToken = scopeIn(incoming);
+    // What endpoints post for their runs they publish, and the end is the last of it.
+    if (ofToken.scope) mustHave(ofToken.scope, isFinished ? "publish" : "manage");
+    const runId = checkSegment("workflowRunId", params.workflowRunId);
+    if (isFinished) return { status: 200, body: await store.execute("finishRun", { account: account.id, runId, body, ...ofToken }) };
+    mustBeActive(account);
+    if (!saysNothing(body)) throw new Refusal("invalid", unheard);
+    const answer = await store.execute("cancelRuns", { account: account.id, runIds: [runId] });
+    if (answer.cancelled === 0) throw noSuchRun(runId);
+    return { status: 200, body: { cancelled: answer.cancelled } };
+  },
+});
+
+/** Clients send this count when they want all to be cancelled; they are given no cursor that they could go on with. */
+const meansAll = 100;
+/** In one transaction, and by one request: each run brings its messages along. */
+const [portion, mostCancelled] = [50, 100_000];
+
+const selection = z.object({
+  workflowRunIds: z
+    .array(z.string())
+    .max(1_000, "has more than 1000 values")
+    .optional()
+    .describe("These runs: repeat it, a comma is part of an id. Other filters do not count then."),
+  workflowUrl: several("https?://").optional().describe("The URL of the workflow begins so."),
+  workflowUrlExactMatch: choice(["true", "false"]).optional().describe("With true, the URL of the workflow is exactly that."),
+  host: several().optional().describe("The host of that URL."),
+  path: several("/").optional().describe("The path of that URL."),
+  label: several().optional().describe("One of its labels."),
+  ...keysOfAction,
+  callerIp: several().optional().describe("The IP address of whoever triggered it."),
+  callerIP: several().optional().describe("Another spelling of callerIp."),
+  fromDate: moment().optional().describe("Not created before this moment, in unix milliseconds, inclusive."),
+  toDate: moment().optional().describe("Not created after this moment, in unix milliseconds, inclusive."),
+  count: countUpTo({ most: 1_000, normally: meansAll }).describe(
+    `At most so many; without it all of them. ${meansAll} means all too, because that is what clients send then. Does not count when workflowRunIds is given.`,
+  ),
+  ...dryRunParameter,
+});
+
+const cancelMany = route({
+  method: "DELETE",
+  path: "/v2/workflows/runs",
+  tag: "Workflow runs",
+  summary: "Cancel many runs",
+  instead: "GET /v2/workflows/logs lists runs, and DELETE cancels all that have not ended, unless it is given filters",
+  about:
+    "Cancels runs that have not ended, newest first: those with the given ids, or those that pass all filters. Without any filter, all of them pass. Those that are unknown or have ended are not counted; of runs that were named, failed says which they are.",
+  query: selection,
+  answers: {
+    200: { about: "How many were cancelled; or with dryRun, how many would be.", schema: z.union([cancelledMany, dryRunAnswer]) },
+  },
+  refusals: [],
+  handle: async ({ account, query, parts }) => {
+    const pageOf = pagesOf(parts, account.id, filterOf(query));
+    const isLimited = !query.workflowRunIds && query.count !== meansAll;
+    const most = isLimited ? query.count : mostCancelled;
+    if (query.dryRun === "true") return { status: 200, body: await dryRun(pageOf, most) };
+    if (query.workflowRunIds) return { status: 200, body: await cancelNamed(parts, account.id, query.workflowRunIds) };
+    return { status: 200, body: { cancelled: await cancelAll(parts, account.id, { pageOf, most }) } };
+  },
+});
+
+type Selection = z.output<typeof selection>;
+
+/** Throws `Refusal` when the dates are the wrong way round, or an exact match is asked for without a URL. */
+function filterOf(given: Selection): RunFilter {
+  if ((given.fromDate ?? 0) > (given.toDate ?? Infinity))
+    throw new Refusal("invalid", "fromDate: is later than toDate, so that nothing can pass");
+  const isExact = given.workflowUrlExactMatch === "true";
+  if (isExact && !given.workflowUrl) throw new Refusal("invalid", "workflowUrlExactMatch: there is no workflowUrl that it could apply to");
+  if (given.workflowRunIds)
+    return { runIds: given.workflowRunIds.map((runId) => checkSegment("workflowRunIds", runId)), states: ["RUN_STARTED"] };
+  return {
+    states: ["RUN_STARTED"],
+    ...(given.workflowUrl && (isExact ? { urls: given.workflowUrl } : { urlStarts: given.workflowUrl })),
+    ...(given.host && { hosts: given.host }),
+    ...(given.path && { paths: given.path }),
+    ...(given.label && { labels: given.label }),
+    ...(given.flowControlKey && { flowControlKeys: given.flowControlKey }),
+    ...((given.callerIp ?? given.callerIP) && { callerIps: [...(given.callerIp ?? []), ...(given.callerIP ?? [])] }),
+    ...(given.fromDate !== undefined && { from: given.fromDate }),
+    ...(given.toDate !== undefined && { to: given.toDate }),
+  };
+}
+
+type Pages = (cursor: string | null, count: number) => Promise<IdPage & { keys: readonly RunKey[] }>;
+
+const pagesOf =
+  ({ store }: Parts, account: AccountId, filter: RunFilter): Pages =>
+  async (cursor, count) => {
+    const page = await store.read.runs({ account, filter, cursor, count });
+    return { ids: page.runs.map(({ runId }) => runId), keys: page.runs.map(({ id }) => id), cursor: page.cursor };
+  };
+
+/** Cancels the runs of these ids, and says which of them were none. */
+async function cancelNamed({ store }: Parts, account: AccountId, named: readonly string[]): Promise<Cancelled> {
+  const ids = [...new Set(named.map((runId) => checkSegment("workflowRunIds", runId)))];
+  const failed: NotDone[] = [];
+  let cancelled = 0;
+  for (let at = 0; at < ids.length; at += portion) {
+    const done = await store.execute("cancelRuns", { account, runIds: ids.slice(at, at + portion) });
+    cancelled += done.cancelled;
+    failed.push(...(done.failed ?? []));
+  }
+  return { cancelled, ...failedIn(failed) };
+}
+
+/** Follows the list of what goes on until there were enough, or it ends. Each part of it is a transaction of its own. */
+async function cancelAll({ store }: Parts, account: AccountId, { pageOf, most }: { pageOf: Pages; most: number }): Promise<number> {
+  let [cancelled, found] = [0, 0];
+  let cursor: string | null = null;
+  do {
+    const { ids: runIds, keys, cursor: next }: Awaited<ReturnType<Pages>> = await pageOf(cursor, Math.min(portion, most - found));
+    if (runIds.length > 0) cancelled += (await store.execute("cancelRuns", { account, runIds, keys })).cancelled;
+    found += runIds.length;
+    cursor = next;
+  } while (cursor !== null && found < most);
+  return cancelled;
+}
+
+export const runs = [endRun, history, cancelMany];

@@ -1,0 +1,246 @@
+import { z } from "zod";
+import { brandNames } from "../../core/values/brand.ts";
+import type { ErrorCode } from "../../core/values/errors.ts";
+import { errorCodes } from "../../core/values/errors.ts";
+import { writtenName } from "../http/brand.ts";
+import { callback, failureCallback } from "../views/callbackShapes.ts";
+import { webhooks } from "./openapiWebhooks.ts";
+import type { Route } from "../route/route.ts";
+import { fieldsInBody } from "../route/route.ts";
+import { settingsOfResume } from "../publishing/runOverrides.ts";
+import { settingRows } from "../settings/table.ts";
+import { workflowSettingRows } from "../settings/workflow.ts";
+import { deadLetter, event, message, refusal } from "../views/shapes.ts";
+
+type Json = Record<string, unknown>;
+
+const shapes = {
+  ...{ Message: message, DeadLetter: deadLetter, LogEntry: event, Error: refusal },
+  ...{ Callback: callback, FailureCallback: failureCallback },
+};
+
+/** The document that describes the interface, in OpenAPI 3.1. */
+export function openApi(routes: readonly Route[]): Json {
+  return {
+    openapi: "3.1.0",
+    info: {
+      title: "Waypost",
+      version: "2",
+      summary: "An HTTP message queue",
+      description:
+        "Every setting of a message is a header, `Svc-Retries`, or a query parameter, `svc-retries`; the header wins. The same settings under the other brand, `Upstash-Retries` and `upstash-retries`, mean the same. Every refusal is JSON with an `error`; of the requests for accounts, with a `code` and a `message`.",
+      license: { name: "Apache-2.0", identifier: "Apache-2.0" },
+    },
+    servers: [{ url: "/" }],
+    tags: [...new Set(routes.map(({ tag }) => tag))].map((name) => ({ name })),
+    paths: pathsOf(routes),
+    webhooks: webhooks(),
+    components: {
+      securitySchemes: {
+        bearer: { type: "http", scheme: "bearer", description: "A token of the account." },
+        basic: { type: "http", scheme: "basic", description: "The user name or the id of the account, and its password." },
+        operator: { type: "http", scheme: "basic", description: "The user name operator, and the password of WAYPOST_OPERATOR_PASSWORD." },
+        svcToken: {
+          type: "apiKey",
+          in: "query",
+          name: brandNames.svc.queryToken,
+          description: "The token, for senders that cannot set headers.",
+        },
+        upstashToken: { type: "apiKey", in: "query", name: brandNames.upstash.queryToken, description: "The same under the other brand." },
+      },
+      schemas: Object.fromEntries(Object.entries(shapes).map(([name, shape]) => [name, schemaOf(shape, { inline: true })])),
+      parameters: settingParameters(),
+      responses: Object.fromEntries(codes.map((code) => [code, refusalResponse(code)])),
+    },
+  };
+}
+
+const codes = Object.keys(errorCodes) as ErrorCode[];
+
+const refusalResponse = (code: ErrorCode): Json => ({
+  description: sentence(errorCodes[code].meaning),
+  content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } },
+});
+
+function pathsOf(routes: readonly Route[]): Json {
+  const paths: Record<string, Json> = {};
+  for (const row of routes) (paths[row.path] ??= {})[row.method.toLowerCase()] = operationOf(row);
+  return paths;
+}
+
+function operationOf(row: Route): Json {
+  return {
+    operationId: operationIdOf(row),
+    tags: [row.tag],
+    summary: row.summary,
+    ...(row.about === undefined ? {} : { description: row.about }),
+    security: securityOf(row),
+    parameters: [...pathParameters(row), ...queryParameters(row), ...settingReferences(row)],
+    ...(row.body === undefined ? {} : { requestBody: requestBody(row.body) }),
+    ...(fieldsInBody(row) && Object.keys(row.query.shape).length > 0 ? { requestBody: fieldsBody(row) } : {}),
+    responses: { ...answersOf(row), ...refusalsOf(row) },
+  };
+}
+
+const securityOf = ({ access }: Route): Json[] => {
+  if (access === "account") return [{ basic: [] }];
+  if (access === "operator") return [{ operator: [] }];
+  return access === "token" ? [{ bearer: [] }, { svcToken: [] }, { upstashToken: [] }] : [];
+};
+
+/** From method and path: `getDlq`, `postDlqRetryByDlqId`. */
+function operationIdOf({ method, path }: Route): string {
+  const words = path
+    .replace("/v2", "")
+    .split("/")
+    .map((part) => part.replace(/^\{(.*)\}$/, "by-$1"));
+  return (
+    method.toLowerCase() +
+    words
+      .flatMap((word) => word.split("-"))
+      .map((word) => word.slice(0, 1).toUpperCase() + word.slice(1))
+      .join("")
+  );
+}
+
+function pathParameters({ path }: Route): Json[] {
+  const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name = ""]) => name);
+  return names.map((name) => ({ name, in: "path", required: true, description: aboutNames[name] ?? "", schema: { type: "string" } }));
+}
+
+const aboutNames: Readonly<Record<string, string>> = {
+  destination: "A URL with http:// or https://, not encoded: what follows in the request target, query included, is taken as it is.",
+  messageId: "The id of a message.",
+  workflowRunId: "The id of a run, percent-encoded.",
+  eventId: "The id of an event, percent-encoded.",
+  userId: "The id of the account.",
+  id: "The id of the account.",
+  account: "The id of the account, or its name, percent-encoded.",
+  dlqId: "The id of an entry.",
+  tokenId: "The id of a token.",
+  sourceId: "The id of a source.",
+  secret: "The secret that its URL was given.",
+  key: "A flow control key, percent-encoded.",
+  name: "The name of a queue or a URL group.",
+  queue: "The name of a queue.",
+};
+
+/** Lists are repeated parameters. */
+function queryParameters({ query }: Route): Json[] {
+  const fields: [name: string, schema: z.core.$ZodType][] = Object.entries(query.shape);
+  return fields.map(([name, field]) => {
+    const { description = "", ...schema } = schemaOf(field);
+    return { name, in: "query", required: false, description, style: "form", explode: true, schema };
+  });
+}
+
+const rows = Object.entries(settingRows);
+
+function settingReferences({ settings, runSettings = [] }: Route): Json[] {
+  if (settings === undefined) return [];
+  const isTaken = { all: () => true, retry: (row: Row) => row.forRetries === true, resume: (_: Row, name: string) => ofResume.has(name) }[
+    settings
+  ];
+  const names = rows.filter(([name, row]) => isTaken(row, name)).map(([name]) => name);
+  return [...names, ...runSettings, ...(settings === "resume" ? [] : families)].flatMap((name) =>
+    prefixes.map((prefix) => ({ $ref: `#/components/parameters/${keyOf(prefix, name)}` })),
+  );
+}
+
+type Row = (typeof settingRows)[keyof typeof settingRows];
+const ofResume: ReadonlySet<string> = settingsOfResume;
+
+const prefixes = Object.values(brandNames).map(({ prefix }) => prefix);
+const families = ["forward-{name}", "callback-{setting}", "failure-callback-{setting}"] as const;
+
+const keyOf = (prefix: string, name: string): string => writtenName(`${prefix}-${name.replaceAll(/[{}]/g, "")}`);
+
+function settingParameters(): Json {
+  const parameters: Json = {};
+  for (const prefix of prefixes) {
+    for (const [name, { about, example, text }] of [...rows, ...Object.entries(workflowSettingRows)]) {
+      const description = `${about} As a query parameter: \`${prefix.toLowerCase()}-${name}\`.`;
+      const header = {
+        name: writtenName(`${prefix}-${name}`),
+        in: "header",
+        required: false,
+        description,
+        example,
+        schema: schemaOf(text),
+      };
+      parameters[keyOf(prefix, name)] = header;
+    }
+    for (const name of families) {
+      const written = writtenName(`${prefix}-${name}`).replace(/\{.*/, name.slice(name.indexOf("{")));
+      const header = { name: written, in: "header", required: false, description: aboutFamily[name], schema: { type: "string" } };
+      parameters[keyOf(prefix, name)] = header;
+    }
+  }
+  return parameters;
+}
+
+const forCallbacks = rows.filter(([, { forCallbacks }]) => forCallbacks === true).map(([name]) => name);
+
+const aboutFamily: Record<(typeof families)[number], string> = {
+  "forward-{name}": "A header that is delivered, without the prefix.",
+  "callback-{setting}": `A setting of the callback: ${forCallbacks.join(", ")}, or forward-{name}.`,
+  "failure-callback-{setting}": `A setting of the failure callback: ${forCallbacks.join(", ")}, or forward-{name}.`,
+};
+
+const requestBody = ({ about, contentType, schema, required }: NonNullable<Route["body"]>): Json => ({
+  description: about,
+  required,
+  content: { [contentType]: { schema: schemaOf(schema, { io: "input" }) } },
+});
+
+const fieldsBody = ({ query }: Route): Json => ({
+  description: "The parameters of the query may stand in a JSON body, too.",
+  required: false,
+  content: { "application/json": { schema: schemaOf(query.partial()) } },
+});
+
+const answersOf = ({ answers }: Route): Json =>
+  Object.fromEntries(
+    Object.entries(answers).map(([status, { about, schema }]) => [
+      status,
+      { description: about, content: { "application/json": { schema: schemaOf(schema) } } },
+    ]),
+  );
+
+/** What a row says, and what any request can meet. Codes with the same status are told together. */
+function refusalsOf({ access, operation, refusals, body }: Route): Json {
+  const always: ErrorCode[] = [
+    "invalid",
+    ...(access === "token" || access === "account" || access === "operator" ? (["unauthorized", "too-many-failures"] as const) : []),
+    ...(body ? (["too-large"] as const) : []),
+    ...((access === "token" || access === "account") && operation === undefined ? (["too-many-requests"] as const) : []),
+  ];
+  const all = [...new Set([...always, ...refusals, "headers-too-large" as const, "stopping" as const])];
+  const sorted = all.sort((a, b) => errorCodes[a].status - errorCodes[b].status);
+  return Object.fromEntries(sorted.map((code) => [errorCodes[code].status, { $ref: `#/components/responses/${code}` }]));
+}
+
+/** JSON Schema of what a schema gives, or of what it takes. Shapes with a name are referred to by it, wherever they stand. */
+function schemaOf(root: z.core.$ZodType, { inline = false, io = "output" }: { inline?: boolean; io?: "input" | "output" } = {}): Json {
+  const { $schema: _dialect, ...rest } = z.toJSONSchema(root, {
+    io,
+    unrepresentable: "any",
+    override: ({ zodSchema, jsonSchema, path }) => {
+      const named = inline && path.length === 0 ? undefined : Object.entries(shapes).find(([, shape]) => shape === zodSchema);
+      if (named) {
+        for (const key of Object.keys(jsonSchema)) Reflect.deleteProperty(jsonSchema, key);
+        jsonSchema.$ref = `#/components/schemas/${named[0]}`;
+      }
+      // Answers may gain fields, and clients must not refuse them.
+      if (jsonSchema.additionalProperties === false && zodSchema instanceof z.ZodObject && zodSchema.def.catchall === undefined) {
+        delete jsonSchema.additionalProperties;
+      }
+      // Bounds of the number type itself say nothing.
+      if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
+      if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
+    },
+  });
+  return rest;
+}
+
+const sentence = (text: string): string => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`;

@@ -1,0 +1,206 @@
+import { createHash, hash } from "node:crypto";
+import { Refusal } from "../../core/values/errors.ts";
+import type { Brand, Bytes, CallbackSettings, FlowControl, HeaderList, Letter, SendSettings } from "../../core/model/message.ts";
+import type { Overrides } from "../../core/commands/overrides.ts";
+import { plainCallback } from "../../core/commands/overrides.ts";
+import { limits } from "../../core/values/limits.ts";
+import { canonicalName, headerValue, joinHeaders } from "../../core/values/headers.ts";
+import { forwardedHeader } from "./forward.ts";
+import type { Settings } from "./grammar.ts";
+import type { SettingName } from "./table.ts";
+import { isUrl } from "../http/target.ts";
+import { settingRows } from "./table.ts";
+
+/** All that a publish brought, taken apart. `content`: what describes the body. `senders`: what `header-forward` is to send along. */
+export type Post = {
+  brand: Brand;
+  /** A URL, or the name of a URL group. `query`: what the endpoints of the group get with their URLs. */
+  destination: string;
+  query?: string | null;
+  queue?: string | null;
+  body: Bytes;
+  content: HeaderList;
+  senders(): HeaderList;
+  callerIp: string | null;
+  settings: Settings;
+};
+
+/** Makes a letter of what was posted. Throws `Refusal` when its headers are too large. */
+export function letterOf({ brand, destination, query = null, queue, body, content, senders, callerIp, settings }: Post): Letter {
+  const { values } = settings;
+  const alongside = values["header-forward"] ? joinHeaders(content, named(senders(), content)) : content;
+  const sending = sendSettings(settings, joinHeaders(alongside, withOneType(content, settings.headers)));
+  checkHeaderBytes(sending);
+  const toUrl = isUrl(destination);
+  return {
+    method: sending.method,
+    headers: sending.headers,
+    retries: sending.retries,
+    retryDelay: sending.retryDelay,
+    timeout: sending.timeout,
+    flowControl: sending.flowControl,
+    callback: sending.callback,
+    failureCallback: sending.failureCallback,
+    brand,
+    url: toUrl ? destination : "",
+    group: toUrl ? null : destination,
+    endpoint: null,
+    queue: queue ?? null,
+    scheduleId: null,
+    body,
+    delay: values.delay ?? null,
+    notBefore: values["not-before"] ?? null,
+    deduplication: deduplicationOf(settings, {
+      ...{ destination: query === null ? destination : `${destination}?${query}`, body, headers: sending.headers },
+    }),
+    deduplicationWindow: values["deduplication-window"] ?? null,
+    labels: values.label ?? [],
+    redaction: values["redact-fields"] ?? null,
+    callerIp,
+    ...(values["keep-response"] ? { keepResponse: true } : {}),
+    tells: null,
+    ...(query === null ? {} : { query }),
+  };
+}
+
+/** What describes a body, among headers that stand in a JSON, names and values in turn. */
+export function contentOf(headers: readonly string[]): HeaderList {
+  const found: (readonly [name: string, value: string])[] = [];
+  for (let at = 0; at + 1 < headers.length; at += 2) {
+    const name = headers[at] ?? "";
+    const header = isOfContent(name) ? forwardedHeader(name, name.toLowerCase(), (headers[at + 1] ?? "").trim()) : null;
+    if (header) found.push(header);
+  }
+  return found;
+}
+
+const isOfContent = (name: string): boolean => {
+  const canonical = canonicalName(name);
+  return canonical === "Content-Type" || canonical === "Content-Encoding";
+};
+
+/** The content type of the request is that of its body, whatever `forward-content-type` says: that is for requests that come without one. */
+function withOneType(content: HeaderList, given: HeaderList): HeaderList {
+  if (given.length === 0) return given;
+  let hasType = headerValue(content, "Content-Type") !== undefined;
+  return given.filter(([name]) => {
+    if (name !== "Content-Type") return true;
+    const isFirst = !hasType;
+    hasType = true;
+    return isFirst;
+  });
+}
+
+const named = (senders: HeaderList, content: HeaderList): HeaderList =>
+  senders.filter(([name]) => !content.some(([other]) => other === name));
+
+function sendSettings(settings: Settings, headers: HeaderList): SendSettings {
+  const { values, callback, failureCallback } = settings;
+  return {
+    method: values.method ?? "POST",
+    headers,
+    retries: values.retries ?? null,
+    retryDelay: values["retry-delay"] ?? null,
+    timeout: values.timeout ?? null,
+    flowControl: flowControlOf(settings),
+    callback: callbackOf(values.callback, callback),
+    failureCallback: callbackOf(values["failure-callback"], failureCallback),
+  };
+}
+
+/** A key is nothing without its limits, nor are they without a key. */
+function flowControlOf({ values, written }: Settings): FlowControl | null {
+  const [key, limits] = [values["flow-control-key"], values["flow-control-value"]];
+  if (key === undefined && limits === undefined) return null;
+  if (limits === undefined)
+    throw new Refusal("invalid", `${written["flow-control-key"]}: has no Flow-Control-Value beside it; give one such as parallelism=10`);
+  if (key === undefined) throw new Refusal("invalid", `${written["flow-control-value"]}: has no Flow-Control-Key beside it`);
+  return { key, ...limits };
+}
+
+function callbackOf(url: string | undefined, settings: Settings | null): CallbackSettings | null {
+  if (url === undefined) return null;
+  return settings ? { url, ...sendSettings(settings, settings.headers), ...ofCallback(settings) } : plainCallback(url);
+}
+
+/** Returns the settings of a callback that a letter keeps outside its send settings. */
+const ofCallback = ({ values: { delay, label } }: Settings): Pick<CallbackSettings, "delay" | "labels"> => ({
+  ...(delay === undefined ? {} : { delay }),
+  ...(label === undefined ? {} : { labels: label }),
+});
+
+/** The HTTP server bounds the headers of a request; those in a body, as in a batch, are bounded here. */
+function checkHeaderBytes(sending: SendSettings): void {
+  const bytes = headerBytesOf(sending);
+  if (bytes > limits.headerBytes)
+    throw new Refusal("invalid", `headers: ${bytes} bytes of forwarded headers, the limit is ${limits.headerBytes}`);
+}
+
+/** Header values are latin 1, so a character is a byte. */
+function headerBytesOf({ headers, callback, failureCallback }: SendSettings): number {
+  let bytes = (callback ? headerBytesOf(callback) : 0) + (failureCallback ? headerBytesOf(failureCallback) : 0);
+  for (const [name, value] of headers) bytes += name.length + value.length;
+  return bytes;
+}
+
+type Content = { destination: string; body: Bytes; headers: HeaderList };
+
+/** What makes a message the same as another one. An id wins over the content; the two never meet. */
+function deduplicationOf({ values }: Settings, content: Content): string | null {
+  const id = values["deduplication-id"];
+  if (id !== undefined) return `i:${hash("sha256", id, "hex")}`;
+  return values["content-based-deduplication"] ? `c:${hashOf(content)}` : null;
+}
+
+/**
+ * Every part goes in with its length before it, so that no two contents look alike in a row. The order of headers of different names means
+ * nothing (RFC 9110, 5.3), and what is between a sender and here may change it.
+ */
+function hashOf({ destination, body, headers }: Content): string {
+  const digest = createHash("sha256");
+  const inOrder = headers.toSorted(([one], [other]) => (one < other ? -1 : Number(one > other)));
+  for (const part of [destination, String(headers.length), ...inOrder.flat(), body]) {
+    const bytes = typeof part === "string" ? Buffer.from(part) : part;
+    digest.update(`${bytes.length}:`).update(bytes);
+  }
+  return digest.digest("hex");
+}
+
+/** What a retry from the dead letter queue sets anew: only what was given. Throws `Refusal` for what stays as it was. */
+export function overridesOf(settings: Settings): Overrides {
+  const { values, written } = settings;
+  for (const name of Object.keys(values) as SettingName[]) {
+    const { forRetries } = settingRows[name];
+    if (forRetries !== true) throw new Refusal("invalid", `${written[name] ?? name}: ${forRetries}`);
+  }
+  return {
+    ...sendOverrides(settings),
+    ...(values.delay === undefined ? {} : { delay: values.delay }),
+    ...(values["not-before"] === undefined ? {} : { notBefore: values["not-before"] }),
+    ...(values.label === undefined ? {} : { labels: values.label }),
+    ...(values["redact-fields"] === undefined ? {} : { redaction: values["redact-fields"] }),
+    ...(values["keep-response"] === undefined ? {} : { keepResponse: values["keep-response"] }),
+  };
+}
+
+function sendOverrides({ values, headers, callback, failureCallback }: Settings) {
+  const key = values["flow-control-key"];
+  const flowControl = { ...(key === undefined ? {} : { key }), ...values["flow-control-value"] };
+  return {
+    ...(values.method === undefined ? {} : { method: values.method }),
+    ...(headers.length === 0 ? {} : { headers }),
+    ...(values.retries === undefined ? {} : { retries: values.retries }),
+    ...(values["retry-delay"] === undefined ? {} : { retryDelay: values["retry-delay"] }),
+    ...(values.timeout === undefined ? {} : { timeout: values.timeout }),
+    ...(Object.keys(flowControl).length === 0 ? {} : { flowControl }),
+    ...callbackOverrides("callback", values.callback, callback),
+    ...callbackOverrides("failureCallback", values["failure-callback"], failureCallback),
+  };
+}
+
+function callbackOverrides(name: "callback" | "failureCallback", url: string | undefined, settings: Settings | null): Overrides {
+  if (url === undefined && !settings) return {};
+  return {
+    [name]: { ...(url === undefined ? {} : { url }), ...(settings ? { ...sendOverrides(settings), ...ofCallback(settings) } : {}) },
+  };
+}

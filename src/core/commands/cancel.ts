@@ -1,0 +1,61 @@
+import type { Decision } from "../decision/command.ts";
+import { depart, needsOfGates } from "../sending/admission.ts";
+import type { Cancelled, NotDone } from "../values/errors.ts";
+import { failedIn } from "../values/errors.ts";
+import { heldOf, log } from "../sending/createMessage.ts";
+import type { AccountId, Envelope, MessageId, MessageState, Outline } from "../model/message.ts";
+import { isUnfinished } from "../model/message.ts";
+import { needsOfConsequences, releaseDeduplication, reportCallback } from "./settle.ts";
+
+/**
+ * Takes back messages that are not finished. One that is being sent may still arrive: its request is called off, and keeps
+ * its places until it has ended, but its outcome changes nothing.
+ * Those that a workflow run waits for are passed over: who wants to stop them cancels the run.
+ */
+export const cancel: Decision<{ account: AccountId; messageIds: readonly MessageId[] }, Cancelled> = {
+  needs: ({ account, messageIds }) => {
+    const keys = messageIds.map((id) => [account, id] as const);
+    return { messages: keys, outlines: { envelopes: keys } };
+  },
+  further: ({ account, messageIds }, draft) => {
+    const unfinished = messageIds.filter((id) => draft.get("messages", account, id));
+    const { deduplications, deadLetters, runs } = needsOfConsequences(
+      unfinished.flatMap((id) => draft.outline("envelopes", account, id) ?? []),
+    );
+    const states = unfinished.flatMap((id) => draft.get("messages", account, id) ?? []);
+    return { deduplications, deadLetters, runs, ...needsOfGates(draft, states) };
+  },
+  decide: ({ account, messageIds }, draft, moment) => {
+    let cancelled = 0;
+    const failed: NotDone[] = [];
+    for (const id of new Set(messageIds)) {
+      const state = draft.get("messages", account, id);
+      const envelope = draft.outline("envelopes", account, id);
+      if (!state || !envelope || state.run !== null || !isUnfinished(state)) {
+        failed.push({ id, reason: whyNot(state, envelope) });
+        continue;
+      }
+      if (state.leasedBy === null) {
+        draft.drop("messages", account, id);
+        log(draft, moment, state, { states: ["CANCEL_REQUESTED", "CANCELLED"] });
+        depart(draft, moment, state);
+      } else {
+        draft.put("messages", { ...state, state: "cancelling" });
+        log(draft, moment, state, { states: ["CANCEL_REQUESTED"] });
+        // Any other node hears of it when it renews the lease.
+        if (state.leasedBy === moment.node) draft.callOff(heldOf(state));
+      }
+      releaseDeduplication(draft, envelope);
+      reportCallback(draft, envelope, { state: "CALLBACK_CANCELED" });
+      cancelled++;
+    }
+    return { cancelled, ...failedIn(failed) };
+  },
+};
+
+function whyNot(state: MessageState | undefined, envelope: Outline<Envelope> | undefined): string {
+  if (!envelope) return "there is no such message";
+  if (!state) return "the message is finished, or was cancelled before";
+  if (state.run === null) return "the message was cancelled before, and its request has not ended";
+  return `the message belongs to the run ${JSON.stringify(envelope.run?.runId.slice(0, 200))}; cancel the run instead`;
+}

@@ -1,0 +1,24 @@
+import type { Decision, Key } from "../decision/command.ts";
+import type { AccountId } from "../model/message.ts";
+
+/**
+ * Writes rows once more as they are, so that they are stored in the way in which rows are stored now. Those that are gone
+ * are passed over.
+ */
+export const rewrite: Decision<{ accounts: readonly AccountId[]; sources: readonly Key[] }, { rewritten: number }> = {
+  needs: ({ accounts, sources }) => ({ accounts: accounts.map((id) => [id]), sources }),
+  decide: ({ accounts, sources }, draft) => {
+    let rewritten = 0;
+    for (const id of accounts) {
+      const account = draft.get("accounts", id);
+      if (account) draft.put("accounts", { ...account });
+      if (account) rewritten++;
+    }
+    for (const key of sources) {
+      const source = draft.get("sources", ...key);
+      if (source) draft.put("sources", { ...source });
+      if (source) rewritten++;
+    }
+    return { rewritten };
+  },
+};

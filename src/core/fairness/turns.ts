@@ -1,0 +1,49 @@
+import type { AccountId } from "../model/message.ts";
+
+/** The tables whose rows come due. */
+export const dueTables = ["messages", "lines", "flows", "schedules", "waiters"] as const;
+export type DueTable = (typeof dueTables)[number];
+
+/**
+ * Where the next turn through the accounts begins, per table: with the first account after this one ("" for the first of all). A table that is
+ * not named needs no turn: all that was due in it has been looked at.
+ */
+export type Turns = { readonly [T in DueTable]?: AccountId };
+
+/**
+ * The bounds of one turn, which looks at more than the oldest rows: at most `accounts` accounts that have something due, at most `rows` rows of each. To find
+ * them it passes at most `passed` accounts, because some have only rows that are due later. So the backlog of one account delays another by
+ * one turn, and accounts with nothing pending cost nothing.
+ */
+export const turn = { accounts: 16, rows: 16, passed: 256 };
+
+/**
+ * Returns the same rows in rounds: the first one of each account, then the second one of each, and so on. Rows of one account keep their
+ * order. So whatever is scarce, deliveries or memory, is offered to all accounts in turn. `order`: that of the rows of one round.
+ */
+export function inRounds<Row extends { account: AccountId }>(rows: readonly Row[], order?: (a: Row, b: Row) => number): readonly Row[] {
+  const first = rows[0]?.account;
+  if (rows.every(({ account }) => account === first)) return rows;
+  const rounds: Row[][] = [];
+  const counts = new Map<AccountId, number>();
+  for (const row of rows) {
+    const count = counts.get(row.account) ?? 0;
+    counts.set(row.account, count + 1);
+    (rounds[count] ??= []).push(row);
+  }
+  return (order ? rounds.map((round) => round.sort(order)) : rounds).flat();
+}
+
+/**
+ * Returns the accounts of which more may be due after a look that did not see all: those that were behind `before`, and those of these rows. An
+ * account that had its turn, after `from` and up to `to` ("": the last one), and showed fewer rows than a turn looks at, is not behind.
+ */
+export function accountsBehind(
+  rows: readonly { account: AccountId }[],
+  { before, from, to }: { before: readonly AccountId[]; from: AccountId | undefined; to: AccountId },
+): AccountId[] {
+  const counts = new Map<AccountId, number>(before.map((account) => [account, 0]));
+  for (const { account } of rows) counts.set(account, (counts.get(account) ?? 0) + 1);
+  const hadTurn = (account: AccountId): boolean => from !== undefined && account > from && (to === "" || account <= to);
+  return [...counts].filter(([account, count]) => count >= turn.rows || !hadTurn(account)).map(([account]) => account);
+}

@@ -1,0 +1,73 @@
+import type { Millis } from "./basics.ts";
+
+export const second: Millis = 1000;
+const minute: Millis = 60 * second;
+const hour: Millis = 60 * minute;
+export const day: Millis = 24 * hour;
+
+/** No length of time is longer than this: a century, far below where whole milliseconds lose precision. */
+const longest: Millis = 100 * 365 * day;
+
+/** Longer texts are not read at all. Nobody writes `0000…01s`. */
+const longestText = 64;
+
+const units: ReadonlyMap<string, Millis> = new Map([
+  ["s", second],
+  ["m", minute],
+  ["h", hour],
+  ["d", day],
+  ["w", 7 * day],
+  ["mo", 30 * day],
+  ["y", 365 * day],
+]);
+
+/**
+ * Reads a setting such as `50s` or `1d10h30m`: whole numbers, each with a unit (s, m, h, d, w, mo, y; `mo` is 30 days,
+ * `y` is 365). Digits alone are seconds. Null when malformed, longer than 100 years, or written in more than 64 characters.
+ */
+export function parseDuration(text: string): Millis | null {
+  if (text.length > longestText) return null;
+  if (/^\d+$/.test(text)) return bounded(Number(text) * second);
+  const items = itemsOf(text, /(\d+)(mo|[smhdwy])/gy);
+  if (items === null) return null;
+  return bounded(items.reduce((total, [, digits = "", unit = ""]) => total + Number(digits) * (units.get(unit) ?? Number.NaN), 0));
+}
+
+/** In nanoseconds, both micro signs included. */
+const goUnits: ReadonlyMap<string, bigint> = new Map([
+  ["ns", 1n],
+  ["us", 1_000n],
+  ["\u00b5s", 1_000n],
+  ["\u03bcs", 1_000n],
+  ["ms", 1_000_000n],
+  ["s", 1_000_000_000n],
+  ["m", 60_000_000_000n],
+  ["h", 3_600_000_000_000n],
+  ["d", 86_400_000_000_000n],
+]);
+
+/**
+ * Reads a length of time as Go prints it, such as `6m5s` or `1h0.5s` (units ns, us, µs, μs, ms, s, m, h; also d, which some
+ * clients send). Parts of a nanosecond are dropped, as Go does; the whole is rounded up to milliseconds, so nobody comes early.
+ * Null when malformed, signed, longer than 100 years, or written in more than 64 characters.
+ */
+export function parseGoDuration(text: string): Millis | null {
+  if (text.length > longestText) return null;
+  if (text === "0") return 0;
+  const items = itemsOf(text, /(?=\.?\d)(\d*)(?:\.(\d*))?(ns|us|\u00b5s|\u03bcs|ms|[smhd])/gy);
+  if (items === null) return null;
+  const nanos = items.reduce((total, [, whole = "", part = "", unit = ""]) => total + nanosOf(whole, part, unit), 0n);
+  return bounded(Number((nanos + 999_999n) / 1_000_000n));
+}
+
+const nanosOf = (whole: string, part: string, unit: string): bigint =>
+  (BigInt(whole + part) * (goUnits.get(unit) ?? 0n)) / 10n ** BigInt(part.length);
+
+/** The text cut into items from end to end; null when something is left over, or there is none. The pattern is sticky (`gy`). */
+function itemsOf(text: string, pattern: RegExp): RegExpExecArray[] | null {
+  const items = [...text.matchAll(pattern)];
+  const read = items.reduce((length, [item]) => length + item.length, 0);
+  return read === text.length && items.length > 0 ? items : null;
+}
+
+const bounded = (duration: Millis): Millis | null => (duration <= longest ? duration : null);

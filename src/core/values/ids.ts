@@ -1,0 +1,69 @@
+import type { IdKind, Millis } from "./basics.ts";
+
+/** Base 58 in the order of ASCII, so that texts of equal length sort like the numbers they stand for. */
+const alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
+
+const digits: ReadonlyMap<number, number> = new Map([...alphabet].map((letter, value) => [letter.charCodeAt(0), value]));
+
+/** The letters that a number below 58² is written with. */
+const pairs = Array.from({ length: 58 ** 2 }, (_none, value) => `${alphabet[Math.floor(value / 58)]}${alphabet[value % 58]}`);
+
+/** Two letters at a time, as each division takes longer than looking up what it gives. */
+function base58(value: number, width: number): string {
+  if (width === 1) return alphabet[value % 58] ?? "";
+  const rest = width === 2 ? "" : base58(Math.floor(value / 58 ** 2), width - 2);
+  return rest + pairs[value % 58 ** 2];
+}
+
+/** The first text of this kind of id that can be born at or after `time`. Scans by time begin there. */
+export function firstIdAt(kind: IdKind, time: Millis): string {
+  if (kind === "log" || kind === "dlq") return `${padded(time, 13)}-`;
+  return `${kind}_${base58(Math.max(0, time), 8)}`;
+}
+
+/** When an id was born, as far as ids tell: never earlier than that of an id born before it. */
+export function birthOf(id: string): Millis {
+  const before = id.indexOf("_");
+  if (before < 0) return Number(id.slice(0, 13));
+  let time = 0;
+  const start = before + 1;
+  for (let at = start; at < start + 8 && at < id.length; at++) time = time * 58 + (digits.get(id.charCodeAt(at)) ?? -1);
+  return time;
+}
+
+function padded(value: number, width: number): string {
+  const whole = Math.max(0, Math.floor(value));
+  const above = 10 ** width;
+  return whole < above ? String(above + whole).slice(1) : String(whole);
+}
+
+/** Within one millisecond a maker hands out this many ids; then it lends from the next one. */
+const perMilli = 10_000;
+
+/**
+ * Makes ids that sort by birth: time, counter, randomness. One maker never goes back, even if its clock does.
+ *
+ * - `log` and `dlq` are positions: `<unix ms>-<sequence>`, as clients know them, of fixed width.
+ * - `sig` (a signing key) is a secret and is all randomness.
+ * - The others are their kind, 8 characters of time, 3 of counter, 9 of randomness (52 bits).
+ */
+export function idMaker(random: () => number): (kind: IdKind, now: Millis) => string {
+  let last = 0;
+  let counter = 0;
+  // Most ids are made in a millisecond that has ids already.
+  let written = { at: last, padded: padded(last, 13), base58: base58(last, 8) };
+  const draw = (below: number): number => Math.floor(random() * below);
+  return (kind, now) => {
+    if (kind === "sig") return `sig_${Array.from({ length: 28 }, () => alphabet[draw(58)]).join("")}`;
+    if (now > last) {
+      last = now;
+      counter = 0;
+    } else if (++counter === perMilli) {
+      last++;
+      counter = 0;
+    }
+    if (written.at !== last) written = { at: last, padded: padded(last, 13), base58: base58(last, 8) };
+    if (kind === "log" || kind === "dlq") return `${written.padded}-${padded(counter, 4)}${padded(draw(100_000), 5)}`;
+    return `${kind}_${written.base58}${base58(counter, 3)}${base58(draw(58 ** 9), 9)}`;
+  };
+}

@@ -1,0 +1,188 @@
+import type { Decision, Draft, Key, Moment, Needs } from "../decision/command.ts";
+import type { Cancelled, NotDone } from "../values/errors.ts";
+import { failedIn, Refusal } from "../values/errors.ts";
+import { flowsOfLetters, needsOfGates, depart } from "../sending/admission.ts";
+import { appendStep, goingRun, hasRoom, noRoom } from "./history.ts";
+import type { Going } from "./history.ts";
+import { together } from "../decision/needs.ts";
+import { log, needsOfSending } from "../sending/createMessage.ts";
+import type { Account, AccountId, Bytes, MessageId, MessageState, RunKey } from "../model/message.ts";
+import { noBytes } from "../model/message.ts";
+import { existing } from "../accounts/plans.ts";
+import type { Scope } from "../model/rights.ts";
+import { scopeBrokenBy } from "../model/rights.ts";
+import type { Invoker, Run, RunState } from "../model/run.ts";
+import { headOf, slotOf, stepKey, waiterKey } from "../model/run.ts";
+import { dropWaiter } from "./waiters.ts";
+
+/** What must be seen to end a run: all that belongs to it, and what the run that invoked it then does. */
+export function needsOfEnding(draft: Draft, account: AccountId, key: RunKey): Needs {
+  const run = draft.get("runs", account, key);
+  const active = run && draft.get("activeRuns", account, run.runId);
+  const goesOn = active?.run === key;
+  const gates = goesOn ? needsOfGates(draft, draft.ofRun("messages", account, key)) : { slots: [], flows: [] };
+  const told = run?.invoker && goesOn ? needsOfTelling(draft, account, run.invoker) : noNeeds;
+  return {
+    runs: [[account, key], ...told.runs],
+    activeRuns: [...(run ? [[account, run.runId] as const] : []), ...told.activeRuns],
+    ofRuns: goesOn ? belongings.map((table) => ({ account, run: key, table })) : [],
+    waiters: told.waiters,
+    slots: gates.slots,
+    flows: [...gates.flows, ...told.flows],
+    lines: told.lines,
+    endpoints: told.endpoints,
+    outlines: { steps: told.steps },
+  };
+}
+
+/** What goes with a run. */
+const belongings = ["messages", "waiters", "notifications"] as const;
+
+const none: readonly Key[] = [];
+const noNeeds = { runs: none, activeRuns: none, flows: none, lines: none, endpoints: none, steps: none, waiters: none };
+
+function needsOfTelling(draft: Draft, account: AccountId, { run, runId, url, step }: Invoker): typeof noNeeds {
+  const invoking = draft.get("runs", account, run);
+  return {
+    runs: [[account, run]],
+    activeRuns: [[account, runId]],
+    flows: invoking ? flowsOfLetters(account, [{ queue: null, flowControl: invoking.settings.flowControl }]) : [],
+    ...needsOfSending(account, [url]),
+    steps: [[account, stepKey(run, slotOf("step", headOf(step), -1))]],
+    waiters: [[account, waiterKey(run, step)]],
+  };
+}
+
+/** How a run ends. */
+export type Ending = { state: Exclude<RunState, "RUN_STARTED">; result?: Bytes; failure?: Run["failure"] };
+
+/**
+ * Ends a run: what waits to be sent for it is dropped, nothing waits for an event any more, and the run that invoked it
+ * goes on. What is being sent is left to arrive; its outcome changes nothing then, and it is not sent again. Answers with the run as it ended.
+ */
+export function endRun(draft: Draft, moment: Moment, account: Account, { run, active }: Going, ending: Ending): Run {
+  draft.drop("activeRuns", account.id, active.runId);
+  for (const state of draft.ofRun("messages", account.id, run.id)) {
+    if (state.state !== "active") leaveOut(draft, moment, state);
+  }
+  for (const { id } of draft.ofRun("waiters", account.id, run.id)) draft.drop("waiters", account.id, id);
+  for (const { id } of draft.ofRun("notifications", account.id, run.id)) draft.drop("notifications", account.id, id);
+  const ended: Run = {
+    ...{ ...run, state: ending.state, endedAt: moment.now, steps: active.steps },
+    ...{ body: ending.result ?? noBytes, failure: ending.failure ?? null },
+  };
+  draft.put("runs", ended);
+  if (ended.invoker) tellInvoker(draft, moment, account, ended, ended.invoker, active.firstMessage);
+  return ended;
+}
+
+/** Drops a message that is not to be sent any more, because its run has ended. */
+export function leaveOut(draft: Draft, moment: Moment, state: MessageState): void {
+  draft.drop("messages", state.account, state.id);
+  log(draft, moment, state, { states: ["CANCELLED"] });
+  depart(draft, moment, state);
+}
+
+/** The runs of these messages. */
+export const runsOf = (states: readonly MessageState[]): Key[] =>
+  states.flatMap(({ account, run }) => (run === null ? [] : [[account, run] as const]));
+
+/** Whether the run of a message has ended while it was being sent. The caller has asked for the run. */
+export const isLeftOver = (draft: Draft, { account, run }: MessageState): boolean =>
+  run !== null && draft.get("runs", account, run)?.state !== "RUN_STARTED";
+
+/**
+ * The step that invoked a run has its result. A run that has ended meanwhile only notes it (protocol 6.12, 5).
+ * Throws `Refusal` when what was returned does not fit into the history of the run that waits for it.
+ */
+function tellInvoker(draft: Draft, moment: Moment, account: Account, ended: Run, invoker: Invoker, messageId: MessageId): void {
+  const step = { ...invoker.step, out: JSON.stringify(resultOf(ended)) };
+  const head = headOf(invoker.step);
+  const body = new TextEncoder().encode(JSON.stringify(step));
+  const child = { run: ended.id, runId: ended.runId, url: ended.url, createdAt: ended.createdAt, messageId };
+  const waited = { createdAt: ended.createdAt, dueAt: null, child };
+  const going = goingRun(draft, account.id, invoker.runId, invoker.run);
+  dropWaiter(draft, account.id, waiterKey(invoker.run, invoker.step));
+  // The endpoint itself may have posted a result.
+  if (draft.outline("steps", account.id, stepKey(invoker.run, slotOf("step", head, -1)))) return;
+  if (going) {
+    if (ended.body.byteLength > 0 && !hasRoom(going, body.byteLength)) throw noRoom(going, "result");
+    appendStep(draft, moment, account, going, { callType: "step", head, body, url: invoker.url, headers: invoker.headers, waited });
+    return;
+  }
+  const invoking = draft.get("runs", account.id, invoker.run);
+  if (!invoking) return;
+  draft.put("steps", {
+    ...{ account: account.id, id: stepKey(invoking.id, slotOf("step", head, invoking.steps)), run: invoking.id, position: invoking.steps },
+    ...{ messageId, callType: "step", createdAt: moment.now, head, url: invoker.url, headers: invoker.headers, body, waited },
+  });
+  draft.put("runs", { ...invoking, steps: invoking.steps + 1 });
+}
+
+/** What the invoking step returns. `body` is absent unless there is a result (protocol 6.12, 4). */
+function resultOf({ state, body }: Run): { body?: string; isCanceled: boolean; isFailed: boolean } {
+  return {
+    ...(state === "RUN_SUCCESS" && body.byteLength > 0 ? { body: new TextDecoder().decode(body) } : {}),
+    isCanceled: state === "RUN_CANCELED",
+    isFailed: state === "RUN_FAILED",
+  };
+}
+
+type Named = { account: AccountId; runIds: readonly string[] };
+
+const needsOfNamed = ({ account, runIds }: Named): Needs => ({
+  accounts: [[account]],
+  activeRuns: runIds.map((runId) => [account, runId] as const),
+});
+
+const furtherOfNamed = ({ account, runIds }: Named, draft: Draft): Needs =>
+  together(
+    runIds.flatMap((runId) => {
+      const active = draft.get("activeRuns", account, runId);
+      return active ? [needsOfEnding(draft, account, active.run)] : [];
+    }),
+  );
+
+/**
+ * Ends a run that has come through, with what it returned. Of one that has ended nothing is asked any more. `scope`: of a
+ * token with rights of its own, which ends runs of endpoints that it may publish to. Throws `Refusal`.
+ */
+export const finishRun: Decision<{ account: AccountId; runId: string; body: Bytes; scope?: Scope }, { finished: boolean }> = {
+  needs: ({ account, runId }) => needsOfNamed({ account, runIds: [runId] }),
+  further: ({ account, runId }, draft) => furtherOfNamed({ account, runIds: [runId] }, draft),
+  decide: ({ account: id, runId, body, scope }, draft, moment) => {
+    const account = existing(draft.get("accounts", id));
+    const going = goingRun(draft, id, runId);
+    if (!going) return { finished: false };
+    const aim = { url: going.run.url, group: null, queue: null, callback: null, failureCallback: null };
+    const broken = scope && scopeBrokenBy(scope, aim, `the run ${runId}`);
+    if (broken) throw new Refusal(broken.refused, broken.message);
+    endRun(draft, moment, account, going, { state: "RUN_SUCCESS", result: body });
+    return { finished: true };
+  },
+};
+
+/**
+ * Ends runs on request. Those that are unknown or have ended are passed over. `keys`: only these, and none that has begun
+ * under one of the names since.
+ */
+export const cancelRuns: Decision<Named & { keys?: readonly RunKey[] }, Cancelled> = {
+  needs: needsOfNamed,
+  further: furtherOfNamed,
+  decide: (named, draft, moment) => {
+    const account = existing(draft.get("accounts", named.account));
+    const keys = named.keys && new Set(named.keys);
+    let cancelled = 0;
+    const failed: NotDone[] = [];
+    for (const runId of new Set(named.runIds)) {
+      const going = goingRun(draft, account.id, runId);
+      if (!going || keys?.has(going.run.id) === false) {
+        failed.push({ id: runId, reason: "there is no run of this id that has not ended" });
+        continue;
+      }
+      endRun(draft, moment, account, going, { state: "RUN_CANCELED" });
+      cancelled++;
+    }
+    return { cancelled, ...failedIn(failed) };
+  },
+};

@@ -1,0 +1,179 @@
+import { brandNames } from "../values/brand.ts";
+import type { Draft, Moment, Needs } from "../decision/command.ts";
+import { Refusal } from "../values/errors.ts";
+import { flowsOfLetters } from "../sending/admission.ts";
+import type { Going, Posted } from "./history.ts";
+import { appendStep, checkHistory, mustGoOn, needsOfRun, send } from "./history.ts";
+import { needsOfSending } from "../sending/createMessage.ts";
+import type { Account, AccountId, Envelope, InvokerPost, Letter, RunPart, RunPost } from "../model/message.ts";
+import { noBytes } from "../model/message.ts";
+import type { Invoker, Run, Waiter } from "../model/run.ts";
+import { initialSlot, mustBeStep, sizeInHistory, stepKey, waiterKey } from "../model/run.ts";
+import { countRun } from "../accounts/usage.ts";
+import { putWaiter } from "./waiters.ts";
+
+type StartPost = Extract<RunPost, { kind: "start" }>;
+/** A letter that starts a workflow run. */
+export type StartLetter = Letter & { post: StartPost };
+
+/** The runs that must be seen for a start: those of its name, and the one that invokes it. */
+export const runsNamedBy = (account: AccountId, post: RunPost): (readonly [AccountId, string])[] => [
+  ...(post.runId === "" ? [] : [[account, post.runId] as const]),
+  ...(post.kind === "start" && post.invoker ? [[account, post.invoker.runId] as const] : []),
+];
+
+export function needsOfStart(draft: Draft, account: AccountId, { post, url, flowControl }: StartLetter): Needs {
+  const { invoker } = post;
+  const active = draft.get("activeRuns", account, post.runId);
+  const own = needsOfRun(draft, account, post.runId);
+  const parent = invoker ? needsOfRun(draft, account, invoker.runId) : null;
+  const ofInvoker = invoker && draft.get("activeRuns", account, invoker.runId);
+  return {
+    // A run may end in the batch in which it starts, and its invoker goes on then.
+    ...needsOfSending(account, [url, ...(invoker ? [invoker.url] : [])]),
+    runs: [...own.runs, ...(parent?.runs ?? [])],
+    flows: [...flowsOfLetters(account, [{ queue: null, flowControl }]), ...own.flows, ...(parent?.flows ?? [])],
+    stepsOf: active && post.origin === "again" ? [{ account, run: active.run, slot: initialSlot }] : [],
+    outlines: { steps: invoker && ofInvoker ? [[account, stepKey(ofInvoker.run, `r${String(invoker.step.stepId)}`)]] : [] },
+    waiters: invoker && ofInvoker ? [[account, waiterKey(ofInvoker.run, invoker.step)]] : [],
+  };
+}
+
+/**
+ * Starts a run, which exists from now on even if its first message is delayed. While one of its name has not ended, none
+ * is made, and the answer is that one; but one that the endpoint itself starts again gets its first message anew, with
+ * other headers (protocol 6.4.4). Without a name it gets a new one. Throws `Refusal` when the run that invokes it has
+ * ended, or when it would wait for one that was not started for it.
+ */
+export function startRun(draft: Draft, moment: Moment, account: Account, letter: StartLetter): Posted {
+  const { post } = letter;
+  const invoker = post.invoker && invokerOf(draft, account.id, post.invoker);
+  const asked = post.invoker && invoker && resultOfInvoke(draft, account.id, post.invoker, invoker);
+  if (asked) return asked;
+  const older = draft.get("activeRuns", account.id, post.runId);
+  const olderRun = older && draft.get("runs", account.id, older.run);
+  if (older && olderRun) {
+    if (invoker) throw notOneOfItsOwn(post.runId);
+    if (post.origin === "again") return startAgain(draft, moment, account, letter, { run: olderRun, active: older });
+    return { messageId: older.firstMessage, deduplicated: true, run: { runId: older.runId, createdAt: olderRun.createdAt } };
+  }
+  const going = begin(draft, newRun(moment, account.id, letter, invoker));
+  const { id: messageId } = sendFirst(draft, moment, account, going, letter);
+  if (post.invoker && invoker) putWaiter(draft, waiterForChild(moment, going.run, messageId, invoker));
+  return { messageId, deduplicated: false, run: { runId: going.run.runId, createdAt: going.run.createdAt } };
+}
+
+/** Writes a new run, with an empty history. */
+export function begin(draft: Draft, run: Run): Going {
+  const active = { account: run.account, runId: run.runId, run: run.id, steps: 0, size: 0, waiting: 0, firstMessage: "" };
+  draft.put("runs", run);
+  draft.put("activeRuns", active);
+  countRun(draft, run.account);
+  return { run, active };
+}
+
+function newRun(moment: Moment, account: AccountId, letter: StartLetter, invoker: Invoker | null): Run {
+  const { post, brand, labels, redaction, callerIp } = letter;
+  const { method, headers, retries, retryDelay, timeout, flowControl, failureCallback } = letter;
+  return {
+    ...{
+      account,
+      id: moment.newId("run"),
+      runId: post.runId || moment.newId("wfr"),
+      url: post.url,
+      createdAt: moment.now,
+      state: "RUN_STARTED",
+      endedAt: null,
+    },
+    ...{ brand, features: post.features, labels, redaction, callerIp, invoker, origin: null, steps: 0, failure: null, body: noBytes },
+    ...(letter.keepResponse ? { keepResponse: true } : {}),
+    settings: { method, headers, retries, retryDelay, timeout, flowControl, callback: null, failureCallback },
+  };
+}
+
+/** Appends the initial payload, and makes the message that carries it. */
+function sendFirst(draft: Draft, moment: Moment, account: Account, going: Going, letter: StartLetter): Envelope {
+  const { features, origin } = letter.post;
+  const first: RunPart["first"] = origin === "rest" ? "rest" : "detect";
+  const message = appendStep(draft, moment, account, going, {
+    ...{ callType: "step", head: null, slot: initialSlot, body: letter.body, url: letter.url, headers: letter.headers },
+    ...{ delay: letter.delay, notBefore: letter.notBefore, ...(features.detect ? { first } : {}) },
+  });
+  const active = draft.get("activeRuns", account.id, going.run.runId);
+  if (active) draft.put("activeRuns", { ...active, firstMessage: message.id });
+  return message;
+}
+
+/** By which an endpoint is asked to start the run itself, in each brand. */
+const asksToBegin: ReadonlySet<string> = new Set(
+  Object.values(brandNames).map(({ prefix }) => `${prefix.toLowerCase()}-workflow-unknown-sdk`),
+);
+
+/** The payload stays as it is; what is sent along may change, and settings that are not given stay. */
+function startAgain(draft: Draft, moment: Moment, account: Account, letter: StartLetter, { run, active }: Going): Posted {
+  const { retries, retryDelay, flowControl, failureCallback } = letter;
+  // A client takes it out under one name. Under another one it would come back with all it forwards, and have the run begin again without end.
+  const headers = letter.headers.filter(([name]) => !asksToBegin.has(name.toLowerCase()));
+  const { settings } = run;
+  const changed = {
+    ...{ ...settings, headers, retries: retries ?? settings.retries, retryDelay: retryDelay ?? settings.retryDelay },
+    ...{ flowControl: flowControl ?? settings.flowControl, failureCallback: failureCallback ?? settings.failureCallback },
+  };
+  const again: Run = { ...run, settings: changed };
+  const [initial] = draft.stepsOf(account.id, run.id, initialSlot);
+  if (initial?.damaged)
+    throw new Refusal("step-refused", `workflow-runid: the initial payload of ${run.runId.slice(0, 200)} is damaged in the store`);
+  draft.put("runs", again);
+  const body = initial?.body ?? letter.body;
+  const message = send(draft, moment, account, again, {
+    ...{
+      kind: "step",
+      slot: initialSlot,
+      position: 0,
+      body,
+      size: sizeInHistory(body.byteLength),
+      url: letter.url,
+      headers: [],
+      first: "detect",
+    },
+  });
+  if (initial) draft.put("steps", { ...initial, messageId: message.id });
+  draft.put("activeRuns", { ...active, firstMessage: message.id });
+  return { messageId: message.id, deduplicated: false, run: { runId: run.runId, createdAt: run.createdAt } };
+}
+
+/**
+ * The run that waits for the new one. Throws `Refusal` when it has ended: also where another one of its name goes on, as
+ * far as the post says when its run began. No other post of an endpoint does.
+ */
+function invokerOf(draft: Draft, account: AccountId, post: InvokerPost): Invoker {
+  const going = mustGoOn(draft, account, post.runId);
+  if (post.createdAt > 0 && post.createdAt !== going.run.createdAt) {
+    const problem = `there is no run ${JSON.stringify(post.runId.slice(0, 200))} that has not ended and began at ${post.createdAt}`;
+    throw new Refusal("invalid", `workflow-runid: ${problem}`);
+  }
+  checkHistory(going);
+  mustBeStep(post.step);
+  return { ...post, run: going.run.id };
+}
+
+/** Its end would be told to whoever started it, and the step would wait for ever. */
+const notOneOfItsOwn = (runId: string): Refusal =>
+  new Refusal(
+    "step-refused",
+    `workflow-runid: the run ${JSON.stringify(runId.slice(0, 200))} has not ended; a run that is invoked needs an id of its own`,
+  );
+
+/** A step that was posted again has invoked its run before, and may have its result. */
+function resultOfInvoke(draft: Draft, account: AccountId, { step }: InvokerPost, { run }: Invoker): Posted | null {
+  const child = draft.get("waiters", account, waiterKey(run, step))?.child;
+  if (child) return { messageId: child.messageId, deduplicated: false, run: { runId: child.runId, createdAt: child.createdAt } };
+  const result = draft.outline("steps", account, stepKey(run, `r${String(step.stepId)}`));
+  return result ? { messageId: result.messageId, deduplicated: false, run: { runId: "", createdAt: result.createdAt } } : null;
+}
+
+const waiterForChild = (moment: Moment, child: Run, messageId: string, { run, runId, url, headers, step }: Invoker): Waiter => ({
+  ...{ account: child.account, id: waiterKey(run, step), run, runId, kind: "invoke", event: "", createdAt: moment.now, dueAt: null },
+  ...{ url, headers, given: [], timeout: "", timeoutUrl: "", timeoutHeaders: [], timeoutGiven: [], step },
+  child: { run: child.id, runId: child.runId, url: child.url, createdAt: child.createdAt, messageId },
+});

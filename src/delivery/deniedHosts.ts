@@ -1,0 +1,50 @@
+import { accountOf } from "../core/fairness/capacity.ts";
+import type { AccountId } from "../core/model/message.ts";
+
+/** Most hosts that are noted for one account. The lines of further hosts are served when they are due. */
+const mostHosts = 10_000;
+/** One command wakes at most this many lines. */
+const mostAtOnce = 256;
+
+type Denied = { hosts: Set<string>; ended: number; isWaking: boolean };
+
+/**
+ * Hosts whose messages wait because their account holds its share of this node. Each delivery that ends wakes the line of one of them: a host of
+ * the same account if there is one, otherwise a host of an account that may take the capacity. So no capacity is idle while messages wait for it.
+ */
+export class DeniedHosts {
+  readonly #wake: (account: AccountId, hosts: readonly string[]) => Promise<unknown>;
+  readonly #byAccount = new Map<AccountId, Denied>();
+
+  /** `wake` has the lines of these hosts looked at. */
+  constructor(wake: (account: AccountId, hosts: readonly string[]) => Promise<unknown>) {
+    this.#wake = wake;
+  }
+
+  /** Notes a destination (`laneOf`) that got no delivery. */
+  note(lane: string): void {
+    const account = accountOf(lane);
+    const denied = this.#byAccount.get(account) ?? { hosts: new Set(), ended: 0, isWaking: false };
+    this.#byAccount.set(account, denied);
+    if (denied.hosts.size < mostHosts) denied.hosts.add(lane.slice(account.length + 1));
+  }
+
+  /** Called when a delivery of an account has ended. `mayTake`: reports whether an account may begin one more. */
+  async ended(of: AccountId, mayTake: (account: AccountId) => boolean): Promise<void> {
+    const account = this.#byAccount.has(of) ? of : this.#byAccount.keys().find(mayTake);
+    const denied = account === undefined ? undefined : this.#byAccount.get(account);
+    if (account === undefined || !denied) return;
+    denied.ended++;
+    if (denied.isWaking) return;
+    denied.isWaking = true;
+    while (denied.ended > 0 && denied.hosts.size > 0) {
+      const hosts = [...denied.hosts.values().take(Math.min(denied.ended, mostAtOnce))];
+      denied.ended = Math.max(0, denied.ended - hosts.length);
+      for (const host of hosts) denied.hosts.delete(host);
+      await this.#wake(account, hosts);
+    }
+    denied.isWaking = false;
+    denied.ended = 0;
+    if (denied.hosts.size === 0) this.#byAccount.delete(account);
+  }
+}

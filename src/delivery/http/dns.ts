@@ -1,0 +1,211 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { Resolver, lookup as systemLookup } from "node:dns/promises";
+import { readFile, stat } from "node:fs/promises";
+import { networkInterfaces } from "node:os";
+import type { AccountId, Millis } from "../../core/model/message.ts";
+import { elapsed } from "../../clock/clock.ts";
+
+/** All addresses of a name, as text. Rejects, as Node's own does, when the name is not known. `account`: the account that needs it. */
+export type Resolve = (hostname: string, account?: AccountId) => Promise<readonly string[]>;
+
+/** Names the account for which a connection is opened, and so a name resolved. */
+export const openedFor = new AsyncLocalStorage<AccountId>();
+
+type Ways = {
+  /** The system's own lookup. It holds one of two threads until the name servers have answered, or for some ten seconds and more. */
+  lookUp: Resolve;
+  /** Returns the addresses that the name servers give; none if they know none or do not answer. Holds no thread. */
+  ask: Resolve;
+  /** Reports whether the system knows the name without a name server. */
+  isListed(hostname: string): Promise<boolean>;
+};
+
+/** Nobody waits any longer for a connection. */
+const patience: Millis = 10_000;
+
+/**
+ * The system's own way to resolve a name knows all sources of names that a machine may have, but blocks a thread for each, and there are
+ * two: a few names with silent servers would stop deliveries to all other names, of all accounts. So the name servers are asked in a way that
+ * blocks nothing, and the addresses that they give are used. Only names without any are looked up by the system, one after another, for the
+ * accounts in turns: they hold one thread (docs/decisions/0057).
+ */
+export function apartFromSilent({ lookUp, ask, isListed }: Ways): Resolve {
+  const [system, servers, slow] = [sharing(lookUp), sharing(ask), new Lane(lookUp)];
+  return async (hostname, account = "") => {
+    if (isLocal(hostname) || (await isListed(hostname))) return system(hostname);
+    const found = await servers(hostname);
+    return found.length > 0 ? found : slow.lookUp(hostname, account);
+  };
+}
+
+/** A name that waits for its lookup. */
+type Waiting = { hostname: string; since: Millis; answer: Promise<readonly string[]> } & Omit<
+  PromiseWithResolvers<readonly string[]>,
+  "promise"
+>;
+
+/** Looks names up one after another: each account in turn, and of each account the name that has waited longest. */
+class Lane {
+  readonly #lookUp: Resolve;
+  /** The next turn is the first one's. An account without names is not here. */
+  readonly #accounts = new Map<AccountId, Map<string, Waiting>>();
+  #isBusy = false;
+
+  constructor(lookUp: Resolve) {
+    this.#lookUp = lookUp;
+  }
+
+  lookUp(hostname: string, account: AccountId): Promise<readonly string[]> {
+    const own = this.#accounts.get(account) ?? new Map<string, Waiting>();
+    const known = own.get(hostname);
+    if (known) return known.answer;
+    const { promise: answer, ...ends } = Promise.withResolvers<readonly string[]>();
+    own.set(hostname, { hostname, since: elapsed(), answer, ...ends });
+    this.#accounts.set(account, own);
+    if (!this.#isBusy) void this.#work();
+    return answer;
+  }
+
+  async #work(): Promise<void> {
+    this.#isBusy = true;
+    for (let next = this.#next(); next; next = this.#next()) {
+      const { hostname, since, reject } = next;
+      if (elapsed() - since > patience) {
+        reject(Object.assign(new Error(`the name servers of ${hostname} do not answer`), { code: "EAI_AGAIN" }));
+        continue;
+      }
+      try {
+        const addresses = await this.#lookUp(hostname);
+        for (const one of [next, ...this.#others(hostname)]) one.resolve(addresses);
+      } catch (error) {
+        for (const one of [next, ...this.#others(hostname)]) one.reject(error);
+      }
+    }
+    this.#isBusy = false;
+  }
+
+  #next(): Waiting | undefined {
+    const [first] = this.#accounts;
+    if (!first) return undefined;
+    const [account, names] = first;
+    const [waiting] = names.values();
+    this.#accounts.delete(account);
+    if (waiting) names.delete(waiting.hostname);
+    if (names.size > 0) this.#accounts.set(account, names);
+    return waiting;
+  }
+
+  /** Other accounts that wait for the same name: what was found is found for all of them. */
+  #others(hostname: string): Waiting[] {
+    const found: Waiting[] = [];
+    for (const [account, names] of [...this.#accounts]) {
+      const waiting = names.get(hostname);
+      if (!waiting) continue;
+      found.push(waiting);
+      names.delete(hostname);
+      if (names.size === 0) this.#accounts.delete(account);
+    }
+    return found;
+  }
+}
+
+/** Reports whether a name stands for this machine, so that no name server is asked for it. */
+export const isLocal = (hostname: string): boolean => /(^|\.)localhost\.?$/i.test(hostname);
+
+/** Many connections that need the same name at the same time share one answer. */
+export function sharing(resolve: Resolve): Resolve {
+  const running = new Map<string, Promise<readonly string[]>>();
+  return (hostname, account) => {
+    const begun = running.get(hostname);
+    if (begun) return begun;
+    const answer = resolve(hostname, account).finally(() => running.delete(hostname));
+    running.set(hostname, answer);
+    return answer;
+  };
+}
+
+/** How a short name is completed (resolv.conf): a name with fewer dots than `dots` is tried last as it is. */
+export type Search = { domains: readonly string[]; dots: number };
+
+/** Reads the search list of a resolv.conf. */
+export function searchIn(text: string): Search {
+  const lines = text.split("\n").map((line) => line.trim().split(/\s+/));
+  const domains = lines.findLast(([word]) => word === "search" || word === "domain")?.slice(1) ?? [];
+  const dots = lines.flatMap(([word, ...options]) => (word === "options" ? options : [])).findLast((option) => /^ndots:\d+$/.test(option));
+  return { domains: domains.filter((domain) => domain !== "."), dots: Math.min(15, Number(dots?.slice("ndots:".length) ?? 1)) };
+}
+
+/** The names that the system would try for a name, in its order. */
+export function triedFor(hostname: string, { domains, dots }: Search): string[] {
+  if (hostname.endsWith(".")) return [hostname];
+  const completed = domains.map((domain) => `${hostname}.${domain}`);
+  return hostname.split(".").length > dots ? [hostname, ...completed] : [...completed, hostname];
+}
+
+/** The names that a hosts file lists, in lower case. */
+export const hostsIn = (text: string): ReadonlySet<string> =>
+  new Set(text.split("\n").flatMap((line) => (line.split("#")[0] ?? "").trim().toLowerCase().split(/\s+/).slice(1)));
+
+/** Returns a reader of a file, which reads it again only when it has changed. A file that cannot be read is taken for an empty one. */
+function watched<T>(path: string, read: (text: string) => T): () => Promise<T> {
+  let known: { version: string; value: T } | null = null;
+  return async () => {
+    const version = await stat(path).then(
+      ({ mtimeMs, size, ino }) => `${mtimeMs} ${size} ${ino}`,
+      () => "",
+    );
+    if (known?.version !== version) known = { version, value: read(await readFile(path, "utf8").catch(() => "")) };
+    return known.value;
+  };
+}
+
+const hostsFile = process.platform === "win32" ? "C:\\Windows\\System32\\drivers\\etc\\hosts" : "/etc/hosts";
+
+/** Reports whether the hosts file of this machine lists a name. */
+export function listedIn(path = hostsFile): Ways["isListed"] {
+  const names = watched(path, hostsIn);
+  return async (hostname) => (await names()).has(hostname.toLowerCase().replace(/\.$/, ""));
+}
+
+type Servers = { resolver: Resolver; search: Search };
+
+/** Asks the name servers of the system, completing names as it does. `servers`: instead of those of the system. */
+export function askingServers(servers?: readonly string[], path = "/etc/resolv.conf"): Ways["ask"] {
+  const make = (text: string): Servers => {
+    const resolver = new Resolver({ timeout: 1_000, tries: 2 });
+    if (servers) resolver.setServers(servers);
+    return { resolver, search: searchIn(text) };
+  };
+  const current = watched(path, make);
+  return async (hostname) => {
+    const { resolver, search } = await current();
+    for (const name of triedFor(hostname, search)) {
+      const { addresses, isSilent } = await addressesOf(resolver, name);
+      if (addresses.length > 0 || isSilent) return addresses;
+    }
+    return [];
+  };
+}
+
+async function addressesOf(resolver: Resolver, name: string): Promise<{ addresses: string[]; isSilent: boolean }> {
+  let isSilent = false;
+  const none = (error: NodeJS.ErrnoException): string[] => {
+    isSilent ||= error.code === "ETIMEOUT";
+    return [];
+  };
+  const [four, six] = await Promise.all([resolver.resolve4(name).catch(none), resolver.resolve6(name).catch(none)]);
+  const [first, second] = prefersSix() ? [six, four] : [four, six];
+  const addresses = Array.from({ length: Math.max(first.length, second.length) }, (_, at) => [first[at] ?? [], second[at] ?? []].flat());
+  return { addresses: addresses.flat(), isSilent };
+}
+
+/** Whether this machine has a global address of IPv6, and so calls others by theirs (RFC 6724). */
+const prefersSix = (): boolean =>
+  Object.values(networkInterfaces())
+    .flat()
+    .some((one) => one !== undefined && one.family === "IPv6" && /^[23]/.test(one.address));
+
+export async function lookUpBySystem(hostname: string): Promise<readonly string[]> {
+  const answers = await systemLookup(hostname, { all: true });
+  return answers.map(({ address }) => address);
+}

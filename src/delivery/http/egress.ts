@@ -1,0 +1,245 @@
+import { BlockList, isIP, type LookupFunction } from "node:net";
+import { createSecureContext } from "node:tls";
+import { callbackify } from "node:util";
+import { buildConnector } from "undici";
+import type { Millis } from "../../core/model/message.ts";
+import type { RefusedHost, RefusedHosts } from "../../core/values/refusedHost.ts";
+import { reading } from "./connection.ts";
+import type { Resolve } from "./dns.ts";
+import { apartFromSilent, askingServers, isLocal, listedIn, lookUpBySystem, openedFor, sharing } from "./dns.ts";
+
+/** Decides which addresses may be called. Whatever leaves the server goes through its connector. */
+export type Egress = {
+  /** May this IP address be called? False as well for what is not an IP address. */
+  mayCall(address: string): boolean;
+  /** Knows addresses, loopback names, and names whose last lookup was refused. */
+  refusedHost: RefusedHosts;
+  /**
+   * Opens sockets for `Connection`. A name is resolved once for each connection; if any of its addresses may not be called
+   * nothing is, else one of exactly these is called, so a name that changes its mind in between gains nothing.
+   * No proxy is ever used, whatever the environment says: it would resolve the name again.
+   */
+  connector(connectTimeout: Millis): buildConnector.connector;
+};
+
+/** `allow`: networks (`10.0.0.0/8`, `::1/128`) and single addresses that may be called although they are not public. */
+export type EgressOptions = { allow: readonly string[]; resolve?: Resolve };
+
+/**
+ * The connection was not made, because of the address. The message may be shown to the publisher: it contains no address from a
+ * name server, because internal names are not public.
+ */
+export class EgressRefusal extends Error {
+  constructor(address: string, hostname: string) {
+    const isKnown = address === hostname || isLocal(hostname);
+    const subject = address === hostname ? address : isKnown ? `${address} of ${hostname}` : `of ${hostname}`;
+    const allow = adviceFor(address);
+    const advice = allow === null ? notAdvised : `allow it with WAYPOST_EGRESS_ALLOW=${allow}`;
+    super(`address ${subject} is not public: ${isKnown ? advice : unknownAddress}`);
+    this.name = "EgressRefusal";
+  }
+}
+
+const unknownAddress = "the operator of the server can look it up, and allow it with WAYPOST_EGRESS_ALLOW";
+
+const notAdvised = "it is a link-local or metadata address, which is refused";
+
+/** Allows what is public, and what `allow` lists. Throws an Error that says which entry of it is malformed. */
+export function createEgress({ allow, resolve }: EgressOptions): Egress {
+  const allowed = networks(allow);
+  const mayCall = (address: string): boolean => {
+    const plain = plainForm(address);
+    return plain !== null && (contains(allowed, plain) || isPublic(plain));
+  };
+  const resolveOnce = resolve ? sharing(resolve) : apartFromSilent({ lookUp: lookUpBySystem, ask: askingServers(), isListed: listedIn() });
+  const refused = new RefusedNames();
+  const refusedHost: RefusedHosts = (host) => {
+    const address = host.replace(/^\[|\]$/g, "");
+    if (isIP(address) !== 0) return mayCall(address) ? null : { address, allow: adviceFor(address), isResolved: false };
+    if (isLocal(host) && !loopback.some(mayCall)) return { address: host, allow: loopbackNetworks, isResolved: false };
+    return refused.get(host);
+  };
+  const vetted = async (hostname: string): Promise<LookupAnswer[]> => {
+    const addresses = await resolveOnce(hostname, openedFor.getStore());
+    const denied = addresses.find((address) => !mayCall(address));
+    refused.keep(hostname, denied ?? null);
+    if (denied !== undefined) throw new EgressRefusal(denied, hostname);
+    if (addresses.length === 0) throw Object.assign(new Error(`${hostname} has no address`), { code: "ENOTFOUND" });
+    return addresses.slice(0, mostAddresses).map((address) => ({ address, family: isIP(address) }));
+  };
+  return { mayCall, refusedHost, connector: (connectTimeout) => guardedConnector(mayCall, lookupBy(vetted), connectTimeout) };
+}
+
+type LookupAnswer = { address: string; family: number };
+
+/** What a loopback name stands for. Which of them it has is known to the system only. */
+const loopback = ["127.0.0.1", "::1"];
+const loopbackNetworks = "127.0.0.0/8,::1/128";
+
+/** Names whose last lookup had an address that may not be called, at most 1,000; the oldest is dropped. */
+class RefusedNames {
+  readonly #addresses = new Map<string, string>();
+
+  /** `denied`: the address that may not be called; null if all may. */
+  keep(hostname: string, denied: string | null): void {
+    this.#addresses.delete(hostname);
+    if (denied === null) return;
+    const [oldest] = this.#addresses.keys();
+    if (this.#addresses.size >= 1_000 && oldest !== undefined) this.#addresses.delete(oldest);
+    this.#addresses.set(hostname, denied);
+  }
+
+  get(hostname: string): RefusedHost | null {
+    const address = this.#addresses.get(hostname);
+    return address === undefined ? null : { address, allow: adviceFor(address), isResolved: true };
+  }
+}
+
+/** How many addresses of one name are tried. */
+const mostAddresses = 8;
+
+function guardedConnector(mayCall: Egress["mayCall"], lookup: LookupFunction, timeout: Millis): buildConnector.connector {
+  // An address that does not answer gets half a second before the next one is tried; Node's 250 ms would cut off far continents.
+  // HTTP/2 is off on purpose: one attempt is one request on one connection, and ends without touching any other.
+  const settings = { lookup, timeout, ...reading, allowH2: false, autoSelectFamily: true, autoSelectFamilyAttemptTimeout: 500 };
+  const connectPlain = buildConnector(settings);
+  let connectSecure: buildConnector.connector | null = null;
+  return (options, callback) => {
+    // Node does not look up what is an address already.
+    if (isIP(options.hostname) !== 0 && !mayCall(options.hostname)) {
+      queueMicrotask(() => callback(new EgressRefusal(options.hostname, options.hostname), null));
+      return;
+    }
+    if (options.protocol !== "https:") return connectPlain(options, callback);
+    // One context for all: making one loads all root certificates.
+    connectSecure ??= buildConnector({ ...settings, secureContext: createSecureContext() });
+    // The connector returns the socket, which is closed if the caller stops waiting.
+    return connectSecure(options, callback);
+  };
+}
+
+function lookupBy(vetted: (hostname: string) => Promise<LookupAnswer[]>): LookupFunction {
+  const ask = callbackify(vetted);
+  return (hostname, { all }, callback) => {
+    ask(hostname, (error, answers) => {
+      if (error) callback(error, []);
+      else if (all) callback(null, answers);
+      else callback(null, answers[0]?.address ?? "", answers[0]?.family);
+    });
+  };
+}
+
+type Networks = { ipv4: BlockList; ipv6: BlockList };
+type Plain = { address: string; family: "ipv4" | "ipv6" };
+
+const contains = (list: Networks, { address, family }: Plain): boolean => list[family].check(address, family);
+
+/** One list per family, because a `BlockList` with both takes `::/0` to hold every IPv4 address. */
+function networks(entries: readonly string[]): Networks {
+  const list: Networks = { ipv4: new BlockList(), ipv6: new BlockList() };
+  for (const entry of entries) {
+    const [address = "", length, ...rest] = entry.trim().split("/");
+    const plain = plainForm(address);
+    if (plain === null || rest.length > 0 || address.includes("%"))
+      throw malformed(entry, "write a network such as 10.0.0.0/8, or an address");
+    const bits = plain.family === "ipv4" ? 32 : 128;
+    if (length !== undefined && isIP(address) === 6 && bits === 32) throw malformed(entry, "write an IPv4 network in its own form");
+    if (length !== undefined && !(/^\d{1,3}$/.test(length) && Number(length) <= bits))
+      throw malformed(entry, `after the slash goes a number from 0 to ${bits}`);
+    list[plain.family].addSubnet(plain.address, length === undefined ? bits : Number(length), plain.family);
+  }
+  return list;
+}
+
+const malformed = (entry: string, advice: string): Error => new Error(`"${entry}" is not a network: ${advice}`);
+
+/** The address without its zone, and an IPv4 address that comes as IPv6 (`::ffff:10.0.0.1`) as IPv4. Null: not an address. */
+function plainForm(text: string): Plain | null {
+  const family = isIP(text);
+  if (family === 0) return null;
+  if (family === 4) return { address: text, family: "ipv4" };
+  const [address = ""] = text.split("%");
+  const groups = groupsOf(address);
+  if (startsWith(groups, [0, 0, 0, 0, 0, 0xffff])) return { address: embedded(groups), family: "ipv4" };
+  return { address, family: "ipv6" };
+}
+
+function isPublic({ address, family }: Plain): boolean {
+  if (family === "ipv4") return !notPublic.ipv4.check(address, "ipv4");
+  const groups = groupsOf(address);
+  // NAT64 (RFC 6052): networks that have IPv6 only reach the whole of IPv4 through it.
+  if (startsWith(groups, [0x64, 0xff9b, 0, 0, 0, 0])) return !notPublic.ipv4.check(embedded(groups), "ipv4");
+  return !notPublic.ipv6.check(address, "ipv6");
+}
+
+/** What WAYPOST_EGRESS_ALLOW must contain to allow an address. Null: nobody is advised to allow it. */
+function adviceFor(address: string): string | null {
+  const plain = plainForm(address);
+  return plain === null || contains(neverAdvised, plain) ? null : plain.address;
+}
+
+/** The eight numbers of an IPv6 address. */
+function groupsOf(address: string): number[] {
+  // URL knows all spellings and answers with one: no dotted part, at most one `::`.
+  const [head = "", tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split("::");
+  const numbers = (part: string): number[] => (part === "" ? [] : part.split(":").map((group) => Number.parseInt(group, 16)));
+  const left = numbers(head);
+  const right = numbers(tail ?? "");
+  return [...left, ...Array.from({ length: 8 - left.length - right.length }, () => 0), ...right];
+}
+
+const startsWith = (groups: readonly number[], prefix: readonly number[]): boolean =>
+  prefix.every((group, index) => groups[index] === group);
+
+/** The last 32 bits as an IPv4 address. */
+const embedded = (groups: readonly number[]): string =>
+  groups
+    .slice(6)
+    .flatMap((group) => [group >> 8, group & 255])
+    .join(".");
+
+/**
+ * Link-local addresses, metadata services of clouds (they give credentials to whoever asks), and the ranges of IPv6 that can stand for
+ * any address of IPv4, these included.
+ */
+const neverAdvised = networks([
+  "100.100.100.200",
+  "168.63.129.16",
+  "169.254.0.0/16",
+  "192.0.0.192",
+  "::a9fe:0/112",
+  "64:ff9b::/32",
+  "2001::/32",
+  "2002::/16",
+  "fd00:ec2::/32",
+  "fd20:ce::/32",
+  "fe80::/10",
+]);
+
+/** The special-purpose registries of IANA (RFC 6890 and successors), less the few entries that anyone can reach. */
+const notPublic = networks([
+  "0.0.0.0/8",
+  "10.0.0.0/8",
+  "100.64.0.0/10",
+  "127.0.0.0/8",
+  "168.63.129.16", // answers virtual machines of one cloud only, though its number is public
+  "169.254.0.0/16",
+  "172.16.0.0/12",
+  "192.0.0.0/24",
+  "192.0.2.0/24",
+  "192.88.99.0/24",
+  "192.168.0.0/16",
+  "198.18.0.0/15",
+  "198.51.100.0/24",
+  "203.0.113.0/24",
+  "224.0.0.0/4",
+  "240.0.0.0/4",
+  // Only 2000::/3 has been given out. The three below are the rest: loopback, fc00::/7, fe80::/10, multicast, NAT64 of local use and so on.
+  "::/3",
+  "4000::/2",
+  "8000::/1",
+  "2001::/23", // Teredo, benchmarking, ORCHID
+  "2001:db8::/32",
+  "2002::/16", // 6to4
+  "3fff::/20",
+]);

@@ -1,0 +1,32 @@
+import type { Key } from "../../core/decision/command.ts";
+import type { AccountId, LogRow, MessageId } from "../../core/model/message.ts";
+import { KeyMap } from "./keyMap.ts";
+
+/** Which entries of the kept log belong to which message: those that were loaded for a batch, and those that it has moved there since. */
+export class KeptEntries {
+  readonly #ids = new KeyMap<Set<string>>();
+  readonly #asked = new KeyMap<true>();
+
+  /** Returns the messages that were not asked for before, each once. */
+  unasked(messages: readonly Key[]): Key[] {
+    const unasked: Key[] = [];
+    for (const key of messages) {
+      if (this.#asked.has(key)) continue;
+      this.#asked.set(key, true);
+      unasked.push(key);
+    }
+    return unasked;
+  }
+
+  note({ account, messageId, id }: Pick<LogRow, "account" | "messageId" | "id">): void {
+    const key = [account, messageId] as const;
+    const ids = this.#ids.get(key);
+    if (ids) ids.add(id);
+    else this.#ids.set(key, new Set([id]));
+  }
+
+  /** Returns ids of entries. Some of the entries may be gone. */
+  of(account: AccountId, messageId: MessageId): readonly string[] {
+    return [...(this.#ids.get([account, messageId]) ?? [])];
+  }
+}

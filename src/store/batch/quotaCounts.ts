@@ -1,0 +1,53 @@
+import type { CountNeed, Key, TableName } from "../../core/decision/command.ts";
+import { Later } from "../../core/values/errors.ts";
+import type { PlaceName } from "../../core/sending/quotas.ts";
+import { placeOf, placesOf } from "../../core/sending/quotas.ts";
+import type { AccountId } from "../../core/model/message.ts";
+import type { Range } from "../queries/storageReads.ts";
+
+/** The rows that are counted. */
+export function rangeOf({ account, name, most }: CountNeed): Range {
+  const [after, before] = placesOf(name).within;
+  return { account, limit: most, after, before };
+}
+
+/** How many there are of what is set up, as it was counted and as a batch changes it. */
+export class Places {
+  readonly #counts = new Map<string, number>();
+
+  /** Those of which nothing is known yet, each once, of several with the most that any of them wants. */
+  unknown(needs: readonly CountNeed[]): CountNeed[] {
+    const unknown = new Map<string, CountNeed>();
+    for (const need of needs) {
+      const key = keyOfPlace(need.account, need.name);
+      const other = unknown.get(key);
+      if (!this.#counts.has(key) && (!other || other.most < need.most)) unknown.set(key, need);
+    }
+    return [...unknown.values()];
+  }
+
+  learn(needs: readonly CountNeed[], counts: readonly number[]): void {
+    needs.forEach(({ account, name }, at) => this.#counts.set(keyOfPlace(account, name), counts[at] ?? 0));
+  }
+
+  /** Counts a row that was made or removed, if its like are counted. `undo` takes how to undo it. */
+  change(table: TableName, [account, id = ""]: Key, by: 1 | -1, undo: (() => void)[]): void {
+    const name = this.#counts.size === 0 ? null : placeOf(table, id);
+    if (name === null) return;
+    const key = keyOfPlace(account, name);
+    const count = this.#counts.get(key);
+    if (count === undefined) return;
+    this.#counts.set(key, count + by);
+    undo.push(() => this.#counts.set(key, count));
+  }
+
+  /** Throws `Later` where it was not asked for, because it could not be known before that it would be needed. */
+  of(account: AccountId, name: PlaceName): number {
+    const count = this.#counts.get(keyOfPlace(account, name));
+    if (count === undefined) throw new Later();
+    return count;
+  }
+}
+
+/** Of what is counted of an account. */
+export const keyOfPlace = (account: AccountId, name: PlaceName): string => `${name} ${account}`;

@@ -1,0 +1,128 @@
+import type { Client } from "pg";
+import { types } from "pg";
+import type { CustomTypesConfig } from "pg";
+import { makeRoomFor } from "../postgres/logParts.ts";
+import type { Cell, MovedTable, Side } from "./move.ts";
+import { isChecksum, notMoved } from "./move.ts";
+import { locks, migratePostgres } from "../postgres/migration.ts";
+import { requireOwnConnections } from "../postgres/pooling.ts";
+import type { PostgresOptions } from "../postgres/session.ts";
+import { codeOf, connect } from "../postgres/session.ts";
+import { StorageRefused } from "../store.ts";
+
+/** A source that is locked for longer is being used. */
+const lockTimeout = 5_000;
+
+/**
+ * A PostgreSQL database, for `move`: brought to this version first. Throws when a server uses it. As a source it stands
+ * still until `close`: what would change it waits.
+ */
+export async function postgresSide(
+  url: string,
+  { name, moves, clock }: { name: string; moves: boolean } & Pick<PostgresOptions, "clock">,
+): Promise<Side> {
+  await requireOwnConnections({ url }, { name: "move", advice: "name the database itself to migrate-store", kind: "migration" });
+  await migratePostgres({ url, clock }, { moves });
+  const client = await connect({ url }, { kind: "migration" });
+  try {
+    await keepOthersAway(client, name);
+    const side = sideOf(client, name);
+    if (!moves) await client.query(removeForgotten);
+    if (!moves) await standStill(client, { name, tables: await side.tables() });
+    return side;
+  } catch (error) {
+    await client.end();
+    throw error;
+  }
+}
+
+/** Lines of the log that are gone for everybody, and are only waiting for their day to be dropped. */
+const removeForgotten = `
+  delete from log using log_forgotten as gone where log.account = gone.account and log.id <= gone.up_to;
+  delete from log_forgotten`;
+
+/** The lock goes with the connection. */
+async function keepOthersAway(client: Client, name: string): Promise<void> {
+  const { rows } = await client.query<{ free: boolean; others: number }>(
+    `select pg_try_advisory_lock($1) as free, (select count(*) from pg_stat_activity
+      where datname = current_database() and application_name like 'waypost %' and pid <> pg_backend_pid())::int as others`,
+    [locks.move],
+  );
+  if (rows[0]?.free !== true) throw new StorageRefused(`${name}: another waypost migrate-store is at work there; wait until it has ended`);
+  if (rows[0].others > 0) throw new StorageRefused(`${name}: a waypost server is using it; stop all servers of this database first`);
+}
+
+/** One moment of all tables, which nobody changes meanwhile. */
+async function standStill(client: Client, { name, tables }: { name: string; tables: readonly MovedTable[] }): Promise<void> {
+  try {
+    await client.query(`begin isolation level repeatable read; set local lock_timeout = ${lockTimeout}`);
+    await client.query(`lock table ${tables.map((table) => table.name).join(", ")} in share mode`);
+  } catch (error) {
+    if (codeOf(error) !== "55P03") throw error;
+    throw new StorageRefused(`${name}: something is writing to it; stop all servers of this database first`);
+  }
+}
+
+/** All tables of the schema that the server works in. Of a partitioned one, the whole. */
+const listTables = `
+  select c.relname, a.attname, format_type(a.atttypid, a.atttypmod), coalesce(array_position(i.indkey::int2[], a.attnum), -1)
+  from pg_class c
+  join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+  left join pg_index i on i.indrelid = c.oid and i.indisprimary
+  where c.relnamespace = current_schema()::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+    and c.relname not in (${notMoved.map((name) => `'${name}'`).join(", ")})
+  order by c.relname, a.attnum`;
+
+function sideOf(client: Client, name: string): Side {
+  const query = async (sql: string, values: readonly Cell[]): Promise<Cell[][]> => {
+    let count = 0;
+    const text = sql.replace(/\?/g, () => `$${++count}`);
+    const { rows } = await client.query<Cell[]>({ text, values: values.map(given), rowMode: "array", types: exact });
+    return rows;
+  };
+  return {
+    ...{ name, query },
+    tables: async () => {
+      const tables = new Map<string, { name: string; columns: { name: string; type: string }[]; places: [number, string][] }>();
+      for (const [table, column, type, place] of await query(listTables, [])) {
+        const shape = tables.get(String(table)) ?? { name: String(table), columns: [], places: [] };
+        tables.set(shape.name, shape);
+        if (!isChecksum(String(column))) shape.columns.push({ name: String(column), type: String(type) });
+        if (Number(place) >= 0) shape.places.push([Number(place), String(column)]);
+      }
+      return [...tables.values()].map(({ name: table, columns, places }) => {
+        const key = places.sort(([a], [b]) => a - b).map(([, column]) => column);
+        return { name: table, columns, key };
+      });
+    },
+    insert: async ({ name: table, columns }, rows) => {
+      if (table === "log") await makeRoomFor(client, idsOf(columns, rows));
+      const own = new Map((await query(listTables, [])).filter(([one]) => one === table).map(([, column, type]) => [column, String(type)]));
+      const arrays = columns.map((column, index) => `$${index + 1}::${own.get(column.name)}[]`);
+      const text = `insert into ${table} (${columns.map((column) => column.name).join(", ")}) select * from unnest(${arrays.join(", ")})`;
+      await client.query(
+        text,
+        columns.map((_, index) => rows.map((row) => given(row[index] ?? null))),
+      );
+    },
+    // The planner knows nothing of tables that were just filled.
+    finish: async () => void (await client.query("analyze")),
+    close: () => client.end(),
+  };
+}
+
+/** The clock of the other machine may have been ahead, and the tables may have been made days ago. */
+function idsOf(columns: MovedTable["columns"], rows: readonly Cell[][]): string[] {
+  const place = columns.findIndex(({ name }) => name === "id");
+  return rows.map((row) => String(row[place]));
+}
+
+const given = (cell: Cell): string | number | Uint8Array | null => (typeof cell === "bigint" ? String(cell) : cell);
+
+const [int8, int2, int4] = [20, 21, 23];
+
+/** Whole numbers as they are; the rest as the driver reads it. */
+const exact: CustomTypesConfig = {
+  getTypeParser: ((oid: number, format: "text"): unknown =>
+    [int8, int2, int4].includes(oid) ? BigInt : types.getTypeParser(oid, format)) as CustomTypesConfig["getTypeParser"],
+};

@@ -1,0 +1,58 @@
+import { DatabaseSync } from "node:sqlite";
+import type { Cell, MovedTable, Side } from "./move.ts";
+import { isChecksum, notMoved } from "./move.ts";
+import { checkFiles } from "../sqlite/fileCheck.ts";
+import { openSqlite } from "../sqlite/database.ts";
+import { StorageRefused } from "../store.ts";
+
+/** The file of an embedded store, for `move`: brought to this version, or made. The caller keeps servers away from it. */
+export async function sqliteSide(path: string, { name, moves }: { name: string; moves: boolean }): Promise<Side> {
+  if (checkFiles(path).cut) throw new StorageRefused(`${path}-wal: damaged; start a server on this folder first, which says what is lost`);
+  const database = openSqlite(path);
+  await database.migrate({ moves }).finally(() => database.close());
+  const db = new DatabaseSync(path);
+  db.exec("pragma synchronous = full");
+  const rowsOf = (sql: string, values: readonly Cell[]): Cell[][] => {
+    const statement = db.prepare(sql);
+    statement.setReturnArrays(true);
+    statement.setReadBigInts(true);
+    return statement.all(...values) as unknown as Cell[][];
+  };
+  const namesOf = (): string[] =>
+    rowsOf(`select name from sqlite_schema where type = 'table' and name not like 'sqlite\\_%' escape '\\'`, []).map(([one]) =>
+      String(one),
+    );
+  return {
+    name,
+    tables: async () =>
+      namesOf()
+        .filter((table) => !notMoved.includes(table))
+        .map((table) => shapeOf(table, rowsOf(`select name, lower(type), pk from pragma_table_info(?) order by cid`, [table]))),
+    query: async (sql, values) => rowsOf(sql, values),
+    insert: async ({ name: table, columns }, rows) => {
+      const statement = db.prepare(
+        `insert into ${table} (${columns.map((column) => column.name).join(", ")}) values (${columns.map(() => "?").join(", ")})`,
+      );
+      db.exec("begin immediate");
+      try {
+        for (const row of rows) statement.run(...row);
+        db.exec("commit");
+      } catch (error) {
+        db.exec("rollback");
+        throw error;
+      }
+    },
+    // Servers plan without statistics, and so shall the one that begins with this file.
+    finish: async () => undefined,
+    close: async () => db.close(),
+  };
+}
+
+/** `pk`: the place in the primary key, from 1 on. */
+function shapeOf(name: string, found: readonly Cell[][]): MovedTable {
+  const columns = found
+    .map(([column, type]) => ({ name: String(column), type: String(type) }))
+    .filter(({ name: column }) => !isChecksum(column));
+  const key = found.filter(([, , pk]) => Number(pk) > 0).sort((a, b) => Number(a[2]) - Number(b[2]));
+  return { name, columns, key: key.map(([column]) => String(column)) };
+}

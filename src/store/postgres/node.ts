@@ -1,0 +1,96 @@
+import type { Progress } from "../../core/nodes/acknowledged.ts";
+import { lossOf, nodesKept } from "../../core/nodes/acknowledged.ts";
+import type { Millis } from "../../core/model/message.ts";
+import type { Beginning, Reading, UsedTime } from "../../core/nodes/sharedTime.ts";
+import { jumpBetween, mostJump, timeOf } from "../../core/nodes/sharedTime.ts";
+import type { Connection } from "../sql/database.ts";
+import type { PostgresOptions } from "./session.ts";
+import type { Columns } from "../sql/tables.ts";
+
+const raise = `insert into nodes (id, started_at, counter, used_at, ahead, ahead_at) values (?, ?, 1, ?, ?, ?)
+  on conflict (id) do update set counter = nodes.counter + 1, used_at = excluded.used_at, ahead = excluded.ahead, ahead_at = excluded.ahead_at
+  returning counter`;
+
+const removeOld = "delete from nodes where greatest(used_at, started_at) < ?";
+
+/** The row of this node in the table `nodes`. No other node writes to it, so no batch waits for it. */
+export class NodeRow {
+  /** Columns of the select with which a transaction begins. */
+  readonly columns: string;
+  readonly #options: PostgresOptions;
+  readonly #startedAt: Millis;
+  #acknowledged: Progress | null = null;
+  /** What the transaction under way has written. */
+  #written: Progress | null = null;
+  /** The last time that this node used, stored or not. */
+  #used: UsedTime | null = null;
+  #read: Reading | null = null;
+
+  constructor(options: PostgresOptions) {
+    this.#options = options;
+    this.#startedAt = options.clock.now();
+    const id = `'${options.node.replaceAll("'", "''")}'`;
+    this.columns = `(select counter from nodes where id = ${id}) as counter, (select used_at from nodes where id = ${id}) as used_at,
+      (select concat_ws(' ', used_at, ahead, ahead_at, (id = ${id})::int) from nodes order by used_at desc, id = ${id} limit 1) as latest`;
+  }
+
+  /** Milliseconds since some moment, for the readings of the clock of the database. */
+  elapsed(): Millis {
+    return this.#options.elapsed?.() ?? this.#options.clock.now();
+  }
+
+  /** Takes what a transaction found when it began. Reports what the database has lost since the last one. Returns the time of the batch. */
+  begin({ counter, used_at: usedAt, latest }: Columns, reading: Reading): Millis {
+    const { clock } = reading;
+    this.#written = null;
+    // A row that only has a session, see `postgresHold.ts`, tells of no batch.
+    const found = typeof counter === "number" && counter > 0 ? { counter, usedAt: Number(usedAt) } : null;
+    const loss = lossOf(this.#acknowledged, found, clock);
+    if (loss !== null) {
+      this.#acknowledged = found;
+      this.#options.onLoss?.(loss);
+    }
+    return this.#use(reading, storedIn(latest));
+  }
+
+  #use(reading: Reading, stored: Beginning["stored"]): Millis {
+    const { clock } = reading;
+    const own = this.#used;
+    const since = this.#read === null ? 0 : Math.max(0, Math.floor(reading.from - this.#read.to));
+    const used = timeOf({ clock, own, stored, since });
+    // A node that has just started knows of a jump by what is stored.
+    const jump =
+      this.#read === null
+        ? Math.min(0, clock - Math.max(0, (stored?.usedAt ?? 0) - (stored?.ahead ?? 0)))
+        : jumpBetween(this.#read, reading);
+    this.#used = used;
+    this.#read = reading;
+    if (Math.abs(jump) > mostJump) this.#options.onClockJump?.(Math.round(jump));
+    return used.usedAt;
+  }
+
+  /** Goes out with the other writes of a batch. */
+  async write({ query }: Pick<Connection, "query">): Promise<void> {
+    const { node } = this.#options;
+    const { usedAt, ahead, aheadAt } = this.#used ?? { usedAt: 0, ahead: 0, aheadAt: 0 };
+    const [row] = await query(raise, [node, this.#startedAt, usedAt, ahead, aheadAt]);
+    this.#written = { counter: Number(row?.counter), usedAt };
+  }
+
+  /** The transaction is stored, and this node was told so. */
+  committed(): void {
+    this.#acknowledged = this.#written ?? this.#acknowledged;
+  }
+
+  /** Removes the rows of nodes that are long gone. */
+  static async removeOld({ query }: Pick<Connection, "query">, now: Millis): Promise<void> {
+    await query(removeOld, [now - nodesKept]);
+  }
+}
+
+/** The latest time of all nodes, in the words of the select. */
+function storedIn(latest: Columns[string] | undefined): Beginning["stored"] {
+  if (typeof latest !== "string") return null;
+  const [usedAt = 0, ahead = 0, aheadAt = 0, isOwn = 0] = latest.split(" ").map(Number);
+  return { usedAt, ahead, aheadAt, isOwn: isOwn === 1 };
+}

@@ -1,0 +1,67 @@
+import { closeSync, openSync, readSync, statSync } from "node:fs";
+import { StorageRefused } from "../store.ts";
+import type { Cut, LogCheck } from "./writeAheadLog.ts";
+import { checkLog } from "./writeAheadLog.ts";
+
+/** A find of damage. `isFile`: SQLite found it in the structure of the file; otherwise one row is damaged. */
+export type Damage = { isFile: boolean; text: string };
+export type OnDamage = (damage: Damage) => void;
+
+/** Returns the advice for a damaged database file. */
+export const remedyOf = (path: string): string =>
+  `restore it from a backup; or, with the server stopped: sqlite3 ${path} reindex, if "pragma integrity_check" finds damage in indexes alone, else sqlite3 ${path} .recover, which saves what can be read`;
+
+/** The page at this place of the file is never used: SQLite locks bytes of it. */
+const lockedByte = 0x40000000;
+
+/**
+ * Looks at the files of a database before SQLite does, which would not say that its log was altered, and would miss the end of the file only
+ * when it is read. Throws `StorageRefused` if the file is shorter than it was.
+ */
+export function checkFiles(path: string): Pick<LogCheck, "cut"> {
+  const { pages, inLog, cut } = checkLog(path);
+  if (cut !== null) mustBeTorn(path, cut);
+  const file = headOf(path);
+  if (!file) return { cut };
+  const there = Math.floor(file.bytes / file.pageBytes);
+  const lockPage = Math.floor(lockedByte / file.pageBytes) + 1;
+  const wanted = pages ?? file.pages;
+  for (let page = there + 1; page <= wanted; page++) {
+    if (inLog.has(page) || page === lockPage) continue;
+    throw new StorageRefused(
+      `${path}: damaged: the file has ${there} pages, and page ${page} of ${wanted} is not there; ${remedyOf(path)}`,
+    );
+  }
+  return { cut };
+}
+
+/** Commits that may be in a log without having been synced: those of two batches, and a probe of the disk. */
+const mostUnsynced = 3;
+
+/**
+ * Throws `StorageRefused` if the log was altered. After a power failure the last commits may be torn, and nobody was told that they were stored:
+ * a log with more commits behind the place, or of which some are in the file already, is no such log. If all of it is in the file,
+ * nothing is lost.
+ */
+function mustBeTorn(path: string, { at, frames, commits, folded }: Cut): void {
+  if (folded === "all" || (folded === "none" && commits <= mostUnsynced)) return;
+  const what = `${path}-wal: damaged at frame ${at}; ${commits} acknowledged changes are behind it, in ${frames} frames, and nothing was changed`;
+  const lastBytes = `copy both files, cut the log there (truncate -s <bytes> ${path}-wal, see docs/security.md), and check with "pragma integrity_check"`;
+  throw new StorageRefused(`${what}; restore both files from a backup; or, to lose these changes: ${lastBytes}`);
+}
+
+/** How long a database file is, and says that it is. Null: it does not exist, is new, or is not a database. */
+function headOf(path: string): { bytes: number; pageBytes: number; pages: number } | null {
+  const bytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+  if (bytes < 100) return null;
+  const file = openSync(path, "r");
+  try {
+    const head = Buffer.alloc(100);
+    readSync(file, head, 0, head.length, 0);
+    if (!head.toString("latin1").startsWith("SQLite format 3\0")) return null;
+    const size = head.readUInt16BE(16);
+    return size === 0 ? null : { bytes, pageBytes: size === 1 ? 65_536 : size, pages: head.readUInt32BE(28) };
+  } finally {
+    closeSync(file);
+  }
+}

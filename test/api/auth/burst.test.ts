@@ -1,0 +1,100 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { Bursts } from "../../../src/api/auth/bursts.ts";
+import { countedFrom } from "../../../src/api/auth/counted.ts";
+import { routes } from "../../../src/api/routes/index.ts";
+import type { Terms } from "../../../src/core/model/accountTerms.ts";
+import { at, house, otherToken } from "../house.ts";
+import type { House } from "../house.ts";
+
+let home: House;
+const limit = (requestsPerSecond: number): Promise<unknown> =>
+  home.store.execute("changeAccount", { account: "acc_1", change: { plan: "free", limits: { requestsPerSecond } } });
+beforeEach(async () => {
+  home = await house();
+  await limit(2);
+});
+
+const list = (token?: string) => home.ask("GET", "/v2/queues", token === undefined ? {} : { token });
+
+describe("requests in a second", () => {
+  test("are refused beyond the limit with their own headers, and with words on the limit", async () => {
+    const burst = (remaining: number) => ({
+      ...{ "burst-ratelimit-limit": "2", "burst-ratelimit-remaining": String(remaining) },
+      "burst-ratelimit-reset": String(at / 1000 + 1),
+    });
+    expect(await list()).toMatchObject({ status: 200, headers: burst(1) });
+    expect(await list()).toMatchObject({ status: 200, headers: burst(0) });
+    const refused = await list();
+    expect(refused).toMatchObject({ status: 429, headers: { ...burst(0), "retry-after": "1" } });
+    expect(refused.body.error).toMatch(/^requests: more than 2 .*plan free.*waypost account limits acc_1 --requests-per-second /);
+    // Clients would take it for the limit of a day.
+    expect(Object.keys(refused.headers)).not.toContain("ratelimit-limit");
+  });
+
+  test("begin anew with each second, and hold nobody else up", async () => {
+    for (let count = 0; count < 5; count++) await list();
+    expect((await list()).status).toBe(429);
+    const other = await list(otherToken);
+    expect(other.status).toBe(200);
+    expect(Object.keys(other.headers).filter((name) => name.includes("ratelimit"))).toEqual([]);
+    home.clock.now += 999;
+    expect((await list()).status).toBe(429);
+    home.clock.now += 1;
+    expect((await list()).status).toBe(200);
+  });
+
+  test("are those to the account interface as well, in its words", async () => {
+    const authorization = `Basic ${Buffer.from("acc_1:pass").toString("base64")}`;
+    const read = () => home.ask("GET", "/v2/svc/user/acc_1", { token: null, headers: { authorization } });
+    await read();
+    await read();
+    expect(await read()).toMatchObject({ status: 429, body: { code: "too-many-requests", message: expect.stringMatching(/^requests: /) } });
+  });
+
+  test("are counted together at both ports of a server", async () => {
+    const counted = countedFrom(() => at);
+    const main = await house({ counted });
+    const accounts = await house({ counted, servesAccountsOnly: true, wrap: () => main.store });
+    await main.store.execute("changeAccount", { account: "acc_1", change: { limits: { requestsPerSecond: 2 } } });
+    const authorization = `Basic ${Buffer.from("acc_1:pass").toString("base64")}`;
+    const read = () => accounts.ask("GET", "/v2/svc/user/acc_1", { token: null, headers: { authorization } });
+    expect([(await main.ask("GET", "/v2/queues")).status, (await read()).status, (await read()).status]).toEqual([200, 200, 429]);
+    expect((await main.ask("GET", "/v2/queues")).status).toBe(429);
+  });
+
+  test("are counted by account, whichever token is used and whether they succeed", async () => {
+    await home.ask("GET", "/v2/messages/none");
+    await home.ask("GET", "/v2/messages/none");
+    expect((await list()).status).toBe(429);
+  });
+});
+
+test("what is done for messages and steps is not counted, and not refused", async () => {
+  await limit(1);
+  await list();
+  expect((await list()).status).toBe(429);
+  const free = routes.filter(({ operation }) => operation !== undefined);
+  expect(free.map(({ method, path }) => `${method} ${path}`).toSorted()).toEqual([
+    ...["DELETE /v2/workflows/runs/{workflowRunId}", "GET /v2/workflows/runs/{workflowRunId}", "POST /v2/batch"],
+    ...["POST /v2/batch/trigger", "POST /v2/enqueue/{queue}/{destination}", "POST /v2/notify/{eventId}"],
+    ...["POST /v2/notify/{workflowRunId}/{eventId}", "POST /v2/publish/{destination}", "POST /v2/trigger/{destination}"],
+    "POST /v2/wait/{eventId}",
+  ]);
+  for (const { method, path } of free) {
+    const url = path.replace("{destination}", "https://e.example/").replace(/\{\w+\}/g, "x");
+    for (let count = 0; count < 3; count++) expect((await home.ask(method, url)).status, url).not.toBe(429);
+  }
+});
+
+test("nothing is kept of seconds that are over, nor of accounts without a limit", () => {
+  const bursts = new Bursts();
+  const account = (id: string, terms: Terms = {}) => ({
+    ...{ id, name: id, password: "", token: "", tokenHash: "", signingKeys: { current: "", next: "" }, createdAt: 0 },
+    ...terms,
+  });
+  expect(bursts.ask(account("a"), at)).toBeNull();
+  expect(bursts.ask(account("b", { limits: { requestsPerSecond: 1 } }), at)).toMatchObject({ taken: true });
+  expect(bursts.ask(account("b", { limits: { requestsPerSecond: 1 } }), at)).toMatchObject({ taken: false });
+  // Also for a clock that is put back.
+  expect(bursts.ask(account("b", { limits: { requestsPerSecond: 1 } }), at - 1000)).toMatchObject({ taken: true });
+});

@@ -1,0 +1,92 @@
+import { expect, test } from "vitest";
+import { authenticator } from "../../../src/api/auth/bearer.ts";
+import { hashOfToken } from "../../../src/api/auth/token.ts";
+import { Refusal } from "../../../src/core/values/errors.ts";
+import type { Store } from "../../../src/store/store.ts";
+
+const token = "token-1";
+const tokens = (value = token) => ({
+  authorization: `Bearer ${value}`,
+  parameter: null,
+  from: () => ({ client: "127.0.0.1" }) as never,
+});
+
+/** A store that can hang or be away, and counts look-ups. */
+function openStore() {
+  const state = { isInDoubt: false, isAway: false, asked: 0, now: 1_000_000, isRevoked: false };
+  const held: (() => void)[] = [];
+  let isHolding = false;
+  let tellAccounts: () => void = () => undefined;
+  const accountByToken = async (hash: string): Promise<unknown> => {
+    state.asked++;
+    if (isHolding) await new Promise<void>((resolve) => held.push(resolve));
+    if (state.isAway) throw new Refusal("unavailable", "storage unavailable: retry later");
+    return !state.isRevoked && hash === hashOfToken(token) ? { id: "acc", token } : null;
+  };
+  const store = {
+    read: { accountByToken, tokenByHash: async () => null, account: async () => null },
+    isInDoubt: () => state.isInDoubt,
+    onAccounts: (listener: () => void) => void (tellAccounts = listener),
+  };
+  const lockout = { refusalFor: (_: unknown, refusal: Refusal) => refusal };
+  const auth = authenticator({ store: store as unknown as Store, now: () => state.now, lockout: lockout as never });
+  return {
+    ...{ state, auth, tellAccounts: () => tellAccounts() },
+    hold: () => (isHolding = true),
+    release: () => {
+      isHolding = false;
+      for (const resolve of held.splice(0)) resolve();
+    },
+  };
+}
+
+test("all requests that ask for the same token at once share one look-up", async () => {
+  const { state, auth, hold, release } = openStore();
+  hold();
+  const asked = Array.from({ length: 50 }, () => auth.authenticate(tokens()));
+  await Promise.resolve();
+  release();
+  for (const proof of await Promise.all(asked)) expect(proof).toMatchObject({ account: { id: "acc" }, by: "header" });
+  expect(state.asked).toBe(1);
+});
+
+test("while the storage is away a token stays valid for 60 s after it was looked up, and one that is not known is unavailable", async () => {
+  const { state, auth } = openStore();
+  await auth.authenticate(tokens());
+  Object.assign(state, { isAway: true, now: state.now + 59_999 });
+  expect(await auth.authenticate(tokens())).toMatchObject({ account: { id: "acc" } });
+  await expect(auth.authenticate(tokens("token-2"))).rejects.toMatchObject({ code: "unavailable" });
+  state.now += 1;
+  await expect(auth.authenticate(tokens())).rejects.toMatchObject({ code: "unavailable" });
+});
+
+test("while the storage is in doubt a token that is remembered is not looked up at all", async () => {
+  const { state, auth } = openStore();
+  await auth.authenticate(tokens());
+  Object.assign(state, { isInDoubt: true, now: state.now + 30_000 });
+  expect(auth.known(tokens().authorization)).toMatchObject({ account: { id: "acc" } });
+  state.isInDoubt = false;
+  expect(auth.known(tokens().authorization)).toBe(null);
+  expect(state.asked).toBe(1);
+});
+
+test("a token that is revoked is not remembered, whether this node is told of it or finds it out", async () => {
+  const { state, auth, tellAccounts, hold, release } = openStore();
+  await auth.authenticate(tokens());
+  Object.assign(state, { isRevoked: true, now: state.now + 6_000 });
+  await expect(auth.authenticate(tokens())).rejects.toMatchObject({ code: "unauthorized" });
+  state.isAway = true;
+  await expect(auth.authenticate(tokens())).rejects.toMatchObject({ code: "unavailable" });
+  // A look-up that began before the word of the change counts for those alone who asked before it.
+  Object.assign(state, { isAway: false, isRevoked: false });
+  hold();
+  const before = auth.authenticate(tokens());
+  await Promise.resolve();
+  tellAccounts();
+  state.isRevoked = true;
+  const after = auth.authenticate(tokens());
+  release();
+  await Promise.allSettled([before, after]);
+  await expect(after).rejects.toMatchObject({ code: "unauthorized" });
+  expect(auth.known(tokens().authorization)).toBe(null);
+});

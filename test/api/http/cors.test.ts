@@ -1,0 +1,139 @@
+import { connect } from "node:net";
+import { once } from "node:events";
+import { text } from "node:stream/consumers";
+import { describe, expect, test } from "vitest";
+import { house, operatorPassword, token } from "../house.ts";
+import type { House } from "../house.ts";
+import { basicOf } from "../routes/accounts/possessions.ts";
+
+const [app, stranger] = ["https://app.example", "https://app.example.evil.example"];
+const to = "/v2/publish/https://e.example/x";
+
+/** Asks as a page of this origin. */
+const from = (home: House, origin: string, method: string, url: string, headers: Record<string, string> = {}) =>
+  home.api.inject({ method: method as "GET", url, headers: { origin, ...headers } });
+const preflight = (home: House, origin: string, url: string, method = "POST", headers = "authorization, svc-retries") =>
+  from(home, origin, "OPTIONS", url, { "access-control-request-method": method, "access-control-request-headers": headers });
+const corsOf = (headers: Record<string, unknown>): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(headers).filter(([name]) => name.startsWith("access-control-") || name === "vary"));
+
+describe("without --cors-origin", () => {
+  test("nothing is said to browsers", async () => {
+    const home = await house();
+    expect(await preflight(home, app, to)).toMatchObject({ statusCode: 405 });
+    for (const answer of [await preflight(home, app, to), await from(home, app, "GET", "/v2/health"), await from(home, app, "POST", to)])
+      expect(corsOf(answer.headers)).toEqual({});
+  });
+});
+
+describe("with an origin", () => {
+  test.each([
+    [to, "POST", "POST"],
+    ["/v2/enqueue/q/https://e.example", "POST", "POST"],
+    ["/v2/batch", "POST", "POST"],
+    ["/v2/queues", "GET", "POST, GET, HEAD"],
+    ["/v2/messages/msg_1", "DELETE", "GET, HEAD, DELETE"],
+    ["/v2/in/secret", "POST", "POST, GET, HEAD"],
+    ["/v2/workflows/hooks/a/b/c", "PUT", "POST, GET, PUT, PATCH, DELETE"],
+    ["/v2/health", "GET", "GET, HEAD"],
+  ])("a preflight request to %s is answered with what its page may send", async (url, method, methods) => {
+    const home = await house({ corsOrigins: ["https://other.example", app] });
+    const answer = await preflight(home, app, url, method);
+    expect([answer.statusCode, answer.body]).toEqual([204, ""]);
+    expect(corsOf(answer.headers)).toEqual({
+      "access-control-allow-origin": app,
+      "access-control-allow-methods": methods,
+      "access-control-allow-headers": "authorization, svc-retries",
+      "access-control-max-age": "7200",
+      "access-control-expose-headers": expect.stringContaining("Waypost-Warning"),
+      vary: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
+    });
+    expect(home.deliveries).toEqual([]);
+  });
+
+  test("answers and refusals can be read by its pages", async () => {
+    const home = await house({ corsOrigins: [app], intakeBytes: 10_000_000 });
+    const authorization = `Bearer ${token}`;
+    const large = { method: "POST" as const, url: to, headers: { origin: app, authorization }, payload: Buffer.alloc(9_000_000) };
+    const answers = [
+      await from(home, app, "POST", to, { authorization }),
+      await from(home, app, "POST", to),
+      await from(home, app, "POST", "/v2/publish/nowhere", { authorization }),
+      await from(home, app, "GET", "/v2/nothing", { authorization }),
+      await from(home, app, "PUT", "/v2/health"),
+      await home.api.inject(large),
+    ];
+    expect(answers.map(({ statusCode }) => statusCode)).toEqual([200, 401, 404, 404, 405, 413]);
+    for (const { headers } of answers)
+      expect(corsOf(headers)).toEqual({
+        ...{ "access-control-allow-origin": app, vary: "Origin" },
+        "access-control-expose-headers": expect.stringContaining("Retry-After"),
+      });
+  });
+
+  test.each([stranger, "null", "https://APP.example", "http://app.example", "https://app.example:8443", ""])(
+    "%j is another one, and learns nothing",
+    async (origin) => {
+      const home = await house({ corsOrigins: [app] });
+      expect((await preflight(home, origin, to)).statusCode).toBe(405);
+      for (const answer of [await preflight(home, origin, to), await from(home, origin, "GET", "/v2/health")])
+        expect(corsOf(answer.headers)).toEqual({ vary: "Origin" });
+    },
+  );
+
+  test("requests that take a password stay closed", async () => {
+    const home = await house({ corsOrigins: ["*"] });
+    for (const [url, authorization] of [
+      ["/v2/svc/users", basicOf("acc_1", "pass")],
+      ["/v2/qstash/users", basicOf("acc_1", "pass")],
+      ["/v2/admin/accounts", basicOf("operator", operatorPassword)],
+    ] as const) {
+      expect((await preflight(home, app, url, "GET")).statusCode).toBe(405);
+      const answer = await from(home, app, "GET", url, { authorization });
+      expect([url, answer.statusCode, corsOf(answer.headers)]).toEqual([url, 200, {}]);
+    }
+  });
+
+  test("a path with nothing at it, an OPTIONS that asks nothing, and names that are none are not answered as if there was something", async () => {
+    const home = await house({ corsOrigins: [app] });
+    expect((await preflight(home, app, "/v2/nothing")).statusCode).toBe(404);
+    expect((await from(home, app, "OPTIONS", to)).statusCode).toBe(405);
+    const odd = await preflight(home, app, to, "POST", "a b, <x>");
+    expect([odd.statusCode, odd.headers["access-control-allow-headers"]]).toEqual([204, undefined]);
+  });
+
+  test("credentials of a browser are never asked for", async () => {
+    for (const corsOrigins of [[app], ["*"]]) {
+      const home = await house({ corsOrigins });
+      for (const answer of [await preflight(home, app, to), await from(home, app, "GET", "/v2/health")])
+        expect(answer.headers).not.toHaveProperty("access-control-allow-credentials");
+    }
+  });
+});
+
+test("with * every origin is allowed, by a star and not by its name", async () => {
+  const home = await house({ corsOrigins: ["*"] });
+  for (const origin of [app, stranger, "null"]) {
+    expect((await preflight(home, origin, to)).statusCode).toBe(204);
+    expect((await from(home, origin, "GET", "/v2/health")).headers).toMatchObject({ "access-control-allow-origin": "*" });
+  }
+});
+
+test("a plain publish over a connection of its own is answered so that a page can read it, and others as before", async () => {
+  const home = await house({ corsOrigins: [app] });
+  await home.api.listen({ port: 0 });
+  const { port } = home.api.server.address() as { port: number };
+  const publish = async (...more: string[]): Promise<string> => {
+    const socket = connect(port, "127.0.0.1");
+    await once(socket, "connect");
+    const lines = [`POST ${to} HTTP/1.1`, "Host: x", `Authorization: Bearer ${token}`, "Content-Length: 2", "Connection: close", ...more];
+    socket.write(`${lines.join("\r\n")}\r\n\r\nhi`);
+    return text(socket);
+  };
+  await publish();
+  expect(await publish()).toMatch(/^HTTP\/1\.1 200 /);
+  for (const name of ["Origin", "ORIGIN"])
+    expect(await publish(`${name}: ${app}`)).toMatch(/\r\naccess-control-allow-origin: https:\/\/app\.example\r\n/i);
+  expect(await publish(`Origin: ${stranger}`)).not.toMatch(/access-control/i);
+  expect(home.deliveries.length).toBe(5);
+});

@@ -1,0 +1,232 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { routes } from "../../../../src/api/routes/index.ts";
+import { readOnlyTokenOf } from "../../../../src/api/auth/token.ts";
+import { at, house, otherToken, token } from "../../house.ts";
+import type { House, Reply } from "../../house.ts";
+
+const brands = ["svc", "qstash"] as const;
+const basic = (user: string, password: string): string => `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
+const holder = basic("acc_1", "pass");
+
+const as = ({ ask }: House, method: string, url: string, more: { body?: string; authorization?: string | null } = {}): Promise<Reply> => {
+  const { body, authorization = holder } = more;
+  const headers: Record<string, string> = authorization === null ? {} : { authorization };
+  return ask(method, url, { token: null, headers, ...(body === undefined ? {} : { body }) });
+};
+
+const rows = routes.filter(({ access }) => access === "account");
+const idOf = (path: string, id: string): string => path.replace("{id}", id);
+/** A body that each path takes, naming an account. */
+const bodyFor = (path: string, id: string): { body?: string } => {
+  if (path.endsWith("/move-to-team"))
+    return { body: JSON.stringify({ [path.includes("/svc/") ? "svc_id" : "qstash_id"]: id, target_team_id: "team" }) };
+  if (path.includes("/set-plan/")) return { body: '{"plan_name":"paid"}' };
+  return path.includes("/update-budget/") ? { body: '{"budget":50}' } : {};
+};
+
+describe.each(brands)("/v2/%s", (brand) => {
+  test("reads the record of an account", async () => {
+    const home = await house();
+    const record = {
+      ...{ customer_id: "acc_1", id: "acc_1", password: "pass", token, read_only_token: readOnlyTokenOf({ id: "acc_1", token }) },
+      ...{
+        active: true,
+        state: "active",
+        last_plan_upgrade_time: 0,
+        max_message_size: 8 * 1024 * 1024,
+        max_retries: 1000,
+        timeout: 43_200,
+      },
+      ...{
+        max_delay: 366 * 86_400,
+        max_dlq_retention_time_milis: 86_400_000,
+        type: "paid",
+        reserved_type: "",
+        reserved_price: 0,
+        default_timeout: 900,
+        region: "us-east-1",
+        budget: 0,
+      },
+      ...{ prod_pack_enabled: false, creation_time: at / 1000, created_by: "acc_1" },
+    };
+    const reply = await as(home, "GET", `/v2/${brand}/user/acc_1`);
+    expect(reply).toMatchObject({ status: 200, body: record, headers: { "cache-control": "no-store" } });
+    expect(await as(home, "GET", `/v2/${brand}/users`)).toMatchObject({ status: 200, body: [record] });
+  });
+
+  test("rotates: the old password and both old tokens end at once, the new ones are good", async () => {
+    const home = await house();
+    const readOnly = readOnlyTokenOf({ id: "acc_1", token });
+    for (const one of [token, readOnly]) expect((await home.ask("GET", "/v2/keys", { token: one })).status).toBe(200);
+    const { status, body } = await as(home, "POST", `/v2/${brand}/rotate-token/acc_1`);
+    expect(status).toBe(200);
+    expect(new Set([token, readOnly, "pass", body.token, body.read_only_token, body.password]).size).toBe(6);
+    for (const one of [token, readOnly]) expect((await home.ask("GET", "/v2/keys", { token: one })).status).toBe(401);
+    for (const one of [body.token, body.read_only_token]) expect((await home.ask("GET", "/v2/keys", { token: one })).status).toBe(200);
+    expect(JSON.parse(Buffer.from(body.token, "base64").toString())).toEqual({ UserID: "acc_1", Password: body.password });
+    expect((await as(home, "GET", `/v2/${brand}/users`)).status).toBe(401);
+    expect((await as(home, "GET", `/v2/${brand}/users`, { authorization: basic("acc_1", body.password) })).body).toEqual([body]);
+    expect((await home.ask("GET", "/v2/keys")).status).toBe(401);
+    expect((await home.ask("GET", "/v2/keys", { token: otherToken })).status).toBe(200);
+  });
+
+  test("of those who rotate at once with the old password, one gets new ones, and the rest get nothing", async () => {
+    const home = await house();
+    const asked = await Promise.all(Array.from({ length: 6 }, () => as(home, "POST", `/v2/${brand}/rotate-token/acc_1`)));
+    const rotated = asked.filter(({ status }) => status === 200);
+    const refused = asked.filter(({ status }) => status === 401);
+    expect([rotated.length, refused.map(({ body }) => body.code)]).toEqual([1, Array.from({ length: 5 }, () => "unauthorized")]);
+    for (const { body } of rotated) {
+      expect((await as(home, "GET", `/v2/${brand}/users`, { authorization: basic("acc_1", body.password) })).body).toEqual([body]);
+      expect((await home.ask("GET", "/v2/keys", { token: body.token })).status).toBe(200);
+    }
+  });
+
+  test("sets plan, budget, production pack and team", async () => {
+    const home = await house();
+    const record = async () => (await as(home, "GET", `/v2/${brand}/user/acc_1`)).body;
+    const change = (method: string, path: string, body?: string) =>
+      as(home, method, `/v2/${brand}/${path}`, body === undefined ? {} : { body });
+    home.clock.now += 5_000;
+    for (const [written, shown, retries] of [
+      ["paid", "paid", 999],
+      [`${brand}_fixed_1m`, `${brand}_fixed_1m`, 999],
+      ["svc_fixed_100m", `${brand}_fixed_100m`, 999],
+    ] as const) {
+      expect(await change("POST", "set-plan/acc_1", JSON.stringify({ plan_name: written }))).toMatchObject({ status: 200, body: "OK" });
+      expect(await record()).toMatchObject({ reserved_type: shown, max_retries: retries });
+    }
+    expect(await record()).toMatchObject({ last_plan_upgrade_time: at / 1000 + 5 });
+    expect(await change("PATCH", "update-budget/acc_1", '{"budget":20}')).toMatchObject({ status: 200, body: "OK" });
+    expect(await change("POST", "enable-prodpack/acc_1")).toMatchObject({ status: 200, body: "OK" });
+    const team = JSON.stringify({ [`${brand}_id`]: "acc_1", target_team_id: "team_7" });
+    expect(await change("POST", "move-to-team", team)).toMatchObject({ status: 200, body: "OK" });
+    expect(await record()).toMatchObject({ budget: 20, prod_pack_enabled: true, customer_id: "team_7", created_by: "acc_1" });
+    await change("POST", "disable-prodpack/acc_1");
+    await change("PATCH", "update-budget/acc_1", '{"budget":0}');
+    expect(await record()).toMatchObject({ budget: 0, prod_pack_enabled: false });
+  });
+
+  test.each([
+    ["POST", "set-plan/acc_1", '{"plan_name":"free"}', /^plan_name: is none of paid, svc_fixed_1m/],
+    ["POST", "set-plan/acc_1", '{"plan_name":"fixed_1m2"}', /^plan_name/],
+    ["POST", "set-plan/acc_1", '{"plan_name":"svc_paid"}', /^plan_name/],
+    ["POST", "set-plan/acc_1", '{"plan_name":"selfHosted"}', /^plan_name/],
+    ["POST", "set-plan/acc_1", '{"plan_name":1}', /^plan_name: is missing, or not a text/],
+    ["POST", "set-plan/acc_1", "{}", /^plan_name: is missing/],
+    ["POST", "set-plan/acc_1", '{"plan_name":"paid","x":1}', /^x: there is no such field/],
+    ["POST", "set-plan/acc_1", undefined, /^body: missing/],
+    ["PATCH", "update-budget/acc_1", '{"budget":19}', /^budget: is neither/],
+    ["PATCH", "update-budget/acc_1", '{"budget":10001}', /^budget: is neither/],
+    ["PATCH", "update-budget/acc_1", '{"budget":-20}', /^budget: is neither/],
+    ["PATCH", "update-budget/acc_1", '{"budget":20.5}', /^budget: is missing, or not a whole number/],
+    ["POST", "move-to-team", '{"target_team_id":"t"}', /^(svc|qstash)_id: is missing/],
+    ["GET", "user/acc_1?surprise=1", undefined, /^surprise/],
+  ])("refuses %s %s %s", async (method, path, body, said) => {
+    const reply = await as(await house(), method, `/v2/${brand}/${path}`, body === undefined ? {} : { body });
+    expect(reply).toMatchObject({ status: 400, body: { code: "bad-request", message: expect.stringMatching(said) } });
+  });
+
+  test("tells where deliveries come from without any account", async () => {
+    const home = await house({ sendsFrom: ["203.0.113.7/32"] });
+    expect(await as(home, "GET", `/v2/${brand}/ipv4`, { authorization: null })).toMatchObject({ status: 200, body: ["203.0.113.7/32"] });
+  });
+
+  test("says in its own words that there is nothing", async () => {
+    expect(await as(await house(), "GET", `/v2/${brand}/nothing`)).toMatchObject({ status: 404, body: { code: "not-found" } });
+  });
+});
+
+test("a plan that whoever runs the server has set cannot be changed, nor do limits of its own go with a plan", async () => {
+  const home = await house();
+  await home.store.execute("changeAccount", { account: "acc_1", change: { plan: "free", isPlanHeld: true } });
+  const reply = await as(home, "POST", "/v2/svc/set-plan/acc_1", { body: '{"plan_name":"paid"}' });
+  expect(reply).toMatchObject({ status: 403, body: { code: "forbidden", message: expect.stringContaining("whoever runs the server") } });
+  await home.store.execute("changeAccount", { account: "acc_2", change: { limits: { retries: 1 } } });
+  const other = { authorization: basic("acc_2", "pass") };
+  await as(home, "POST", "/v2/svc/set-plan/acc_2", { ...other, body: '{"plan_name":"paid"}' });
+  expect((await as(home, "GET", "/v2/svc/user/acc_2", other)).body).toMatchObject({ reserved_type: "paid", max_retries: 1 });
+});
+
+describe.each(rows.map((row) => ({ name: `${row.method} ${row.path}`, row })))("$name", ({ row: { method, path } }) => {
+  test.each([
+    ["nothing", null],
+    ["a token", `Bearer ${token}`],
+    ["a wrong password", basic("acc_1", "wrong")],
+    ["no password", basic("acc_1", "")],
+    ["the password of nobody", basic("", "pass")],
+    ["an unknown name", basic("nobody", "pass")],
+    ["the token for a password", basic("acc_1", token)],
+    ["what is no Basic", "Basic"],
+    ["what is no base64", "Basic %%%"],
+    ["no colon", `Basic ${Buffer.from("acc_1").toString("base64")}`],
+    ["a NUL", basic("acc_1\0", "pass")],
+  ])("is 401 with %s", async (_, authorization) => {
+    const reply = await as(await house(), method, idOf(path, "acc_1"), { authorization, ...bodyFor(path, "acc_1") });
+    expect(reply).toMatchObject({
+      ...{ status: 401, headers: { "www-authenticate": expect.stringMatching(/^Basic realm=/) } },
+      body: { code: "unauthorized", message: expect.stringMatching(/^account: /) },
+    });
+  });
+
+  test("knows the account of another as little as one that is not there", async () => {
+    const home = await house();
+    const [others, nobodys] = await Promise.all(["acc_2", "acc_9"].map((id) => as(home, method, idOf(path, id), bodyFor(path, id))));
+    if (path.endsWith("/users")) return expect(others).toMatchObject({ status: 200, body: [{ id: "acc_1" }] });
+    expect(others).toMatchObject({ status: 404, body: { code: "not-found", message: 'id: there is no account "acc_2"' } });
+    expect(nobodys).toMatchObject({ status: 404, body: { code: "not-found", message: 'id: there is no account "acc_9"' } });
+  });
+
+  test("is closed for a passive account if it changes anything but its token", async () => {
+    const home = await house();
+    await home.store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
+    const reply = await as(home, method, idOf(path, "acc_1"), bodyFor(path, "acc_1"));
+    if (path.includes("/rotate-token/")) expect(reply).toMatchObject({ status: 200, body: { state: "passive" } });
+    else if (method !== "GET") expect(reply).toMatchObject({ status: 403, body: { code: "forbidden" } });
+    else if (path.includes("/stats/")) expect(reply.status).toBe(200);
+    else expect([reply.body].flat()).toMatchObject([{ active: false, state: "passive" }]);
+  });
+});
+
+describe("the user name of an account", () => {
+  test("is its id or its name; an id wins, and of several with a name the password decides", async () => {
+    const home = await house();
+    const make = (id: string, name: string, password: string) =>
+      home.store.execute("createAccount", { id, name, password, token: id, tokenHash: id, signingKeys: { current: "a", next: "b" } });
+    await make("acc_3", "twin", "three");
+    await make("acc_4", "twin", "four");
+    await make("acc_5", "acc_1", "five");
+    const idFor = async (user: string, password: string) =>
+      (await as(home, "GET", "/v2/svc/users", { authorization: basic(user, password) })).body[0]?.id ?? 401;
+    expect(await idFor("twin", "three")).toBe("acc_3");
+    expect(await idFor("twin", "four")).toBe("acc_4");
+    expect(await idFor("acc_1", "pass")).toBe("acc_1");
+    expect(await idFor("acc_1", "five")).toBe(401);
+    await make("acc_6", "later", "a:b:ü");
+    expect(await idFor("later", "a:b:ü")).toBe("acc_6");
+  });
+});
+
+test("whatever one account asks of another, in any order, it learns nothing and changes nothing", async () => {
+  const ids = fc.constantFrom("acc_1", "acc_2", "acc_9", "ACC_1", "acc_1%20", "%61cc_2", "..", "acc_2/", "acc_1,acc_2", "*");
+  const step = fc.record({ row: fc.constantFrom(...rows), who: fc.constantFrom("acc_1", "acc_2"), id: ids });
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 12 }), async (steps) => {
+      const home = await house();
+      const passwords: Record<string, string> = { acc_1: "pass", acc_2: "pass" };
+      for (const { row, who, id } of steps) {
+        const other = who === "acc_1" ? "acc_2" : "acc_1";
+        const before = await home.store.read.account(other);
+        const authorization = basic(who, passwords[who] ?? "");
+        const reply = await as(home, row.method, idOf(row.path, id), { authorization, ...bodyFor(row.path, id) });
+        expect(await home.store.read.account(other)).toEqual(before);
+        const shown = JSON.stringify(reply.body);
+        for (const secret of [before?.token ?? "?", readOnlyTokenOf(before ?? { id: "", token: "" })]) expect(shown).not.toContain(secret);
+        expect([200, 400, 403, 404]).toContain(reply.status);
+        if (row.path.includes("rotate-token") && reply.status === 200) passwords[who] = reply.body.password;
+      }
+    }),
+    { numRuns: 60 },
+  );
+});

@@ -1,0 +1,269 @@
+import { describe, expect, test } from "vitest";
+import type { Route } from "../../../../src/api/route/route.ts";
+import { changesAnything } from "../../../../src/api/route/route.ts";
+import { routes } from "../../../../src/api/routes/index.ts";
+import { readOnlyTokenOf } from "../../../../src/api/auth/token.ts";
+import type { House } from "../../house.ts";
+import { at, house } from "../../house.ts";
+import type { Possessions } from "./possessions.ts";
+import { asking, basicOf, possess, requestOf } from "./possessions.ts";
+
+const nameOf = ({ method, path }: Pick<Route, "method" | "path">): string => `${method} ${path}`;
+const changing = routes.filter(changesAnything);
+
+const ofAccounts = (brand: string): Record<string, readonly string[]> => ({
+  [`POST /v2/${brand}/rotate-token/{id}`]: ["token.rotate"],
+  [`POST /v2/${brand}/set-plan/{id}`]: ["account.change"],
+  [`POST /v2/${brand}/enable-prodpack/{id}`]: ["account.change"],
+  [`POST /v2/${brand}/disable-prodpack/{id}`]: ["account.change"],
+  [`POST /v2/${brand}/enable-standard-webhooks/{id}`]: ["account.change"],
+  [`POST /v2/${brand}/disable-standard-webhooks/{id}`]: ["account.change"],
+  [`PATCH /v2/${brand}/update-budget/{id}`]: ["account.change"],
+  [`POST /v2/${brand}/move-to-team`]: ["account.change"],
+});
+
+/** What each route that changes anything leaves in the audit log. One that is missing here fails. */
+const actions: Readonly<Record<string, readonly string[]>> = {
+  "DELETE /v2/topics/{name}": ["group.delete"],
+  "POST /v2/topics/{name}/endpoints": ["group.addEndpoints"],
+  "DELETE /v2/topics/{name}/endpoints": ["group.removeEndpoints"],
+  "PATCH /v2/topics/{name}": ["group.setHeaders"],
+  "DELETE /v2/messages/{messageId}": ["message.cancel"],
+  "DELETE /v2/messages": ["message.cancel"],
+  "DELETE /v2/dlq/{dlqId}": ["dlq.delete"],
+  "DELETE /v2/dlq": ["dlq.delete"],
+  "POST /v2/dlq/retry/{dlqId}": ["dlq.retry"],
+  "POST /v2/dlq/retry": ["dlq.retry"],
+  "POST /v2/schedules/{destination}": ["schedule.create"],
+  "DELETE /v2/schedules/{scheduleId}": ["schedule.delete"],
+  "PATCH /v2/schedules/{scheduleId}/pause": ["schedule.pause"],
+  "POST /v2/schedules/{scheduleId}/pause": ["schedule.pause"],
+  "PATCH /v2/schedules/{scheduleId}/resume": ["schedule.resume"],
+  "POST /v2/schedules/{scheduleId}/resume": ["schedule.resume"],
+  "POST /v2/queues": ["queue.set"],
+  "POST /v2/queues/{name}/pause": ["queue.pause"],
+  "POST /v2/queues/{name}/resume": ["queue.resume"],
+  "DELETE /v2/queues/{name}": ["queue.delete", "message.cancel", "queue.pause"],
+  "POST /v2/flowControl/{key}/pause": ["flowControl.pause"],
+  "POST /v2/flowControl/{key}/resume": ["flowControl.resume"],
+  "POST /v2/flowControl/{key}/pin": ["flowControl.pin"],
+  "POST /v2/flowControl/{key}/unpin": ["flowControl.unpin"],
+  "POST /v2/flowControl/{key}/resetRate": ["flowControl.reset"],
+  "POST /v2/flowControl/{key}/reset": ["flowControl.reset"],
+  "POST /v2/tokens": ["token.create"],
+  "DELETE /v2/tokens/{tokenId}": ["token.revoke"],
+  "POST /v2/keys/rotate": ["signingKey.rotate"],
+  "GET /v2/keys/rotate": ["signingKey.rotate"],
+  "DELETE /v2/workflows/runs/{workflowRunId}": ["run.cancel"],
+  "DELETE /v2/workflows/runs": ["run.cancel"],
+  "DELETE /v2/workflows/dlq/{dlqId}": ["dlq.delete"],
+  "DELETE /v2/workflows/dlq": ["dlq.delete"],
+  "POST /v2/workflows/dlq/resume/{dlqId}": ["dlq.resume"],
+  "POST /v2/workflows/dlq/resume": ["dlq.resume", "dlq.resume", "dlq.resume"],
+  "POST /v2/workflows/dlq/restart/{dlqId}": ["dlq.restart"],
+  "POST /v2/workflows/dlq/restart": ["dlq.restart", "dlq.restart", "dlq.restart"],
+  "POST /v2/workflows/dlq/callback/{dlqId}": ["dlq.callback"],
+  "DELETE /v2/workflows/dlq/callback/{dlqId}": ["message.cancel"],
+  "POST /v2/sources": ["source.create"],
+  "PATCH /v2/sources/{sourceId}": ["source.change"],
+  "POST /v2/sources/{sourceId}/rotate": ["source.change"],
+  "DELETE /v2/sources/{sourceId}": ["source.delete"],
+  ...ofAccounts("svc"),
+  ...ofAccounts("qstash"),
+  "POST /v2/admin/accounts": ["account.create"],
+  "PATCH /v2/admin/accounts/{account}": ["account.change"],
+  "POST /v2/admin/accounts/{account}/disable": ["account.disable"],
+  "POST /v2/admin/accounts/{account}/enable": ["account.enable"],
+  "DELETE /v2/admin/accounts/{account}": ["account.delete"],
+};
+
+test("every route that changes anything is kept, or says why it is not, and there is no row for one that is gone", () => {
+  const kept = changing.filter(({ unaudited }) => unaudited === undefined).map(nameOf);
+  expect(kept.toSorted()).toEqual(Object.keys(actions).toSorted());
+  expect(changing.flatMap(({ unaudited }) => (unaudited === undefined ? [] : [unaudited.length > 10]))).not.toContain(false);
+  expect(routes.filter((row) => row.unaudited !== undefined && !changesAnything(row)).map(nameOf)).toEqual([
+    "GET /v2/workflows/hooks/{userId}/{workflowRunId}/{eventId}",
+    "GET /v2/in/{secret}",
+  ]);
+});
+
+const byOf = {
+  token: { kind: "token", token: "main" },
+  account: { kind: "password", name: "acc_a" },
+  operator: { kind: "operator" },
+};
+
+async function owned(mark = "markofowner"): Promise<{ home: House; mine: Possessions }> {
+  const home = await house();
+  const mine = await possess(home, "acc_a", mark);
+  home.memory.tables.audit.clear();
+  return { home, mine };
+}
+
+describe.each(changing.map((row) => ({ row, name: nameOf(row) })))("$name", ({ row, name }) => {
+  test("is kept with who did it, when it was done, and only then", async () => {
+    const { home, mine } = await owned();
+    const request = requestOf(row, mine);
+    if (name === "DELETE /v2/admin/accounts/{account}")
+      await home.store.execute("changeAccount", { account: "acc_a", change: { state: "passive" } });
+    if (name.endsWith("/resume")) await pauseAll(home, mine);
+    expect(asked(name) ? (await asking(home, request)).status : 200).toBeLessThan(300);
+    const found = [...home.memory.tables.audit.values()];
+    expect(found.filter(({ account }) => (account === "acc_a") === (name === "POST /v2/admin/accounts"))).toEqual([]);
+    expect(found.map(({ what }) => what).toReversed()).toEqual(row.unaudited === undefined ? actions[name] : []);
+    const by = byOf[row.access as keyof typeof byOf];
+    for (const entry of found) {
+      expect(entry).toMatchObject({ time: home.clock.now, by: { ...by, address: "127.0.0.1" } });
+      // Nothing of what is secret, or of what was published.
+      expect(JSON.stringify(entry)).not.toMatch(/markofowner|sig_|eyJ/);
+      expect(JSON.stringify(entry)).not.toContain(mine.ids.secret);
+    }
+  });
+
+  test("leaves nothing when it is refused", async () => {
+    const { home, mine } = await owned();
+    const request = requestOf(row, mine);
+    if (row.access === "source" || row.access === "hook") return;
+    const readOnly = `Bearer ${readOnlyTokenOf({ id: "acc_a", token: mine.token })}`;
+    await home.store.execute("changeAccount", { account: "acc_a", change: { state: "passive" } });
+    // The operator is never passive. Steps of what has begun are taken all the same, and not kept; credentials can be ended.
+    const own = row.access === "operator" || row.operation === "step" || row.forPassive ? [] : [request.headers["authorization"] ?? ""];
+    for (const authorization of [...own, readOnly, "Bearer wrong", basicOf("acc_a", "wrong")])
+      expect((await asking(home, { ...request, headers: { ...request.headers, authorization } })).status).toBeGreaterThan(400);
+    expect(home.memory.tables.audit.size).toBe(0);
+  });
+});
+
+/** What goes on already is not resumed. In the name of nobody, so that nothing is kept of it. */
+async function pauseAll({ store }: House, { ids }: Possessions): Promise<void> {
+  for (const id of [`queue:${ids.queue}`, `key:${ids.key}`]) await store.execute("pauseFlow", { account: "acc_a", id });
+  await store.execute("pauseSchedule", { account: "acc_a", id: ids.scheduleId });
+}
+
+/** A call to a webhook needs one that waits, and is tried elsewhere. */
+const asked = (name: string): boolean => !name.includes("/hooks/");
+
+describe("what changed nothing is not kept:", () => {
+  test.each([
+    ["DELETE", "/v2/queues/none"],
+    ["DELETE", "/v2/topics/none"],
+    ["DELETE", "/v2/messages/none"],
+    ["DELETE", "/v2/dlq/1800000000000-000000000"],
+    ["DELETE", "/v2/schedules/none"],
+    ["DELETE", "/v2/sources/none"],
+    ["DELETE", "/v2/messages?dryRun=true"],
+    ["DELETE", "/v2/workflows/runs/none"],
+    ["POST", "/v2/queues/none/resume"],
+    ["POST", "/v2/flowControl/none/unpin?rate=true"],
+  ])("%s %s", async (method, url) => {
+    const { home, mine } = await owned();
+    await home.ask(method, url, { token: mine.token });
+    expect(home.memory.tables.audit.size).toBe(0);
+  });
+});
+
+test("what is asked for and so already is not kept: a queue is paused once, and goes on once", async () => {
+  const { home, mine } = await owned();
+  const { queue, key, scheduleId } = mine.ids;
+  const paths = [`queues/${queue}`, `flowControl/${key}`, `schedules/${scheduleId}`];
+  for (const verb of ["pause", "pause", "resume", "resume"])
+    for (const path of paths) expect((await home.ask("POST", `/v2/${path}/${verb}`, { token: mine.token })).status).toBe(200);
+  expect([...home.memory.tables.audit.values()].map(({ what }) => what)).toEqual([
+    ...["queue.pause", "flowControl.pause", "schedule.pause"],
+    ...["queue.resume", "flowControl.resume", "schedule.resume"],
+  ]);
+});
+
+describe("GET /v2/audit", () => {
+  /** Seven entries, a second apart. */
+  async function written() {
+    const home = await house();
+    for (const [method, url, body] of [
+      ["POST", "/v2/queues", '{"queueName":"q","parallelism":2}'],
+      ["POST", "/v2/queues/q/pause"],
+      ["POST", "/v2/queues/r/pause"],
+      ["DELETE", "/v2/queues/r"],
+      ["POST", "/v2/keys/rotate"],
+    ] as const) {
+      home.clock.now += 1_000;
+      // It is paused to be deleted, which is kept as well.
+      if (method === "DELETE") await home.store.execute("resumeFlow", { account: "acc_1", id: "queue:r" });
+      expect((await home.ask(method, url, body === undefined ? {} : { body })).status).toBe(200);
+    }
+    home.clock.now += 1_000;
+    const headers = { authorization: basicOf("acc_1", "pass") };
+    expect((await home.ask("PATCH", "/v2/svc/update-budget/acc_1", { token: null, headers, body: '{"budget":20}' })).status).toBe(200);
+    return home;
+  }
+  const all = ["account.change", "signingKey.rotate", "queue.delete", "queue.pause", "queue.pause", "queue.pause", "queue.set"];
+  const read = async ({ ask }: House, query = "") => {
+    const { status, body } = await ask("GET", `/v2/audit${query}`);
+    expect(status).toBe(200);
+    return { actions: body.entries.map(({ action }: { action: string }) => action), cursor: body.cursor };
+  };
+
+  test("tells who did what, from where and when, newest first", async () => {
+    const home = await written();
+    const { status, body } = await home.ask("GET", "/v2/audit");
+    expect(status).toBe(200);
+    expect(body.entries.map(({ action }: { action: string }) => action)).toEqual(all);
+    expect(body.entries[0]).toEqual({
+      ...{ id: expect.stringMatching(/^aud_/), time: at + 6_000, action: "account.change", object: null, fields: ["budget"] },
+      by: { kind: "password", user: "acc_1", address: "127.0.0.1" },
+    });
+    expect(body.entries.at(-1)).toEqual({
+      ...{ id: expect.stringMatching(/^aud_/), time: at + 1_000, action: "queue.set", object: "q" },
+      by: { kind: "token", token: "main", address: "127.0.0.1" },
+    });
+    expect(body.cursor).toBeUndefined();
+  });
+
+  test.each([
+    ["?action=queue", all.slice(2)],
+    ["?action=queue.pause,signingKey", ["signingKey.rotate", "queue.pause", "queue.pause", "queue.pause"]],
+    ["?action=queu", []],
+    ["?object=q", ["queue.pause", "queue.set"]],
+    ["?by=password", ["account.change"]],
+    ["?by=operator,commandLine", []],
+    [`?fromDate=${at + 4_000}`, all.slice(0, 4)],
+    [`?toDate=${at + 2_000}`, ["queue.pause", "queue.set"]],
+    [`?fromDate=${at + 5_000}&toDate=${at + 5_000}`, ["signingKey.rotate"]],
+  ])("%s", async (query, expected) => {
+    expect((await read(await written(), query)).actions).toEqual(expected);
+  });
+
+  test("goes on at its cursor, whatever the size of the page", async () => {
+    const home = await written();
+    for (const count of [1, 2, 3, 6, 7]) {
+      const found: string[] = [];
+      let cursor = "";
+      do {
+        const page = await read(home, `?count=${count}${cursor}`);
+        expect(page.actions.length).toBeLessThanOrEqual(count);
+        found.push(...page.actions);
+        cursor = page.cursor === undefined ? "" : `&cursor=${page.cursor}`;
+      } while (cursor !== "");
+      expect(found).toEqual(all);
+    }
+  });
+
+  test.each([
+    ["?cursor=1", /^cursor: not one/],
+    ["?cursor=aud_%00", /^cursor: /],
+    ["?fromDate=2&toDate=1", /^fromDate: is later than toDate/],
+    ["?by=me", /^by: is none of token, password, operator, commandLine/],
+  ])("%s is refused", async (query, error) => {
+    const { ask } = await house();
+    expect(await ask("GET", `/v2/audit${query}`)).toMatchObject({ status: 400, body: { error: expect.stringMatching(error) } });
+  });
+
+  test("shows an account nothing of another one, whatever the cursor", async () => {
+    const home = await written();
+    await home.ask("POST", "/v2/queues/mine/pause", { token: "b3RoZXI=" });
+    const { body } = await home.ask("GET", "/v2/audit?count=1");
+    for (const query of ["", `?cursor=${body.cursor}`, "?object=q"]) {
+      const other = await home.ask("GET", `/v2/audit${query}`, { token: "b3RoZXI=" });
+      expect(other.body.entries.filter(({ object }: { object: string }) => object !== "mine")).toEqual([]);
+    }
+  });
+});

@@ -1,0 +1,223 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { limitNames } from "../../../../src/core/accounts/plans.ts";
+import type { AccountLimits, LimitName } from "../../../../src/core/model/accountTerms.ts";
+import { house, otherToken } from "../../house.ts";
+import type { House, Reply } from "../../house.ts";
+
+const second = 1000;
+
+/** Every limit of an account, as small as can be. Times in milliseconds. */
+const small: AccountLimits = {
+  ...{ messageBytes: 5, retries: 1, delay: 10 * second, timeout: 5 * second, parallelism: 2, queues: 1, schedules: 1, groups: 1 },
+  ...{
+    endpoints: 1,
+    sources: 1,
+    tokens: 1,
+    deadLetterRetention: 60 * second,
+    logRetention: 30 * second,
+    auditRetention: 30 * second,
+    globalParallelism: 2,
+    deadLetters: 1,
+  },
+  ...{ logEntries: 1, auditEntries: 1, requestsPerSecond: 8, requestsPerDay: 1_000_000, requestsPerDayHard: 1_000_000 },
+  storageBytes: 1_000_000,
+};
+
+let home: House;
+beforeEach(async () => {
+  home = await house();
+  await home.store.execute("changeAccount", { account: "acc_1", change: { plan: "free", limits: small } });
+});
+
+type Ask = (method: string, url: string, more?: { headers?: Record<string, string>; body?: string }) => Promise<Reply>;
+
+const to = "/v2/publish/https://e.example/";
+const settings = (headers: Record<string, string>) => (ask: Ask) => ask("POST", to, { headers });
+const made =
+  (method: string, paths: readonly string[], more: Parameters<Ask>[2] = {}) =>
+  async (ask: Ask) => {
+    let reply = await ask(method, paths[0] ?? "", more);
+    for (const path of paths.slice(1)) reply = await ask(method, path, more);
+    return reply;
+  };
+const cron = { headers: { "svc-cron": "0 0 1 1 *" } };
+const endpoints = (...hosts: string[]) => ({
+  body: JSON.stringify({ endpoints: hosts.map((host) => ({ url: `https://${host}.example` })) }),
+});
+
+/** What goes beyond each limit that something is refused by: the status, and what is said. */
+const beyond: readonly (readonly [limit: LimitName, does: string, status: number, said: RegExp, act: (ask: Ask) => Promise<Reply>])[] = [
+  ["messageBytes", "a body", 413, /^body: 6 bytes, the limit is 5/, (ask) => ask("POST", to, { body: "123456" })],
+  ["retries", "retries", 412, /^retries: 2 asked for, the limit is 1/, settings({ "svc-retries": "2" })],
+  ["delay", "a delay", 412, /^delay: 11 seconds asked for, the limit is 10/, settings({ "svc-delay": "11s" })],
+  [
+    ...(["delay", "that of a callback", 412, /^delay: 11 seconds asked for, the limit is 10/] as const),
+    settings({ "svc-callback": "https://c.example", "svc-callback-delay": "11s" }),
+  ],
+  ["timeout", "a timeout", 412, /^timeout: 6 seconds asked for, the limit is 5/, settings({ "svc-timeout": "6s" })],
+  ["retries", "those of a callback", 412, /the limit is 1/, settings({ "svc-callback": "https://c.example", "svc-callback-retries": "2" })],
+  [
+    ...(["parallelism", "a queue", 412, /^parallelism: 3 asked for, the limit is 2/] as const),
+    (ask) => ask("POST", "/v2/queues", { body: '{"queueName":"q","parallelism":3}' }),
+  ],
+  [
+    "queues",
+    "a queue by enqueue",
+    412,
+    /^queues: there are 1, and the limit is 1/,
+    made(
+      "POST",
+      ["a", "b"].map((q) => `/v2/enqueue/${q}/https://e.example/`),
+    ),
+  ],
+  [
+    "schedules",
+    "a schedule",
+    412,
+    /^schedules: there are 1, and the limit is 1/,
+    made("POST", ["/v2/schedules/https://e.example/", "/v2/schedules/https://e.example/"], cron),
+  ],
+  [
+    "groups",
+    "a URL group",
+    412,
+    /^groups: there are 1, and the limit is 1/,
+    made(
+      "POST",
+      ["a", "b"].map((g) => `/v2/topics/${g}/endpoints`),
+      endpoints("x"),
+    ),
+  ],
+  [
+    "endpoints",
+    "endpoints",
+    412,
+    /^endpoints: 2 in the URL group g, the limit is 1/,
+    (ask) => ask("POST", "/v2/topics/g/endpoints", endpoints("x", "y")),
+  ],
+  [
+    "sources",
+    "a source",
+    412,
+    /^sources: there are 1, and the limit is 1/,
+    made("POST", ["/v2/sources", "/v2/sources"], { body: '{"destination":"https://e.example"}' }),
+  ],
+  [
+    "tokens",
+    "a token",
+    412,
+    /^tokens: there are 1, and the limit is 1/,
+    made("POST", ["/v2/tokens", "/v2/tokens"], { body: '{"verbs":["read"]}' }),
+  ],
+  [
+    "requestsPerSecond",
+    "reads",
+    429,
+    /^requests: more than 8 in this second, which is the limit/,
+    made(
+      "GET",
+      Array.from({ length: 9 }, () => "/v2/queues"),
+    ),
+  ],
+];
+
+const flagOf = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+
+describe.each(beyond)("%s: %s beyond the limit", (limit, _, status, said, act) => {
+  test("is refused, with the limit and how to raise it", async () => {
+    const reply = await act((method, url, more) => home.ask(method, url, more));
+    expect(reply).toMatchObject({ status, body: { error: expect.stringMatching(said) } });
+    expect(reply.body.error).toContain(`waypost account limits acc_1 --${flagOf(limit)} ...`);
+  });
+
+  test("is taken of another account", async () => {
+    const reply = await act((method, url, more) => home.ask(method, url, { ...more, token: otherToken }));
+    expect(reply.status).toBeLessThan(300);
+  });
+});
+
+test("what is within all limits is taken", async () => {
+  const headers = { "svc-retries": "1", "svc-delay": "10s", "svc-timeout": "5s" };
+  expect((await home.ask("POST", to, { headers, body: "12345" })).status).toBe(200);
+});
+
+describe("deliveries beyond what may be under way", () => {
+  test("wait, and are not refused; the other account is sent all", async () => {
+    const ids: string[] = [];
+    for (const host of ["a", "b", "c", "d"]) ids.push((await home.ask("POST", `/v2/publish/https://${host}.example/`)).body.messageId);
+    const under = home.deliveries.splice(0);
+    expect(under).toHaveLength(2);
+    expect((await home.ask("GET", "/v2/globalParallelism")).body).toEqual({ parallelismMax: 2, parallelismCount: 2 });
+    const { waitingOn } = (await home.ask("GET", `/v2/messages/${ids[3]}`)).body;
+    expect(waitingOn).toMatchObject([
+      { reason: "account", used: 2, limit: 2, position: 1, text: expect.stringContaining("--global-parallelism") },
+    ]);
+    for (const host of ["a", "b", "c", "d"]) await home.ask("POST", `/v2/publish/https://${host}.example/`, { token: otherToken });
+    expect(home.deliveries.splice(0)).toHaveLength(4);
+    expect((await home.ask("GET", "/v2/globalParallelism", { token: otherToken })).body).toEqual({
+      parallelismMax: 0,
+      parallelismCount: 4,
+    });
+    const [first] = under;
+    if (first) await home.settle(first, { status: 200 });
+    expect(home.deliveries.map(({ message }) => message.id)).toEqual([ids[2]]);
+  });
+});
+
+test("deliveries beyond what may be in flight to one endpoint wait as well, and say so; those to another endpoint of the host do not", async () => {
+  await home.store.execute("changeAccount", { account: "acc_1", change: { limits: { ...small, globalParallelism: 3 } } });
+  const publish = async (path: string): Promise<string> =>
+    String((await home.ask("POST", `/v2/publish/https://gateway.example:8443/${path}`)).body.messageId);
+  const [, , third, fourth] = [await publish("a"), await publish("a"), await publish("a"), await publish("a")];
+  const elsewhere = await publish("b");
+  const under = home.deliveries.splice(0);
+  expect(under).toHaveLength(3);
+  expect(under.at(-1)?.message.id).toBe(elsewhere);
+  expect((await home.ask("GET", `/v2/messages/${fourth}`)).body.waitingOn).toMatchObject([
+    {
+      ...{ reason: "account-endpoint", endpoint: "https://gateway.example:8443/a", used: 2, limit: 2, position: 1 },
+      text: expect.stringContaining('"waypost account limits acc_1 --parallelism ..." raises the limit'),
+    },
+  ]);
+  const [first] = under;
+  if (first) await home.settle(first, { status: 200 });
+  expect(home.deliveries.map(({ message }) => message.id)).toEqual([third]);
+});
+
+test("the record of the account shows what it may have", async () => {
+  const authorization = `Basic ${Buffer.from("acc_1:pass").toString("base64")}`;
+  const { body } = await home.ask("GET", "/v2/svc/user/acc_1", { token: null, headers: { authorization } });
+  expect(body).toMatchObject({
+    ...{
+      max_message_size: 5,
+      max_retries: 1,
+      max_delay: 10,
+      timeout: 5,
+      max_parallelism: 2,
+      max_queues: 1,
+      max_schedules: 1,
+      max_topics: 1,
+    },
+    ...{ max_endpoints_per_topic: 1, max_dlq_retention_time_milis: 60_000, max_global_parallelism: 2, max_dlq_size: 1 },
+    ...{ max_events_size: 1, max_requests_per_second: 8 },
+  });
+});
+
+/** These refuse nothing, or not at once: see `core/sending/accountLimits.ts`, `core/commands/retention.ts`, `maintenance/trimHistory.ts` and `maintenance/storage.ts`. */
+const others: readonly LimitName[] = [
+  "globalParallelism",
+  "deadLetters",
+  "logEntries",
+  "auditEntries",
+  "deadLetterRetention",
+  "logRetention",
+  "auditRetention",
+  "requestsPerDay",
+  "requestsPerDayHard",
+  "storageBytes",
+];
+
+test("every limit is enforced in one way or another", () => {
+  const known = new Set([...beyond.map(([name]) => name), ...others]);
+  expect(limitNames.filter((name) => !known.has(name))).toEqual([]);
+});

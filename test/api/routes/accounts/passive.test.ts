@@ -1,0 +1,82 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { readOnlyTokenOf } from "../../../../src/api/auth/token.ts";
+import { house, token } from "../../house.ts";
+import type { House } from "../../house.ts";
+import { basicOf } from "./possessions.ts";
+import { endpoint } from "../workflows/workflow.ts";
+import { batch, callHeaders, startHeaders, start, step, stepHeaders } from "../workflows/workflowPosts.ts";
+
+let home: House;
+beforeEach(async () => {
+  home = await house();
+  await start(home, "wfr_1");
+  home.deliveries.splice(0);
+  await home.store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
+});
+
+const disabled = { status: 403, body: { error: expect.stringContaining("waypost account enable acc_1") } };
+const post = (runId: string) => batch(home, [{ headers: stepHeaders(runId), body: step() }]);
+const waiting = { stepId: 2, stepName: "w", stepType: "Wait", concurrent: 1 };
+
+describe("an account that is disabled", () => {
+  test("has its runs go on to their end: steps, calls to others, waits, events, the result", async () => {
+    expect(await post("wfr_1")).toMatchObject({ status: 200 });
+    expect(home.deliveries.map(({ message }) => message.run?.runId)).toEqual(["wfr_1"]);
+    const wait = { url: endpoint, timeout: "1d", step: waiting };
+    const headers = { "upstash-workflow-runid": "wfr_1" };
+    expect(await home.ask("POST", "/v2/wait/paid", { headers, body: JSON.stringify(wait) })).toMatchObject({ status: 200 });
+    expect(await home.ask("POST", "/v2/notify/paid", { body: "yes" })).toMatchObject({ status: 200, body: [{ workflowRunId: "wfr_1" }] });
+    const done = await home.ask("DELETE", "/v2/workflows/runs/wfr_1?cancel=false", { body: "done" });
+    expect(done).toMatchObject({ status: 200, body: { finished: true } });
+  });
+
+  test("starts no run, and publishes nothing beside steps", async () => {
+    expect(await start(home, "wfr_2")).toMatchObject(disabled);
+    expect(await home.ask("POST", "/v2/publish/https://e.example/", { body: "x" })).toMatchObject(disabled);
+    const items = [
+      { destination: endpoint, headers: stepHeaders("wfr_1"), body: step() },
+      { destination: "https://e.example/", body: "x" },
+    ];
+    expect(await home.ask("POST", "/v2/batch", { body: JSON.stringify(items) })).toMatchObject(disabled);
+    expect(home.deliveries).toEqual([]);
+  });
+
+  test("gets around it neither by a step of a run that is not there, nor by one that starts itself again", async () => {
+    expect((await post("wfr_none")).status).toBe(400);
+    const again = { ...startHeaders("wfr_none"), "upstash-workflow-sdk-version": "1", "svc-workflow-trigger-by-sdk": "true" };
+    const items = [{ destination: endpoint, headers: again, body: "x" }];
+    expect(await home.ask("POST", "/v2/batch", { body: JSON.stringify(items) })).toMatchObject(disabled);
+    const call = [{ destination: "https://third.example/", headers: callHeaders("wfr_none"), body: "x" }];
+    expect((await home.ask("POST", "/v2/batch", { body: JSON.stringify(call) })).status).toBe(400);
+    expect(home.deliveries).toEqual([]);
+  });
+
+  test("can stop a token that has leaked: it replaces its own two, and revokes the others", async () => {
+    await home.store.execute("changeAccount", { account: "acc_1", change: { state: "active" } });
+    const made = await home.ask("POST", "/v2/tokens", { body: '{"verbs":["read"]}' });
+    await home.store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
+    const readWith = async (one: string) => (await home.ask("GET", "/v2/queues", { token: one })).status;
+    expect([await readWith(made.body.token), await readWith(token)]).toEqual([200, 200]);
+    expect(await home.ask("DELETE", `/v2/tokens/${made.body.tokenId}`)).toMatchObject({ status: 200, body: { revoked: 1 } });
+    const headers = { authorization: basicOf("acc_1", "pass") };
+    const rotated = await home.ask("POST", "/v2/svc/rotate-token/acc_1", { token: null, headers });
+    expect(rotated).toMatchObject({ status: 200, body: { state: "passive", active: false } });
+    expect([await readWith(made.body.token), await readWith(token), await readWith(rotated.body.token)]).toEqual([401, 401, 200]);
+    const entries = (await home.ask("GET", "/v2/audit?count=2", { token: rotated.body.token })).body.entries;
+    expect(entries.map(({ action }: { action: string }) => action)).toEqual(["token.rotate", "token.revoke"]);
+  });
+
+  test("makes no token, and its signing keys stay", async () => {
+    expect(await home.ask("POST", "/v2/tokens", { body: '{"verbs":["read"]}' })).toMatchObject(disabled);
+    expect(await home.ask("POST", "/v2/keys/rotate")).toMatchObject(disabled);
+  });
+
+  test("revokes nothing with a token that may only read", async () => {
+    const readOnly = readOnlyTokenOf({ id: "acc_1", token });
+    expect((await home.ask("DELETE", "/v2/tokens/tok_1pHQqVwd111112XZteR2", { token: readOnly })).status).toBe(403);
+  });
+
+  test("cancels nothing itself", async () => {
+    expect(await home.ask("DELETE", "/v2/workflows/runs/wfr_1")).toMatchObject(disabled);
+  });
+});

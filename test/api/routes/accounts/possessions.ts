@@ -1,0 +1,178 @@
+import type { Route } from "../../../../src/api/route/route.ts";
+import { hashOfToken, tokenOf } from "../../../../src/api/auth/token.ts";
+import { callbackTo, deliveryOf, failed, start } from "../lists/failedRunLists.ts";
+import type { House, Reply } from "../../house.ts";
+import { operatorPassword } from "../../house.ts";
+
+/** An account, and one of everything that an account can have. */
+export type Possessions = {
+  account: string;
+  token: string;
+  password: string;
+  /** Where its messages go. */
+  url: string;
+  ids: Readonly<Record<Kind, string>>;
+};
+
+const kinds = [
+  ...(["messageId", "dlqId", "failedRun", "failedCallback", "openCallback", "runId", "eventId"] as const),
+  ...(["queue", "key", "group", "scheduleId", "sourceId", "secret", "tokenId"] as const),
+];
+export type Kind = (typeof kinds)[number];
+
+export const basicOf = (user: string, password: string): string => `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
+
+/** Makes an account. Whatever is its own, besides names and ids, has the mark in it. */
+export async function possess(home: House, account: string, mark: string): Promise<Possessions> {
+  const password = `password-${mark}`;
+  const token = tokenOf(account, password);
+  const signingKeys = { current: `sig_1${mark}`, next: `sig_2${mark}` };
+  await home.store.execute("createAccount", { id: account, name: account, password, token, tokenHash: hashOfToken(token), signingKeys });
+  const url = `https://${mark}.example/x`;
+  const ask = async (method: string, path: string, more: { headers?: Record<string, string>; body?: string } = {}) => {
+    const reply = await home.ask(method, path, { token, ...more });
+    if (reply.status > 299) throw new Error(`${method} ${path}: ${reply.status} ${JSON.stringify(reply.body)}`);
+    return reply.body;
+  };
+  const [queue, key, group] = [`queue-${account}`, `key-${account}`, `group-${account}`];
+  const held = { "svc-delay": "1d", "svc-label": mark, "svc-forward-x": mark };
+  const { messageId } = await ask("POST", `/v2/publish/${url}`, {
+    body: mark,
+    headers: { ...held, "svc-flow-control-key": key, "svc-flow-control-value": "parallelism=1" },
+  });
+  await ask("POST", "/v2/queues", { body: JSON.stringify({ queueName: queue, parallelism: 7 }) });
+  await ask("POST", `/v2/enqueue/${queue}/${url}`, { body: mark, headers: held });
+  await ask("POST", `/v2/topics/${group}/endpoints`, { body: JSON.stringify({ endpoints: [{ name: mark, url }] }) });
+  const { scheduleId } = await ask("POST", `/v2/schedules/${url}`, {
+    body: mark,
+    headers: { "svc-cron": "0 0 1 1 *", "svc-forward-x": mark },
+  });
+  const source = await ask("POST", "/v2/sources", { body: JSON.stringify({ name: mark, destination: url }) });
+  const { tokenId } = await ask("POST", "/v2/tokens", { body: JSON.stringify({ name: mark, verbs: ["read"] }) });
+  const made = { messageId, queue, key, group, scheduleId, tokenId };
+  const ids = { ...made, sourceId: source.sourceId, secret: String(source.url).split("/").at(-1) ?? "" };
+  return {
+    ...{ account, token, password, url },
+    ids: { ...ids, dlqId: await dead(home, { account, token, url, mark }), ...(await runsOf(home, { account, token, url, ask })) },
+  };
+}
+
+async function dead(home: House, { token, url, mark }: { account: string; token: string; url: string; mark: string }): Promise<string> {
+  const { body } = await home.ask("POST", `/v2/publish/${url}`, { token, headers: { "svc-retries": "0" }, body: mark });
+  await home.settle(deliveryOf(home, body.messageId), { status: 500, body: Buffer.from(mark) });
+  return (await home.ask("GET", "/v2/dlq", { token })).body.messages[0].dlqId;
+}
+
+type Asking = {
+  account: string;
+  token: string;
+  url: string;
+  ask(method: string, path: string, more?: Parameters<House["ask"]>[2]): Promise<Reply["body"]>;
+};
+
+async function runsOf(home: House, { account, url, ask }: Asking) {
+  const [runId, eventId] = [`wfr_${account}`, `event-${account}`];
+  await start(home, runId, { account, url });
+  const step = { stepId: 1, stepName: "s", stepType: "Wait" };
+  await ask("POST", `/v2/wait/${eventId}`, { headers: { "svc-workflow-runid": runId }, body: JSON.stringify({ url, step }) });
+  const failureCallback = { ...callbackTo(`${url}/failed`), retries: 0 };
+  const failedRun = await failed(home, `wfr_${account}_1`, { account, url });
+  home.deliveries.splice(0);
+  const failedCallback = await failed(home, `wfr_${account}_2`, { account, url, failureCallback });
+  const [callback] = home.deliveries.splice(0);
+  if (!callback) throw new Error("there is no failure callback");
+  await home.settle(callback, { status: 500 });
+  const openCallback = await failed(home, `wfr_${account}_3`, { account, url, failureCallback });
+  home.deliveries.splice(0);
+  return { runId, eventId, failedRun, failedCallback, openCallback };
+}
+
+/** What stands in a place of a path. */
+const places: readonly (readonly [path: RegExp, kind: Kind])[] = [
+  [/^\/v2\/topics\//, "group"],
+  [/^\/v2\/queues\/|^\/v2\/enqueue\/\{queue\}/, "queue"],
+  [/^\/v2\/flowControl\//, "key"],
+  [/^\/v2\/messages\//, "messageId"],
+  [/^\/v2\/schedules\/\{scheduleId\}/, "scheduleId"],
+  [/^\/v2\/sources\//, "sourceId"],
+  [/^\/v2\/tokens\//, "tokenId"],
+  [/^\/v2\/in\//, "secret"],
+  [/^\/v2\/(wait|notify|waiters)\/\{eventId\}/, "eventId"],
+  [/^\/v2\/workflows\/dlq\/callback/, "failedCallback"],
+  [/^\/v2\/workflows\/dlq\//, "failedRun"],
+  [/^\/v2\/dlq\//, "dlqId"],
+  [/\{workflowRunId\}/, "runId"],
+];
+
+/** What a request needs besides, to be done. */
+const rest = ({ ids, url }: Possessions): Readonly<Record<string, { body?: unknown; headers?: Record<string, string> }>> => ({
+  "POST /v2/batch": { body: [{ destination: "https://e.example" }] },
+  "POST /v2/batch/trigger": { body: [{ destination: "https://e.example" }] },
+  "POST /v2/topics/{name}/endpoints": { body: { endpoints: [{ url: "https://e.example" }] } },
+  "DELETE /v2/topics/{name}/endpoints": { body: { endpoints: [{ url }] } },
+  "PATCH /v2/topics/{name}": { body: { headers: { "Svc-Retries": "1" } } },
+  "POST /v2/schedules/{destination}": { headers: { "svc-cron": "0 0 1 1 *" } },
+  "POST /v2/queues": { body: { queueName: ids.queue } },
+  "POST /v2/wait/{eventId}": {
+    headers: { "svc-workflow-runid": ids.runId },
+    body: { url: "https://e.example", step: { stepId: 2, stepName: "s", stepType: "Wait" } },
+  },
+  "POST /v2/tokens": { body: { verbs: ["read"] } },
+  "POST /v2/sources": { body: { name: "s", destination: "https://e.example" } },
+  "PATCH /v2/sources/{sourceId}": { body: { paused: true } },
+  "POST /v2/admin/accounts": { body: { name: "newcomer" } },
+  "PATCH /v2/admin/accounts/{account}": { body: { plan: "paid", limits: { retries: 5 } } },
+  "POST /v2/flowControl/{key}/pin": { body: undefined },
+});
+
+export type Asked = { method: string; url: string; headers: Record<string, string>; body?: string };
+
+/** The request of a route for something of an account, as its owner would make it. `put` replaces what stands in the path. */
+export function requestOf(row: Route, of: Possessions, put?: string): Asked {
+  const { method, path } = row;
+  const name = `${method} ${path}`;
+  const kind =
+    method === "DELETE" && path.endsWith("/callback/{dlqId}") ? "openCallback" : places.find(([pattern]) => pattern.test(path))?.[1];
+  const id = put ?? (kind === undefined ? "x" : of.ids[kind]);
+  const filled = path
+    .replace("{destination}", "https://e.example/x")
+    .replace("{userId}", put ?? of.account)
+    .replace("{id}", put ?? of.account)
+    .replace("{account}", put ?? of.account)
+    .replace("{workflowRunId}/{eventId}", `${put ?? of.ids.runId}/${put ?? of.ids.eventId}`)
+    .replaceAll(/\{\w+\}/g, encodeURIComponent(id));
+  const { body, headers = {} } = rest(of)[name] ?? accountBody(row, put ?? of.account);
+  const query = path.endsWith("/pin") ? "?parallelism=3" : path.endsWith("/unpin") ? "?parallelism=true" : "";
+  return {
+    ...{
+      method,
+      url: filled + query,
+      headers: { ...headers, authorization: authorizationFor(row, of) },
+    },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  };
+}
+
+const authorizationFor = ({ access }: Route, { account, password, token }: Possessions): string => {
+  if (access === "operator") return basicOf("operator", operatorPassword);
+  return access === "account" ? basicOf(account, password) : `Bearer ${token}`;
+};
+
+/** Of the account interface. */
+function accountBody({ path }: Route, id: string): { body?: unknown; headers?: Record<string, string> } {
+  if (path.endsWith("/move-to-team")) return { body: { [path.includes("/svc/") ? "svc_id" : "qstash_id"]: id, target_team_id: "team" } };
+  if (path.includes("/set-plan/")) return { body: { plan_name: "paid" } };
+  return path.includes("/update-budget/") ? { body: { budget: 50 } } : {};
+}
+
+export const asking = ({ ask }: House, { method, url, ...more }: Asked): Promise<Reply> => ask(method, url, { token: null, ...more });
+
+/** All rows of an account, as text. */
+export const stateOf = ({ memory }: House, account: string): string =>
+  JSON.stringify(
+    Object.entries(memory.tables).map(([table, rows]) => [
+      table,
+      [...(rows as Map<string, unknown>)].filter(([key]) => key === account || key.startsWith(`${account}\n`)),
+    ]),
+    (_, value: unknown) => (value instanceof Uint8Array ? Buffer.from(value).toString("latin1") : value),
+  );

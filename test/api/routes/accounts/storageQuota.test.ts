@@ -1,0 +1,133 @@
+import { beforeEach, expect, test } from "vitest";
+import { storageDuty } from "../../../../src/maintenance/storage.ts";
+import type { House } from "../../house.ts";
+import { house, operatorPassword } from "../../house.ts";
+import { answersAsWorkflow, endpoint, start } from "../workflows/workflow.ts";
+
+let home: House;
+beforeEach(async () => {
+  home = await house();
+});
+
+const operator = { authorization: `Basic ${Buffer.from(`operator:${operatorPassword}`).toString("base64")}` };
+const holder = { authorization: `Basic ${Buffer.from("acc_1:pass").toString("base64")}` };
+const limit = (storageBytes: number | string | null) =>
+  home.ask("PATCH", "/v2/admin/accounts/acc_1", { token: null, headers: operator, body: JSON.stringify({ limits: { storageBytes } }) });
+const record = async () => (await home.ask("GET", "/v2/admin/accounts/acc_1", { token: null, headers: operator })).body;
+
+/** What the server does every 10 s. */
+const look = (): Promise<void> => {
+  home.clock.now += 10_000;
+  return storageDuty({ store: home.store, clock: { now: () => home.clock.now, sleep: async () => undefined } }).run();
+};
+
+const to = "/v2/publish/https://e.example/";
+const full =
+  /^(message 1 of 2: )?storage: \d+ bytes stored exceed this account's limit of 70000; .* "waypost account limits acc_1 --storage-bytes <n>"$/;
+
+/** A dead letter of some size, and the account is over its quota. */
+async function filled(bytes = 60_000): Promise<string> {
+  await limit(70_000);
+  await home.ask("POST", to, { headers: { "svc-retries": "0" } });
+  await home.settle(home.delivery(), { status: 500, body: Buffer.alloc(bytes) });
+  await look();
+  return (await home.ask("GET", "/v2/dlq")).body.messages[0].dlqId;
+}
+
+test("whoever runs the server sets the quota, and its use is shown beside it", async () => {
+  expect((await record()).limits.storageBytes).toBe(500_000_000_000_000);
+  expect(await limit(2_000)).toMatchObject({ status: 200, body: { limits: { storageBytes: 2_000 }, ownLimits: ["storageBytes"] } });
+  await home.ask("POST", to, { body: "x".repeat(500) });
+  const { storedBytes } = await record();
+  expect(storedBytes).toBeGreaterThan(700);
+  const shown = { storage_bytes: storedBytes, max_storage_bytes: 2_000 };
+  const list = await home.ask("GET", "/v2/admin/accounts", { token: null, headers: operator });
+  expect(list.body.accounts.find(({ id }: { id: string }) => id === "acc_1")).toMatchObject({ storedBytes });
+  for (const path of ["user/acc_1", "stats/acc_1"])
+    expect(await home.ask("GET", `/v2/svc/${path}`, { token: null, headers: holder })).toMatchObject({ status: 200, body: shown });
+});
+
+test("over the quota every way to publish is refused with 429 and Retry-After", async () => {
+  const dlqId = await filled();
+  const asked: [string, string, Parameters<House["ask"]>[2]?][] = [
+    ["POST", to, { body: "x" }],
+    ["POST", "/v2/enqueue/q/https://e.example/", { body: "x" }],
+    ["POST", "/v2/batch", { body: JSON.stringify([{ destination: "https://e.example/" }, { destination: "https://e.example/" }]) }],
+    ["POST", "/v2/schedules/https://e.example/", { headers: { "svc-cron": "0 0 1 1 *" } }],
+    ["POST", to, { headers: { "svc-cron": "0 0 1 1 *" } }],
+    ["POST", "/v2/trigger/https://e.example/"],
+    ["POST", "/v2/topics/g/endpoints", { body: JSON.stringify({ endpoints: [{ url: "https://e.example/" }] }) }],
+    ["POST", `/v2/dlq/retry/${dlqId}`],
+    ["POST", "/v2/dlq/retry"],
+  ];
+  for (const [method, path, more] of asked)
+    expect(await home.ask(method, path, more), path).toMatchObject({
+      status: 429,
+      body: { error: expect.stringMatching(full) },
+      headers: { "retry-after": "1" },
+    });
+  expect(home.deliveries).toEqual([]);
+});
+
+test("an account with a limit of requests in a day is told of the storage alone: public clients would wait for the end of the day", async () => {
+  await filled();
+  const limits = { storageBytes: 70_000, requestsPerDay: 1_000, requestsPerDayHard: 1_000 };
+  await home.ask("PATCH", "/v2/admin/accounts/acc_1", { token: null, headers: operator, body: JSON.stringify({ limits }) });
+  const { status, headers } = await home.ask("POST", to, { body: "x" });
+  expect([status, headers["retry-after"], headers["ratelimit-limit"]]).toEqual([429, "1", undefined]);
+});
+
+test("a call to a source is refused for its sender to come again, and its owner sees why", async () => {
+  const source = (await home.ask("POST", "/v2/sources", { body: '{"destination":"https://e.example","name":"s"}' })).body;
+  await filled();
+  const path = new URL(source.url).pathname;
+  expect(await home.ask("POST", path, { token: null, body: "x" })).toMatchObject({ status: 503 });
+  const { body } = await home.ask("GET", `/v2/sources/${source.sourceId}/rejections`);
+  expect(JSON.stringify(body)).toContain("storage: ");
+});
+
+test("what was taken is delivered, dead letters can be deleted, and then there is room again", async () => {
+  await home.ask("POST", to, { body: "before" });
+  const before = home.delivery();
+  const dlqId = await filled();
+  await home.settle(before, { status: 200 });
+  expect((await home.ask("GET", "/v2/logs")).body.events).toEqual(
+    expect.arrayContaining([expect.objectContaining({ messageId: before.message.id, state: "DELIVERED" })]),
+  );
+  expect((await home.ask("DELETE", `/v2/dlq/${dlqId}`)).status).toBe(200);
+  expect((await home.ask("POST", to, { body: "x" })).status).toBe(429);
+  await look();
+  expect((await home.ask("POST", to, { body: "x" })).status).toBe(200);
+});
+
+test("above 125 % steps, events and calls to webhooks of runs get 429 as well, and are taken when there is room again", async () => {
+  await start(home, "wfr_1");
+  await home.settle(home.delivery(), answersAsWorkflow);
+  const headers = { "Upstash-Workflow-Init": "false", "Upstash-Workflow-RunId": "wfr_1", "Upstash-Workflow-Url": endpoint };
+  const step = JSON.stringify({ stepId: 1, stepName: "s", stepType: "Run", concurrent: 1, out: "1" });
+  const statuses = async (): Promise<number[]> => [
+    (await home.ask("POST", `/v2/publish/${endpoint}`, { headers, body: step })).status,
+    (await home.ask("POST", "/v2/notify/wfr_1/paid", { body: "x" })).status,
+    (await home.ask("POST", "/v2/workflows/hooks/acc_1/wfr_1/evt_1", { token: null, body: "x" })).status,
+  ];
+  const dlqId = await filled(90_000);
+  expect(await statuses()).toEqual([429, 429, 429]);
+  expect((await home.ask("DELETE", `/v2/dlq/${dlqId}`)).status).toBe(200);
+  await look();
+  expect(await statuses()).toEqual([200, 200, 200]);
+});
+
+test("a raised quota holds at once", async () => {
+  await filled();
+  await limit(1_000_000);
+  expect((await home.ask("POST", to, { body: "x" })).status).toBe(200);
+  await limit(70_000);
+  await look();
+  await limit(null);
+  expect((await home.ask("POST", to, { body: "x" })).status).toBe(200);
+});
+
+test("an account is refused for its own use alone", async () => {
+  await filled();
+  expect((await home.ask("POST", to, { token: "b3RoZXI=", body: "x" })).status).toBe(200);
+});

@@ -1,0 +1,278 @@
+import { describe, expect, test } from "vitest";
+import { accountNamedBy } from "../../../../src/api/auth/token.ts";
+import type { Store } from "../../../../src/store/store.ts";
+import type { House, Reply } from "../../house.ts";
+import { at, house, otherToken } from "../../house.ts";
+
+const make = (ask: House["ask"], asked: object, token?: string): Promise<Reply> =>
+  ask("POST", "/v2/tokens", { body: JSON.stringify(asked), ...(token === undefined ? {} : { token }) });
+const bound = { verbs: ["publish"], destinations: ["https://e.example/in/*", "https://c.example/*"] };
+
+/** A house with a token that is bound to destinations. */
+async function withBound(destinations: readonly string[] = bound.destinations) {
+  const open = await house();
+  const { body } = await make(open.ask, { verbs: ["publish"], destinations });
+  const post = (path: string, headers: Record<string, string> = {}, text?: string) =>
+    open.ask("POST", path, { token: body.token, headers, ...(text === undefined ? {} : { body: text }) });
+  return { ...open, post };
+}
+
+const refused = (where: string) => ({
+  status: 403,
+  body: { error: expect.stringContaining(`token: ${where} needs a token with the verb publish for it`) },
+});
+
+describe("/v2/tokens", () => {
+  test("makes a token, whose text is shown only then, in the form that clients read", async () => {
+    const { ask, clock } = await house();
+    const { status, body, headers } = await make(ask, { ...bound, name: "shop", expires: "30d" });
+    expect({ status, cache: headers["cache-control"] }).toEqual({ status: 201, cache: "no-store" });
+    const { token, ...shown } = body;
+    expect(shown).toEqual({
+      tokenId: expect.stringMatching(/^tok_/),
+      name: "shop",
+      ...bound,
+      createdAt: at,
+      expiresAt: at + 30 * 86_400_000,
+    });
+    expect(accountNamedBy(token)).toBe("acc_1");
+    expect((await ask("GET", `/v2/tokens/${body.tokenId}`)).body).toEqual(shown);
+    expect((await ask("GET", "/v2/tokens")).body).toEqual({ tokens: [shown] });
+    expect(JSON.stringify((await ask("GET", "/v2/tokens")).body)).not.toContain(token);
+    clock.now += 1;
+    const second = await make(ask, { verbs: ["read", "manage"] });
+    const page = await ask("GET", "/v2/tokens?count=1");
+    expect(page.body.tokens).toEqual([shown]);
+    expect((await ask("GET", `/v2/tokens?count=1&cursor=${page.body.cursor}`)).body.tokens).toMatchObject([
+      { tokenId: second.body.tokenId },
+    ]);
+  });
+
+  test("ends a token at once", async () => {
+    const { ask } = await house();
+    const { body } = await make(ask, { verbs: ["read"] });
+    expect((await ask("GET", "/v2/keys", { token: body.token })).status).toBe(200);
+    expect(await ask("DELETE", `/v2/tokens/${body.tokenId}`)).toMatchObject({ status: 200, body: { revoked: 1 } });
+    expect((await ask("GET", "/v2/keys", { token: body.token })).status).toBe(401);
+    expect((await ask("DELETE", `/v2/tokens/${body.tokenId}`)).status).toBe(404);
+  });
+
+  test("shows and revokes nothing of another account", async () => {
+    const { ask } = await house();
+    const { body } = await make(ask, { verbs: ["read", "manage"] });
+    for (const method of ["GET", "DELETE"])
+      expect((await ask(method, `/v2/tokens/${body.tokenId}`, { token: otherToken })).status).toBe(404);
+    expect((await ask("GET", "/v2/tokens", { token: otherToken })).body).toEqual({ tokens: [] });
+    expect((await ask("GET", "/v2/tokens", { token: body.token })).body.tokens).toHaveLength(1);
+    expect(await make(ask, { verbs: ["read"] }, body.token)).toMatchObject({ status: 201, body: { madeBy: body.tokenId } });
+  });
+
+  test("lets a token give no more than it has", async () => {
+    const { ask } = await house();
+    const { body } = await make(ask, { verbs: ["manage", "read"], expires: "1d" });
+    expect(await make(ask, { verbs: ["publish"], expires: "1h" }, body.token)).toMatchObject({
+      status: 403,
+      body: { error: /has not the verb publish/ },
+    });
+    for (const expires of [undefined, "2d"])
+      expect(await make(ask, { verbs: ["read"], expires }, body.token)).toMatchObject({ status: 403, body: { error: /^expires: later/ } });
+    expect((await make(ask, { verbs: ["read", "manage"], expires: "1d" }, body.token)).status).toBe(201);
+    for (const verbs of [["publish"], ["read"]]) {
+      const { body: lesser } = await make(ask, { verbs });
+      expect((await make(ask, { verbs }, lesser.token)).status).toBe(403);
+    }
+  });
+
+  test.each([
+    [{}, /^verbs: is missing/],
+    [{ verbs: [] }, /^verbs: empty/],
+    [{ verbs: ["all"] }, /^verbs\.0: is none of publish, read, manage/],
+    [{ verbs: ["publish"], destinations: ["https://*"] }, /^destinations: .* is no pattern/],
+    [{ verbs: ["read"], destinations: ["https://e.example/*"] }, /^destinations: they bind what is published/],
+    [{ verbs: ["publish", "manage"], destinations: ["https://e.example/*"] }, /^destinations: whoever has the verb "manage"/],
+    [{ verbs: ["publish"], destinations: Array.from({ length: 33 }, (_, n) => `queue:q${n}`) }, /^destinations: 33, the limit is 32/],
+    [{ verbs: ["read"], expires: "soon" }, /^expires: is no duration/],
+    [{ verbs: ["read"], expires: at }, /^expires: in the past/],
+    [{ verbs: ["read"], name: "x".repeat(513) }, /^name: is longer/],
+    [{ verbs: ["read"], more: 1 }, /^more: there is no such field/],
+  ])("refuses %j", async (asked, error) => {
+    const { ask } = await house();
+    expect(await make(ask, asked)).toMatchObject({ status: 400, body: { error: expect.stringMatching(error) } });
+  });
+
+  test("has a limit for each account", async () => {
+    const { ask, store } = await house();
+    await store.execute("changeAccount", { account: "acc_1", change: { limits: { tokens: 1 } } });
+    expect((await make(ask, { verbs: ["read"] })).status).toBe(201);
+    expect(await make(ask, { verbs: ["read"] })).toMatchObject({
+      status: 412,
+      body: { error: /^tokens: there are 1, .*waypost account limits acc_1 --tokens/ },
+    });
+  });
+});
+
+describe("a token with rights of its own", () => {
+  test("ends by itself, also while it is remembered", async () => {
+    const { ask, clock } = await house();
+    const { body } = await make(ask, { verbs: ["read"], expires: "1s" });
+    expect((await ask("GET", "/v2/keys", { token: body.token })).status).toBe(200);
+    clock.now += 1_000;
+    expect(await ask("GET", "/v2/keys", { token: body.token })).toMatchObject({
+      status: 401,
+      body: { error: /^token: it ended at 2027-/ },
+    });
+  });
+
+  test("outlives the password of its account, and is as passive as that", async () => {
+    const { ask, store } = await house();
+    const { body } = await make(ask, { verbs: ["publish", "read"] });
+    await store.execute("rotateToken", { account: "acc_1", password: "p", token: "new", tokenHash: "hash" });
+    const { token } = body;
+    expect((await ask("POST", "/v2/publish/https://e.example", { token })).status).toBe(200);
+    await store.execute("changeAccount", { account: "acc_1", change: { state: "passive" } });
+    expect([
+      (await ask("GET", "/v2/keys", { token })).status,
+      (await ask("POST", "/v2/publish/https://e.example", { token })).status,
+    ]).toEqual([200, 403]);
+    await store.execute("deleteAccount", { account: "acc_1" });
+    expect((await ask("GET", "/v2/keys", { token })).status).toBe(401);
+  });
+
+  test("is noted to be used once in a minute, and not by whoever waits", async () => {
+    const noted: string[] = [];
+    const watched = (store: Store): Store => ({
+      ...store,
+      execute: (name, input, how) => {
+        if (name === "noteTokenUse") noted.push(JSON.stringify(how));
+        return store.execute(name, input, how);
+      },
+    });
+    const { ask, clock } = await house({ wrap: watched });
+    const { body } = await make(ask, { verbs: ["read"] });
+    for (let second = 0; second < 90; second++) {
+      await ask("GET", "/v2/keys", { token: body.token });
+      clock.now += 1_000;
+    }
+    expect(noted).toEqual(['{"canWait":true}', '{"canWait":true}']);
+    expect((await ask("GET", `/v2/tokens/${body.tokenId}`)).body.usedAt).toBe(at + 60_000);
+  });
+
+  test("is not forwarded where it stands in a header", async () => {
+    const { post, delivery } = await withBound(["https://e.example/*"]);
+    await post("/v2/publish/https://e.example/", { "svc-header-forward": "true" });
+    expect(delivery().message.headers.map(([name]) => name)).not.toContain("Authorization");
+  });
+});
+
+describe("destinations bind", () => {
+  test("a publish, and its callbacks", async () => {
+    const { post, deliveries } = await withBound();
+    expect((await post("/v2/publish/https://e.example/in/a", { "svc-callback": "https://c.example/" })).status).toBe(200);
+    expect(await post("/v2/publish/https://e.example/out")).toMatchObject(refused("https://e.example/out"));
+    for (const name of ["svc-callback", "upstash-failure-callback"])
+      expect(await post("/v2/publish/https://e.example/in/a", { [name]: "https://evil.example/" })).toMatchObject(
+        refused("https://evil.example/"),
+      );
+    const nested = { "svc-callback": "https://c.example/", "svc-callback-callback": "https://evil.example/" };
+    const answer = await post("/v2/publish/https://e.example/in/a", nested);
+    expect([400, 403]).toContain(answer.status);
+    expect(deliveries).toHaveLength(1);
+  });
+
+  test("each item of a batch by itself, and its queue", async () => {
+    const { post, deliveries } = await withBound(["https://e.example/in/*", "queue:a*"]);
+    const items = [
+      { destination: "https://e.example/in/1", queue: "a1" },
+      { destination: "https://e.example/in/2", queue: "b" },
+      { destination: "https://e.example/in/3" },
+      { destination: "https://evil.example/", queue: "a1" },
+    ];
+    const { status, body } = await post("/v2/batch", {}, JSON.stringify(items));
+    expect(status).toBe(200);
+    expect(body).toMatchObject([
+      { messageId: expect.any(String) },
+      { error: /^token: the queue b needs/ },
+      { error: /^token: a message without a queue needs/ },
+      { error: /^token: https:\/\/evil\.example\/ needs/ },
+    ]);
+    expect(await post("/v2/enqueue/b/https://e.example/in/4")).toMatchObject(refused("the queue b"));
+    expect((await post("/v2/enqueue/a2/https://e.example/in/5")).status).toBe(200);
+    expect(deliveries.map(({ message }) => message.url)).toEqual(["https://e.example/in/1", "https://e.example/in/5"]);
+  });
+
+  test("a URL group by all of its endpoints, unless it is named", async () => {
+    const { ask, post, deliveries } = await withBound();
+    const add = (name: string, url: string) =>
+      ask("POST", `/v2/topics/${name}/endpoints`, { body: JSON.stringify({ endpoints: [{ url }] }) });
+    await add("g", "https://e.example/in/1");
+    expect((await post("/v2/publish/g")).status).toBe(200);
+    await add("g", "https://evil.example/");
+    expect(await post("/v2/publish/g")).toMatchObject(refused("an endpoint of the URL group g"));
+    expect(deliveries).toHaveLength(1);
+    const { body } = await make(ask, { verbs: ["publish"], destinations: ["group:g"] });
+    expect((await ask("POST", "/v2/publish/g", { token: body.token })).status).toBe(200);
+    await add("h", "https://e.example/in/1");
+    expect((await ask("POST", "/v2/publish/h", { token: body.token })).status).toBe(403);
+    expect(deliveries).toHaveLength(3);
+  });
+
+  test("a schedule, which it cannot take from others", async () => {
+    const { ask, post } = await withBound();
+    const cron = { "svc-cron": "0 0 1 1 *" };
+    expect((await post("/v2/schedules/https://e.example/in/a", { ...cron, "svc-schedule-id": "own" })).status).toBe(200);
+    expect(await post("/v2/schedules/https://evil.example/", cron)).toMatchObject(refused("https://evil.example/"));
+    expect(await post("/v2/schedules/https://e.example/in/a", { ...cron, "svc-callback": "https://evil.example/" })).toMatchObject(
+      refused("https://evil.example/"),
+    );
+    expect(await post("/v2/schedules/https://e.example/in/b", { ...cron, "svc-schedule-id": "own" })).toMatchObject({
+      status: 403,
+      body: { error: /needs the verb manage/ },
+    });
+    await ask("POST", "/v2/topics/g/endpoints", { body: '{"endpoints":[{"url":"https://e.example/in/1"}]}' });
+    expect(await post("/v2/schedules/g", cron), "it may have other endpoints when it fires").toMatchObject(refused("the URL group g"));
+    expect((await ask("GET", "/v2/schedules")).body).toMatchObject([{ scheduleId: "own", destination: "https://e.example/in/a" }]);
+  });
+
+  test("a run, where it goes, and all of many", async () => {
+    const { post, deliveries } = await withBound();
+    expect((await post("/v2/trigger/https://e.example/in/flow")).status).toBe(200);
+    expect(await post("/v2/trigger/https://evil.example/flow")).toMatchObject(refused("https://evil.example/flow"));
+    expect(await post("/v2/trigger/https://e.example/in/flow", { "svc-failure-callback": "https://evil.example/" })).toMatchObject(
+      refused("https://evil.example/"),
+    );
+    const many = JSON.stringify([{ destination: "https://e.example/in/1" }, { destination: "https://evil.example/" }]);
+    expect(await post("/v2/batch/trigger", {}, many)).toMatchObject({
+      status: 403,
+      body: { error: /^message 2 of 2: token: https:\/\/evil/ },
+    });
+    expect(deliveries).toHaveLength(1);
+  });
+
+  test("the steps of a run: its history goes to nobody but its own endpoint", async () => {
+    const { ask, post, deliveries } = await withBound();
+    const secret = { body: "secret" };
+    await ask("POST", "/v2/trigger/https://private.example/flow", { ...secret, headers: { "svc-workflow-runid": "theirs" } });
+    const { body: own } = await post("/v2/trigger/https://e.example/in/flow");
+    const step = JSON.stringify({ stepId: 1, stepName: "s", stepType: "Run", out: "1", concurrent: 1 });
+    const of = (runId: string, init = "false") => ({ "svc-workflow-runid": runId, "svc-workflow-init": init });
+    const invoke = JSON.stringify({
+      ...{ body: "", headers: {}, workflowRunId: "theirs", workflowUrl: "https://e.example/in/a" },
+      step: { stepId: 1, stepName: "s", stepType: "Invoke", concurrent: 1 },
+    });
+    const theirs = refused("the run theirs");
+    const to = "/v2/publish/https://e.example/in/a";
+    expect(await post(to, of("theirs"), step)).toMatchObject(theirs);
+    expect(await post(to, { ...of("theirs", "true"), "svc-workflow-trigger-by-sdk": "true" }, "x")).toMatchObject(theirs);
+    expect(await post(to, { ...of("mine", "true"), "svc-workflow-invoke": "true" }, invoke)).toMatchObject(theirs);
+    const call = { ...of("theirs"), "svc-workflow-calltype": "toCallback", "svc-callback": "https://c.example/" };
+    expect(await post(to, call, "x")).toMatchObject(theirs);
+    expect((await post("/v2/publish/https://e.example/in/flow", of(own.workflowRunId), step)).status).toBe(200);
+    expect(deliveries.map(({ message }) => message.run?.runId)).toEqual(["theirs", own.workflowRunId, own.workflowRunId]);
+  });
+
+  test("what a run may be told: notifications reach runs anywhere", async () => {
+    const { post } = await withBound();
+    for (const path of ["/v2/notify/e", "/v2/notify/run/e", "/v2/wait/e"])
+      expect(await post(path)).toMatchObject({ status: 403, body: { error: /^token: what hears of this may be anywhere/ } });
+  });
+});

@@ -1,0 +1,27 @@
+import { expect, test } from "vitest";
+import { Refusal } from "../../../../src/core/values/errors.ts";
+import { house } from "../../house.ts";
+
+test("a long batch is stored in parts, and a refusal in the middle says which messages were not stored", async () => {
+  const home = await house();
+  const { execute } = home.store;
+  const sizes: number[] = [];
+  const lists: unknown[] = [];
+  home.store.execute = ((name: string, input: { letters: unknown[] }, ...rest: []) => {
+    if (name !== "publish") return execute(name as never, input as never, ...rest);
+    sizes.push(input.letters.length);
+    if (lists.length === 1 && sizes.length === 6) throw new Refusal("unavailable", "storage unavailable: nothing was stored; retry later");
+    return execute(name as never, input as never, ...rest);
+  }) as never;
+  const body = JSON.stringify(Array.from({ length: 300 }, () => ({ destination: "https://e.example" })));
+  const whole = await home.ask("POST", "/v2/batch", { body });
+  expect([whole.status, (whole.body as unknown[]).length, sizes]).toEqual([200, 300, [128, 128, 44]]);
+  lists.push(whole);
+  const part = await home.ask("POST", "/v2/batch", { body });
+  expect(part).toMatchObject({
+    status: 503,
+    body: {
+      error: "messages 257 to 300 of the list: storage unavailable: nothing was stored; retry later; those before them were processed",
+    },
+  });
+});

@@ -1,0 +1,223 @@
+import { describe, expect, test } from "vitest";
+import { house, otherToken } from "../../house.ts";
+import { fail, listed, three } from "./deadLetters.ts";
+
+describe("a dead letter", () => {
+  test("is the message with the last response and what became of its failure callback", async () => {
+    const home = await house();
+    const headers = { "svc-failure-callback": "https://f.example", "content-type": "text/plain" };
+    home.clock.now += 1_000;
+    const { body: published } = await home.ask("POST", "/v2/publish/https://e.example", {
+      headers: { ...headers, "svc-retries": "0" },
+      body: "b",
+    });
+    await home.settle(home.delivery(), {
+      status: 500,
+      headers: [
+        ["X-A", "1"],
+        ["X-A", "2"],
+      ],
+      body: Buffer.from([0xff]),
+    });
+    const [entry] = (await listed(home)).messages;
+    expect(entry).toEqual({
+      ...{
+        messageId: published.messageId,
+        dlqId: expect.stringMatching(/^\d{13}-\d+$/),
+        url: "https://e.example",
+        method: "POST",
+        body: "b",
+        maxRetries: 0,
+      },
+      ...{
+        header: { "Content-Type": ["text/plain"] },
+        createdAt: home.clock.now,
+        notBefore: home.clock.now,
+        callerIP: "127.0.0.1",
+        failureCallback: "https://f.example",
+        error: null,
+      },
+      ...{
+        responseStatus: 500,
+        responseHeader: { "X-A": ["1", "2"] },
+        responseBodyBase64: "/w==",
+        failureCallbackInfo: { state: "CALLBACK_INPROGRESS" },
+      },
+    });
+    await home.settle(home.delivery(), { status: 200, headers: [["X-B", "1"]], body: Buffer.from("ok") });
+    const { body } = await home.ask("GET", `/v2/dlq/${entry?.dlqId}`);
+    expect(body.failureCallbackInfo).toEqual({
+      state: "CALLBACK_SUCCESS",
+      responseStatus: 200,
+      responseBody: "ok",
+      responseHeaders: { "X-B": ["1"] },
+    });
+  });
+
+  test("without a response has no status, and says why", async () => {
+    const home = await house();
+    await fail(home, "https://e.example", { outcome: { error: "connection refused" } });
+    const [entry] = (await listed(home)).messages;
+    expect(entry).toMatchObject({ error: "connection refused" });
+    for (const name of ["responseStatus", "responseHeader", "responseBody"]) expect(entry).not.toHaveProperty(name);
+  });
+
+  test("hides what is to be hidden, also in its callback's headers, and in what was answered", async () => {
+    const home = await house();
+    const headers = {
+      ...{ "svc-redact-fields": "body,headers", "svc-forward-x": "secret", "svc-retries": "0" },
+      "svc-failure-callback": "https://f.example",
+    };
+    const secret = { status: 500, headers: [["X", "secret"]] as const, body: Buffer.from("secret") };
+    await home.ask("POST", "/v2/publish/https://e.example", { headers, body: "secret" });
+    await home.settle(home.delivery(), secret);
+    await home.settle(home.delivery(), { ...secret, status: 200 });
+    const hidden = expect.stringMatching(/^REDACTED:[0-9a-f]{64}$/);
+    const answered = { responseBody: hidden, responseStatus: 500 };
+    const { messages } = await listed(home);
+    const info = { responseBody: hidden, responseHeaders: { X: [hidden] } };
+    expect(messages).toMatchObject([{ ...answered, responseHeader: { X: [hidden] }, failureCallbackInfo: info }]);
+    const { events } = (await home.ask("GET", "/v2/events?state=ERROR")).body;
+    expect(events).toMatchObject([{ ...answered, responseHeaders: { X: [hidden] } }]);
+    expect(JSON.stringify([messages, events])).not.toMatch(/secret|c2VjcmV0/);
+  });
+
+  test.each(["1800000000000-0", "%00", "x", "' or 1=1"])("is 404 by the id %s, for whatever is asked", async (id) => {
+    const { ask } = await house();
+    for (const [method, url] of [
+      ["GET", `/v2/dlq/${id}`],
+      ["DELETE", `/v2/dlq/${id}`],
+      ["POST", `/v2/dlq/retry/${id}`],
+    ] as const) {
+      expect(await ask(method, url)).toMatchObject({
+        status: 404,
+        body: { error: expect.stringMatching(/^dlqId: there is no dead letter/) },
+      });
+    }
+  });
+});
+
+describe("the list of dead letters", () => {
+  test.each([
+    ["", "abc"],
+    ["?order=latestFirst", "cba"],
+    ["?order=earliestFirst&count=100", "abc"],
+    ["?url=https://one.example", "ab"],
+    ["?responseStatus=500,404", "ab"],
+    ["?responseStatus=404&responseStatus=999", "b"],
+    ["?label=x", "ac"],
+    ["?label=x&url=https://two.example", "c"],
+    ["?callerIp=127.0.0.1&callerIP=1.1.1.1", "abc"],
+    ["?fromDate=1800000002000&toDate=1800000002000", "b"],
+    ["?messageId=msg_x", ""],
+    ["?topicName=t", ""],
+    ["?scheduleId=t", ""],
+    ["?queueName=t", ""],
+    ["?flowControlKey=t", ""],
+    ["?source=workflow", ""],
+    ["?source=workflow&workflowUrl=https://e.example&failureCallbackState=CALLBACK_FAIL&count=5", ""],
+  ])("with %s is %s", async (query, expected) => {
+    const { home, nameOf } = await three();
+    const { messages, ...rest } = await listed(home, query);
+    expect(messages.map(({ messageId }) => nameOf(messageId)).join("")).toBe(expected);
+    expect(rest).toEqual({});
+  });
+
+  test("goes by ids before all else, and belongs to one account", async () => {
+    const { home, ids, messageIds } = await three();
+    expect((await listed(home, `?dlqIds=${ids[0]},x&dlqIds=${ids[2]}&url=none`)).messages.map(({ dlqId }) => dlqId)).toEqual([
+      ids[0],
+      ids[2],
+    ]);
+    expect((await listed(home, `?messageId=${messageIds.b}`)).messages.map(({ dlqId }) => dlqId)).toEqual([ids[1]]);
+    expect((await home.ask("GET", "/v2/dlq", { token: otherToken })).body).toEqual({ messages: [] });
+    expect((await home.ask("GET", `/v2/dlq/${ids[0]}`, { token: otherToken })).status).toBe(404);
+  });
+
+  test("has as many as there can be on a page when more are asked for", async () => {
+    const home = await house();
+    for (let number = 0; number < 101; number++) await fail(home, "https://e.example");
+    const page = await listed(home, "?count=200");
+    expect([page.messages.length, typeof page.cursor]).toEqual([100, "string"]);
+    expect((await home.ask("GET", "/v2/events?count=5000")).body.events).toHaveLength(404);
+  });
+
+  test("comes page by page, from either end, and tells the end by no cursor", async () => {
+    for (const [order, expected] of [
+      ["earliestFirst", "abc"],
+      ["latestFirst", "cba"],
+    ] as const) {
+      const { home, nameOf } = await three();
+      let [seen, cursor] = ["", ""];
+      for (let pages = 0; pages < 4; pages++) {
+        const page = await listed(home, `?count=2&order=${order}${cursor && `&cursor=${cursor}`}`);
+        seen += page.messages.map(({ messageId }) => nameOf(messageId)).join("");
+        if (page.cursor === undefined) break;
+        cursor = page.cursor;
+      }
+      expect(seen).toBe(expected);
+    }
+  });
+
+  test("ends a page early rather than let it grow beyond measure", async () => {
+    const home = await house();
+    for (let n = 0; n < 6; n++) await fail(home, "https://e.example", { body: "x".repeat(7 * 1024 * 1024) });
+    const page = await listed(home);
+    expect(page.messages.length).toBe(4);
+    const rest = await listed(home, `?cursor=${page.cursor}`);
+    expect(rest.messages.length).toBe(2);
+    expect(rest).not.toHaveProperty("cursor");
+  });
+
+  test.each([
+    ["?labeel=x", "labeel: there is no such parameter; did you mean label?"],
+    ["?host=x", /^host: there is no such parameter/],
+    ["?path=x", /^path: there is no such parameter/],
+    ["?order=random", "order: is none of earliestFirst, latestFirst"],
+    ["?cursor=x", "cursor: not one that this list has given out"],
+    ["?cursor=1800000000000-0%00", "cursor: not one that this list has given out"],
+    ["?source=queue", "source: is none of workflow"],
+    ["?workflowRunId=x", "workflowRunId: there is no such parameter, except with source=workflow"],
+    ["?responseStatus=abc", "responseStatus: is not a whole number"],
+    ["?dlqIds=", "dlqIds: is empty"],
+    [`?label=${Array.from({ length: 1_001 }, (_, n) => n).join(",")}`, "label: has more than 1000 values"],
+  ])("with %s is refused", async (query, error) => {
+    const { ask } = await house();
+    const matching = typeof error === "string" ? error : expect.stringMatching(error);
+    expect(await ask("GET", `/v2/dlq${query}`)).toMatchObject({ status: 400, body: { error: matching } });
+  });
+});
+
+describe("deleting dead letters", () => {
+  test("takes one once", async () => {
+    const { home, ids } = await three();
+    expect((await home.ask("DELETE", `/v2/dlq/${ids[0]}`, { token: otherToken })).status).toBe(404);
+    expect(await home.ask("DELETE", `/v2/dlq/${ids[0]}`)).toMatchObject({ status: 200, body: { deleted: 1 } });
+    expect((await home.ask("DELETE", `/v2/dlq/${ids[0]}`)).status).toBe(404);
+  });
+
+  test("takes many by id, skipping what is gone, or by filter, portion by portion", async () => {
+    const { home, ids } = await three();
+    expect((await home.ask("DELETE", `/v2/dlq?dlqIds=${ids[1]},${ids[1]},gone&dlqIds=%00`)).body).toEqual({
+      deleted: 1,
+      failed: [
+        { id: "gone", reason: "there is no such dead letter" },
+        { id: "\0", reason: 'dlqId: there is no dead letter "\\u0000"' },
+      ],
+    });
+    expect((await home.ask("DELETE", "/v2/dlq?label=none")).body).toEqual({ deleted: 0 });
+    const first = await home.ask("DELETE", "/v2/dlq?count=1");
+    expect(first.body).toEqual({ deleted: 1, cursor: expect.any(String) });
+    expect((await home.ask("DELETE", `/v2/dlq?count=1&cursor=${first.body.cursor}`)).body).toEqual({ deleted: 1 });
+    expect(await listed(home)).toEqual({ messages: [] });
+  });
+
+  test.each(["?labeel=x", "?dlqIds=", "?order=latestFirst", "?host=x", "?svc-retries=1"])(
+    "with %s is refused and takes nothing",
+    async (query) => {
+      const { home } = await three();
+      expect((await home.ask("DELETE", `/v2/dlq${query}`)).status).toBe(400);
+      expect((await listed(home)).messages.length).toBe(3);
+    },
+  );
+});

@@ -1,0 +1,262 @@
+import { describe, expect, test } from "vitest";
+import { house, token } from "../../house.ts";
+import type { House } from "../../house.ts";
+
+const [a, b] = ["https://a.example/x", "https://b.example/y?z=1"] as const;
+const path = "/v2/topics/orders";
+const json = (body: unknown) => ({ body: JSON.stringify(body) });
+const add = ({ ask }: House, endpoints: unknown) => ask("POST", `${path}/endpoints`, json({ endpoints }));
+const patch = ({ ask }: House, headers: unknown) => ask("PATCH", path, json({ headers }));
+
+async function homeWith(
+  headers: Record<string, string | string[]> = {},
+  endpoints: unknown = [{ url: a, name: "first" }, { url: b }],
+): Promise<House> {
+  const home = await house();
+  expect((await add(home, endpoints)).status).toBe(200);
+  if (Object.keys(headers).length > 0) expect((await patch(home, headers)).status).toBe(200);
+  return home;
+}
+
+const published = (home: House) => home.deliveries.map(({ message }) => message);
+
+describe("a publish to a URL group", () => {
+  test("is answered with one id for each endpoint, which the messages show", async () => {
+    const home = await homeWith();
+    const reply = await home.ask("POST", "/v2/publish/orders", { body: "x" });
+    const [first, second] = published(home);
+    expect(reply).toMatchObject({ status: 200 });
+    expect(reply.body).toEqual([
+      { messageId: first?.id, url: a },
+      { messageId: second?.id, url: b },
+    ]);
+    const one = (await home.ask("GET", `/v2/messages/${first?.id}`)).body;
+    expect(one).toMatchObject({ url: a, topicName: "orders", endpointName: "first", body: "x" });
+    const other = (await home.ask("GET", `/v2/messages/${second?.id}`)).body;
+    expect(other).toMatchObject({ url: b, topicName: "orders" });
+    expect(other).not.toHaveProperty("endpointName");
+    const { events } = (await home.ask("GET", `/v2/events?messageId=${first?.id}`)).body;
+    expect(events[0]).toMatchObject({ topicName: "orders", endpointName: "first" });
+  });
+
+  test("says of each endpoint whether it is an older message, and 202 when all are", async () => {
+    const home = await homeWith({}, [{ url: a }]);
+    const headers = { "svc-content-based-deduplication": "true" };
+    const post = () => home.ask("POST", "/v2/publish/orders", { headers, body: "x" });
+    const [{ messageId }] = (await post()).body;
+    expect(await post()).toMatchObject({ status: 202, body: [{ messageId, url: a, deduplicated: true }] });
+    await add(home, [{ url: b }]);
+    const third = await post();
+    expect(third.status).toBe(200);
+    expect(third.body).toEqual([
+      { messageId, url: a, deduplicated: true },
+      { messageId: expect.stringMatching(/^msg_/), url: b },
+    ]);
+  });
+
+  test("that breaks a limit is stored for nobody", async () => {
+    const home = await homeWith();
+    const error = "retries: 1001 asked for, the limit is 1000";
+    expect(await home.ask("POST", "/v2/publish/orders", { headers: { "svc-retries": "1001" } })).toMatchObject({
+      status: 412,
+      body: { error },
+    });
+    expect(home.deliveries).toEqual([]);
+  });
+
+  test("that goes between the look and the publish is answered with 404", async () => {
+    const home = await house({
+      wrap: (store) => ({
+        ...store,
+        execute: async (name, input, haste) => {
+          if (name === "publish") await store.execute("deleteGroup", { account: "acc_1", name: "orders" });
+          return store.execute(name, input, haste);
+        },
+      }),
+    });
+    await add(home, [{ url: a }]);
+    const error = "destination: there is no URL group orders with endpoints";
+    expect(await home.ask("POST", "/v2/publish/orders")).toMatchObject({ status: 404, body: { error } });
+  });
+
+  test.each(["svc", "upstash"] as const)("gives its query to every endpoint, without settings and the token: %s", async (brand) => {
+    const home = await homeWith({}, [{ url: a }, { url: b }, { url: "https://c.example#top" }, { url: "https://d.example/?" }]);
+    const own = { svc: "svc_token", upstash: "qstash_token" }[brand];
+    const query = `?hub.challenge=1&${own}=${encodeURIComponent(token)}&retries=3&${brand}-retries=2&hub.challenge=%zz+`;
+    const reply = await home.ask("POST", `/v2/publish/orders${query}`, { token: null });
+    const urls = [
+      "https://a.example/x?hub.challenge=1&retries=3&hub.challenge=%zz+",
+      "https://b.example/y?z=1&hub.challenge=1&retries=3&hub.challenge=%zz+",
+      "https://c.example?hub.challenge=1&retries=3&hub.challenge=%zz+#top",
+      "https://d.example/?hub.challenge=1&retries=3&hub.challenge=%zz+",
+    ];
+    expect(reply.body.map(({ url }: { url: string }) => url)).toEqual(urls);
+    expect(published(home).map((message) => [message.url, message.retries, message.brand])).toEqual(urls.map((url) => [url, 2, brand]));
+    const { events } = (await home.ask("GET", `/v2/logs?messageId=${reply.body[1].messageId}`)).body;
+    expect(events[0]).toMatchObject({ url: urls[1], topicName: "orders" });
+  });
+
+  test("gives its query to every endpoint, through a queue as well", async () => {
+    const home = await homeWith();
+    const { body } = await home.ask("POST", "/v2/enqueue/q/orders?x=1");
+    expect(body).toMatchObject([{ url: `${a}?x=1` }, { url: `${b}&x=1` }]);
+    expect(published(home)).toMatchObject([{ url: `${a}?x=1`, queue: "q" }]);
+  });
+
+  test("with another query is another message, unless its id says that it is the same", async () => {
+    const home = await homeWith({}, [{ url: a }]);
+    const post = async (query: string, headers: Record<string, string>) =>
+      (await home.ask("POST", `/v2/publish/orders${query}`, { headers })).status;
+    const byContent = { "svc-content-based-deduplication": "true" };
+    expect([await post("?x=1", byContent), await post("?x=2", byContent), await post("?x=1", byContent)]).toEqual([200, 200, 202]);
+    const byId = { "svc-deduplication-id": "1" };
+    expect([await post("?x=1", byId), await post("?x=2", byId), await post("", byId)]).toEqual([200, 202, 202]);
+  });
+
+  test("has a query that is refused where the URL of an endpoint would be too long, or the group is not there", async () => {
+    const home = await homeWith({}, [{ url: a }, { url: "https://longer.example/" }]);
+    const room = 16_384 - "https://longer.example/?".length;
+    const error =
+      "destination: the query is too long for an endpoint of the URL group orders: its URL would have 16385 characters, the limit is 16384";
+    expect(await home.ask("POST", `/v2/publish/orders?${"x".repeat(room + 1)}`)).toMatchObject({ status: 400, body: { error } });
+    expect(home.deliveries).toEqual([]);
+    expect((await home.ask("POST", `/v2/publish/orders?${"x".repeat(room)}`)).status).toBe(200);
+    expect((await home.ask("POST", "/v2/publish/nobody?x=1")).status).toBe(404);
+  });
+
+  test("with an empty query is one without", async () => {
+    const home = await homeWith({}, [{ url: a }]);
+    expect((await home.ask("POST", "/v2/publish/orders?")).body).toMatchObject([{ url: a }]);
+    expect((await home.ask("POST", "/v2/publish/orders?svc-retries=1")).body).toMatchObject([{ url: a }]);
+  });
+
+  test("goes where a token with its own rights may go, query included", async () => {
+    const home = await homeWith({}, [{ url: a }]);
+    const tokenFor = async (destinations: string[]): Promise<string> => {
+      const asked = { name: destinations.join(), verbs: ["publish"], destinations };
+      return (await home.ask("POST", "/v2/tokens", json(asked))).body.token;
+    };
+    const status = async (destinations: string[]) =>
+      (await home.ask("POST", "/v2/publish/orders?x=1", { token: await tokenFor(destinations) })).status;
+    expect([await status([a]), await status([`${a}*`]), await status(["group:orders"])]).toEqual([403, 200, 200]);
+  });
+
+  test("that shows no brand has that of the group's default headers", async () => {
+    for (const [name, brand] of [
+      ["Upstash-Retries", "upstash"],
+      ["Svc-Retries", "svc"],
+    ] as const)
+      for (const ofServer of ["svc", "upstash"] as const) {
+        const home = await house({ brand: ofServer });
+        await add(home, [{ url: a }]);
+        const post = async (headers: Record<string, string> = {}, query = "") => {
+          await home.ask("POST", `/v2/publish/orders${query}`, { headers });
+          return home.deliveries.at(-1)?.message.brand;
+        };
+        expect(await post()).toBe(ofServer);
+        await patch(home, { [name]: "1" });
+        expect(await post()).toBe(brand);
+        expect(await post({ "svc-delay": "0s" })).toBe("svc");
+        expect(await post({ "upstash-delay": "0s" })).toBe("upstash");
+        expect(await post({}, `?svc_token=${encodeURIComponent(token)}`)).toBe("svc");
+      }
+  });
+
+  test("with a body that is too large for all endpoints together is refused", async () => {
+    const endpoints = Array.from({ length: 100 }, (_, at) => ({ url: `https://e${at}.example` }));
+    const home = await homeWith({}, endpoints);
+    const bytes = Math.floor((256 * 1024 * 1024) / 100);
+    const error = `body: ${bytes + 1} bytes for each of the 100 endpoints of orders, the limit is 268435456 for all of a request together`;
+    expect(await home.ask("POST", "/v2/publish/orders", { body: Buffer.alloc(bytes + 1) })).toMatchObject({ status: 413, body: { error } });
+    expect(home.deliveries).toEqual([]);
+    expect((await home.ask("POST", "/v2/publish/orders", { body: "small" })).body).toHaveLength(100);
+  });
+});
+
+describe("a batch with URL groups", () => {
+  const batch = (home: House, items: unknown) => home.ask("POST", "/v2/batch", { body: JSON.stringify(items) });
+
+  test("gives the query of an item to every endpoint, without settings and tokens", async () => {
+    const home = await homeWith();
+    const secret = encodeURIComponent(token);
+    const { body } = await batch(home, [
+      { destination: `orders?x=1&svc_token=${secret}&qstash_token=${secret}#y`, headers: { "Svc-Retries": "1" } },
+      { destination: "orders?upstash-retries=2&x=é", headers: { "content-type": "text/plain" } },
+      { destination: "orders?x=\n" },
+      { destination: `orders?${"x".repeat(20_000)}` },
+      { destination: "orders#x" },
+    ]);
+    expect(body.slice(0, 2)).toMatchObject([
+      [{ url: `${a}?x=1` }, { url: `${b}&x=1` }],
+      [{ url: `${a}?x=é` }, { url: `${b}&x=é` }],
+    ]);
+    expect(body.slice(2)).toMatchObject([
+      { error: "destination: the query has control characters, or ends with a space; encode them" },
+      { error: expect.stringMatching(/^destination: the query is too long for an endpoint/) },
+      { error: expect.stringMatching(/^destination: "orders#x" is neither a URL/) },
+    ]);
+    expect(published(home).map(({ retries, brand }) => [retries, brand])).toEqual([
+      [1, "svc"],
+      [1, "svc"],
+      [2, "upstash"],
+      [2, "upstash"],
+    ]);
+    expect(JSON.stringify([...home.memory.tables.envelopes.values()])).not.toContain(secret);
+  });
+
+  test("has the brand of the item, or of the request, or of the group", async () => {
+    const home = await homeWith({ "Upstash-Retries": "1" }, [{ url: a }]);
+    const items = [{ destination: "orders" }, { destination: "orders", headers: { "Svc-Delay": "0s" } }, { destination: a }];
+    await batch(home, items);
+    await home.ask("POST", `/v2/batch?svc_token=${encodeURIComponent(token)}`, { body: JSON.stringify(items), token: null });
+    expect(published(home).map(({ brand }) => brand)).toEqual(["upstash", "svc", "svc", "svc", "svc", "svc"]);
+    const { body } = await batch(home, [
+      { destination: "orders", extra: 1 },
+      { destination: a, extra: 1 },
+    ]);
+    expect(body).toMatchObject([[{ url: a }], { error: expect.stringMatching(/^extra: /) }]);
+  });
+
+  test("answers a list in the place of each, and has their default headers below those of the item", async () => {
+    const home = await homeWith({ "Svc-Retries": "7", "Svc-Forward-X": "g" });
+    const reply = await batch(home, [
+      { destination: "orders", headers: { "upstash-retries": "2" } },
+      { destination: "https://c.example" },
+      { destination: "orders", queue: "q", headers: { "svc-forward-x": "i" } },
+      { destination: "nothing" },
+    ]);
+    const messages = published(home);
+    expect(reply.body).toEqual([
+      [
+        { messageId: messages[0]?.id, url: a },
+        { messageId: messages[1]?.id, url: b },
+      ],
+      { messageId: messages[2]?.id, url: "https://c.example" },
+      [
+        { messageId: messages[3]?.id, url: a },
+        { messageId: expect.stringMatching(/^msg_/), url: b },
+      ],
+      { error: 'destination: "nothing" is neither a URL with http:// or https:// nor a known URL group' },
+    ]);
+    expect(messages.map(({ retries }) => retries)).toEqual([2, 2, 3, 7]);
+    expect(messages.map(({ headers }) => headers)).toEqual([[["X", "g"]], [["X", "g"]], [], [["X", "i"]]]);
+    // One at a time: the other message of the queue waits.
+    const waiting = (await home.ask("GET", `/v2/messages/${reply.body[2][1].messageId}`)).body;
+    expect(waiting).toMatchObject({ queueName: "q", topicName: "orders" });
+  });
+
+  test("makes ten thousand messages of them at most", async () => {
+    const home = await homeWith(
+      {},
+      Array.from({ length: 100 }, (_, at) => ({ url: `https://e${at}.example` })),
+    );
+    const { body } = await batch(
+      home,
+      Array.from({ length: 102 }, () => ({ destination: "orders" })),
+    );
+    const error = "destination: a message for each of the 100 endpoints of orders, the limit is 10000 for a request; send several";
+    expect(body.slice(0, 100).every((one: unknown) => Array.isArray(one) && one.length === 100)).toBe(true);
+    expect(body.slice(100)).toEqual([{ error }, { error }]);
+    expect(home.deliveries).toHaveLength(10_000);
+  });
+});

@@ -1,0 +1,217 @@
+import { hash } from "node:crypto";
+import { describe, expect, test } from "vitest";
+import { house, otherToken } from "../../house.ts";
+import type { House } from "../../house.ts";
+
+type Entry = Record<string, unknown> & { state: string; messageId: string };
+const entries = async ({ ask }: House, query: string): Promise<Entry[]> => {
+  const { status, body } = await ask("GET", `/v2/events${query}`);
+  expect(status).toBe(200);
+  return body.events;
+};
+const statesOf = (all: readonly Entry[]): string => all.map(({ state }) => state).join(" ");
+
+/** One message that fails, is retried and delivered; one that is cancelled; one that fails for good. */
+async function life() {
+  const home = await house();
+  const publish = async (url: string, headers: Record<string, string> = {}): Promise<string> =>
+    String((await home.ask("POST", `/v2/publish/${url}`, { headers, body: "hi" })).body.messageId);
+  const a = await publish("https://a.example/p", {
+    "svc-label": "l,m",
+    "svc-retry-delay": "1000",
+    "svc-callback-forward-k": "v",
+    "svc-callback": "https://c.example",
+  });
+  const first = home.delivery();
+  home.clock.now += 10;
+  await home.settle(first, { status: 503, headers: [["X-A", "1"]], body: Buffer.from("busy") });
+  home.deliveries.splice(0);
+  home.clock.now += 10;
+  const b = await publish("https://b.example/p", { "svc-delay": "1m" });
+  home.clock.now += 10;
+  await home.ask("DELETE", `/v2/messages/${b}`);
+  const c = await publish("https://c.example/q", { "svc-retries": "0" });
+  home.clock.now += 10;
+  await home.settle(home.delivery(), { error: "connection refused" });
+  return { home, a, b, c };
+}
+
+describe("the log", () => {
+  test("has 1,000 entries on a page of /v2/events, and 100 on one of /v2/logs", async () => {
+    const home = await house();
+    const list = (count: number) => JSON.stringify(Array.from({ length: count }, () => ({ destination: "https://a.example" })));
+    await home.ask("POST", "/v2/batch", { body: list(60) });
+    const lengthOf = async (path: string): Promise<[number, boolean]> => {
+      const { body } = await home.ask("GET", path);
+      return [body.events.length, body.cursor !== undefined];
+    };
+    expect([await lengthOf("/v2/events"), await lengthOf("/v2/logs")]).toEqual([
+      [120, false],
+      [100, true],
+    ]);
+    await home.ask("POST", "/v2/batch", { body: list(450) });
+    expect(await lengthOf("/v2/events")).toEqual([1_000, true]);
+  });
+
+  test("tells the life of a message, from either end", async () => {
+    const { home, a, b, c } = await life();
+    expect(statesOf(await entries(home, `?messageId=${a}&order=earliestFirst`))).toBe("CREATED ACTIVE ERROR RETRY");
+    expect(statesOf(await entries(home, `?messageIds=${b}&order=earliestFirst`))).toBe("CREATED CANCEL_REQUESTED CANCELLED");
+    expect(statesOf(await entries(home, `?messageId=${c}`))).toBe("FAILED ERROR ACTIVE CREATED");
+  });
+
+  test("has all fields of an entry, those of the response on ERROR only", async () => {
+    const { home, a } = await life();
+    const [created, active, error, retry] = await entries(home, `?messageId=${a}&order=earliestFirst`);
+    const common = {
+      ...{
+        messageId: a,
+        url: "https://a.example/p",
+        method: "POST",
+        header: {},
+        body: "aGk=",
+        timeout: 900_000,
+        maxRetries: 3,
+        callerIP: "127.0.0.1",
+      },
+      ...{
+        retryDelayExpression: "1000",
+        retryDelayExpr: "1000",
+        callback: "https://c.example",
+        callbackHeaders: { K: ["v"] },
+        label: "l",
+        labels: ["l", "m"],
+      },
+    };
+    const start = 1_800_000_000_000;
+    expect(created).toEqual({ ...common, time: start, state: "CREATED" });
+    expect(active).toEqual({ ...common, time: start, state: "ACTIVE" });
+    const answer = { responseStatus: 503, responseHeaders: { "X-A": ["1"] }, responseBody: "YnVzeQ==" };
+    const nextDeliveryTime = start + 10 + 1_000;
+    expect(error).toEqual({
+      ...common,
+      time: start + 10,
+      state: "ERROR",
+      error: "the destination answered with status 503",
+      nextDeliveryTime,
+      ...answer,
+    });
+    expect(retry).toEqual({ ...common, time: start + 10, state: "RETRY", nextDeliveryTime });
+  });
+
+  test("tells when a delayed message is due, and why there was no answer", async () => {
+    const { home, b, c } = await life();
+    expect((await entries(home, `?messageId=${b}&state=CREATED`))[0]).toMatchObject({ nextDeliveryTime: 1_800_000_000_020 + 60_000 });
+    for (const entry of await entries(home, `?messageId=${c}&state=ERROR,FAILED`)) {
+      expect(entry).toMatchObject({ error: "connection refused" });
+      expect(entry).not.toHaveProperty("responseStatus");
+    }
+  });
+
+  test.each([
+    ["?state=IN_PROGRESS&url=https://a.example/p", "RETRY ERROR ACTIVE"],
+    ["?state=CANCELED", "CANCELLED"],
+    ["?state=CANCELLED&state=CANCEL_REQUESTED", "CANCELLED CANCEL_REQUESTED"],
+    ["?label=m&state=CREATED", "CREATED"],
+    ["?host=b.example&path=/p", "CANCELLED CANCEL_REQUESTED CREATED"],
+    ["?path=/q&state=FAILED", "FAILED"],
+    ["?callerIp=1.1.1.1", ""],
+    ["?queueName=q", ""],
+    ["?topicName=q", ""],
+    ["?flowControlKey=q", ""],
+    ["?scheduleId=q", ""],
+    ["?messageId=unknown", ""],
+    ["?messageIds=%00", ""],
+    ["?count=1&order=earliestFirst", "CREATED"],
+    ["?fromDate=1800000000010&toDate=1800000000010&url=https://a.example/p", "RETRY ERROR"],
+  ])("with %s is %s", async (query, expected) => {
+    const { home } = await life();
+    expect(statesOf(await entries(home, query))).toBe(expected);
+  });
+
+  test("comes page by page, the end told by no cursor, under either name", async () => {
+    const { home } = await life();
+    const all = await entries(home, "?count=1000");
+    const seen: Entry[] = [];
+    let cursor = "";
+    for (let pages = 0; pages < 100; pages++) {
+      const { body } = await home.ask("GET", `/v2/logs?count=2${cursor && `&cursor=${encodeURIComponent(cursor)}`}`);
+      expect(body.logs).toEqual(body.events);
+      seen.push(...body.logs);
+      if (!("cursor" in body)) break;
+      cursor = body.cursor;
+    }
+    expect(seen).toEqual(all);
+    expect((await home.ask("GET", "/v2/events")).body).not.toHaveProperty("logs");
+    expect(await home.ask("GET", "/v2/events", { token: otherToken })).toMatchObject({ body: { events: [] } });
+  });
+
+  test("cuts bodies", async () => {
+    const home = await house();
+    await home.ask("POST", "/v2/publish/https://e.example", { body: "x".repeat(20_000) });
+    const [entry] = await entries(home, "");
+    expect(Buffer.from(String(entry?.body), "base64").length).toBe(16_384);
+    expect(entry).toMatchObject({ truncated: true });
+  });
+
+  test("says that an answer was cut, and hides it as it was", async () => {
+    const home = await house();
+    const whole = Buffer.from("a".repeat(20_000));
+    const digest = hash("sha256", whole, "hex");
+    for (const headers of [{}, { "svc-redact-fields": "body" }]) {
+      await home.ask("POST", "/v2/publish/https://e.example", { headers: { ...headers, "svc-retries": "0" }, body: "b" });
+      await home.settle(home.delivery(), { status: 500, body: whole, digest });
+    }
+    const [hidden, open] = await entries(home, "?state=ERROR");
+    expect(open).toMatchObject({ truncated: true, responseBody: Buffer.from(whole.subarray(0, 16_384)).toString("base64") });
+    expect(hidden).toMatchObject({ responseBody: `REDACTED:${digest}` });
+    const { body } = await home.ask("GET", "/v2/dlq");
+    expect(body.messages.map((one: { responseBody: string }) => one.responseBody)).toContain(`REDACTED:${digest}`);
+  });
+
+  test.each([
+    ["?state=GONE", /^state: is none of CREATED/],
+    ["?cursor=x", "cursor: not one that this list has given out"],
+    ["?labeel=x", "labeel: there is no such parameter; did you mean label?"],
+    ["?responseStatus=500", /^responseStatus: there is no such parameter/],
+  ])("with %s is refused", async (query, error) => {
+    const { ask } = await house();
+    const matching = typeof error === "string" ? error : expect.stringMatching(error);
+    expect(await ask("GET", `/v2/events${query}`)).toMatchObject({ status: 400, body: { error: matching } });
+  });
+});
+
+describe("signing keys", () => {
+  test.each(["POST", "GET"])("are rotated by %s: next becomes current", async (method) => {
+    const { ask } = await house();
+    expect((await ask("GET", "/v2/keys")).body).toEqual({ current: "sig_1", next: "sig_2" });
+    const { status, body } = await ask(method, "/v2/keys/rotate");
+    expect({ status, body }).toEqual({ status: 200, body: { current: "sig_2", next: expect.stringMatching(/^sig_\w{28}$/) } });
+    expect((await ask("GET", "/v2/keys")).body).toEqual(body);
+  });
+
+  test.each(["POST", "GET"])(
+    "are rotated by %s once in a day, because the next time would lock receivers out, unless it is forced",
+    async (method) => {
+      const { ask, clock } = await house();
+      await ask(method, "/v2/keys/rotate");
+      const { body: keys } = await ask("GET", "/v2/keys");
+      clock.now += 3_600_000;
+      for (const query of ["", "?force=false"])
+        expect(await ask(method, `/v2/keys/rotate${query}`)).toMatchObject({
+          status: 409,
+          body: {
+            error: expect.stringMatching(
+              /^keys: they were rotated at 2027-01-15T08:00:00.000Z already;.*from 2027-01-16T08:00:00.000Z on; force=true/,
+            ),
+          },
+        });
+      expect((await ask("GET", "/v2/keys")).body).toEqual(keys);
+      expect(await ask(method, "/v2/keys/rotate?force=true")).toMatchObject({ status: 200, body: { current: keys.next } });
+      expect(await ask(method, "/v2/keys/rotate?force=yes")).toMatchObject({
+        status: 400,
+        body: { error: expect.stringMatching(/^force: /) },
+      });
+    },
+  );
+});

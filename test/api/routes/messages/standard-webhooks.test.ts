@@ -1,0 +1,121 @@
+import type { IncomingHttpHeaders } from "node:http";
+import { Webhook } from "standardwebhooks";
+import { describe, expect, test } from "vitest";
+import type { Delivery } from "../../../../src/core/model/message.ts";
+import { verifyStandard } from "../../../../src/delivery/signature.ts";
+import { bodyOf, httpDestination, start } from "../../../delivery/http/destination.ts";
+import type { House } from "../../house.ts";
+import { house } from "../../house.ts";
+import { basicOf } from "../accounts/possessions.ts";
+
+type Sent = { headers: IncomingHttpHeaders; body: Buffer };
+
+/** Makes a delivery, and answers what arrived at its destination. */
+async function sent(delivery: (port: number) => Promise<Delivery>): Promise<Sent> {
+  const arrived: Sent[] = [];
+  const port = await httpDestination((request, response) => {
+    void bodyOf(request).then((body) => {
+      arrived.push({ headers: request.headers, body });
+      response.end();
+    });
+  });
+  await start()(await delivery(port));
+  const [only] = arrived;
+  if (!only) throw new Error("nothing arrived");
+  return only;
+}
+
+const text = '{"händler": 1}';
+const publish = (home: House, body: string | Buffer = text): Promise<Sent> =>
+  sent(async (port) => {
+    const headers = { "svc-forward-webhook-id": "forged", "svc-forward-webhook-signature": "v1,forged" };
+    expect((await home.ask("POST", `/v2/publish/http://127.0.0.1:${port}/`, { body, headers })).status).toBe(200);
+    return home.delivery();
+  });
+
+const turn = async ({ ask }: House, verb: "enable" | "disable", brand = "svc"): Promise<void> => {
+  const headers = { authorization: basicOf("acc_1", "pass") };
+  expect((await ask("POST", `/v2/${brand}/${verb}-standard-webhooks/acc_1`, { token: null, headers })).status).toBe(200);
+};
+
+const secretOf = async ({ ask }: House): Promise<string> => (await ask("GET", "/v2/keys")).body.standardWebhooks.current;
+
+/** What the published library says of it. */
+const verified = ({ headers, body }: Sent, secret: string): unknown => new Webhook(secret).verify(body, headers as Record<string, string>);
+
+describe("Standard Webhooks", () => {
+  test("signs nothing until it is turned on, and nothing any more when it is turned off", async () => {
+    const home = await house();
+    expect((await home.ask("GET", "/v2/keys")).body).toEqual({ current: "sig_1", next: "sig_2" });
+    const plain = await publish(home);
+    expect(plain.headers).toMatchObject({ "webhook-id": "forged", "webhook-signature": "v1,forged" });
+    expect(plain.headers).not.toHaveProperty("webhook-timestamp");
+    await turn(home, "enable");
+    expect((await publish(home)).headers).toHaveProperty("webhook-timestamp");
+    await turn(home, "disable", "qstash");
+    expect((await publish(home)).headers).toMatchObject({ "webhook-id": "forged" });
+  });
+
+  test("is what the published library verifies, beside the other signature, whatever was forwarded", async () => {
+    const home = await house();
+    await turn(home, "enable", "qstash");
+    const secret = await secretOf(home);
+    expect(secret).toMatch(/^whsec_[A-Za-z0-9+/]+=*$/);
+    const got = await publish(home);
+    expect(verified(got, secret)).toEqual(JSON.parse(text));
+    expect(got.headers).toMatchObject({ "svc-signature": expect.stringMatching(/^eyJ/), "webhook-id": got.headers["svc-message-id"] });
+    expect(() => verified({ ...got, body: Buffer.from(text.replace("1", "2")) }, secret)).toThrow(/No matching signature/);
+    expect(() => verified(got, "whsec_c2lnXzI=")).toThrow(/No matching signature/);
+    const [empty, bytes] = [await publish(home, ""), await publish(home, Buffer.from([0, 255, 10]))];
+    for (const one of [empty, bytes]) {
+      const { "webhook-id": id, "webhook-timestamp": time, "webhook-signature": given } = one.headers;
+      const signed = { id: String(id), timestamp: String(time), signature: String(given), body: one.body };
+      expect(verifyStandard({ ...signed, keys: ["sig_2", "sig_1"], now: Number(time) * 1000 })).toBe(true);
+    }
+  });
+
+  test("after a rotation signs with both keys for a day, so that whoever has the old secret goes on", async () => {
+    const home = await house();
+    await turn(home, "enable");
+    const old = await secretOf(home);
+    expect((await home.ask("POST", "/v2/keys/rotate")).body).toEqual({ current: "sig_2", next: expect.stringMatching(/^sig_/) });
+    const current = await secretOf(home);
+    expect(current).not.toBe(old);
+    const during = await publish(home);
+    expect(String(during.headers["webhook-signature"]).split(" ")).toEqual([expect.stringMatching(/^v1,/), expect.stringMatching(/^v1,/)]);
+    for (const secret of [old, current]) expect(verified(during, secret)).toEqual(JSON.parse(text));
+    home.clock.now += 24 * 60 * 60 * 1000;
+    const after = await publish(home);
+    expect(verified(after, current)).toEqual(JSON.parse(text));
+    expect(() => verified(after, old)).toThrow(/No matching signature/);
+  });
+});
+
+describe("verifying", () => {
+  const key = "sig_5T8FcSsynBjn9mMLBsXhpacRovJf";
+  const now = 1_800_000_000_000;
+  const body = Buffer.from("hello");
+  const signature = new Webhook(btoa(key)).sign("msg_1", new Date(now), body);
+  const good = { id: "msg_1", timestamp: String(now / 1000), signature, body, keys: ["sig_other", key], now };
+
+  test("takes what the published library signs", () => {
+    expect(verifyStandard(good)).toBe(true);
+    expect(verifyStandard({ ...good, signature: `v1,AAAA v2,${signature} ${signature}` })).toBe(true);
+  });
+
+  test.each([
+    ["another id", { id: "msg_2" }],
+    ["another body", { body: Buffer.from("hullo") }],
+    ["another time", { timestamp: String(now / 1000 + 1) }],
+    ["a time that is none", { timestamp: "soon" }],
+    ["other keys", { keys: ["sig_other"] }],
+    ["no keys", { keys: [] }],
+    ["no signature", { signature: "" }],
+    ["the beginning of it", { signature: signature.slice(0, -4) }],
+    ["an old one", { now: now + 301_000 }],
+    ["one from the future", { now: now - 301_000 }],
+    ["too many before it", { signature: `${"v1,AAAA ".repeat(16)}${signature}` }],
+  ])("does not take %s", (_, wrong) => {
+    expect(verifyStandard({ ...good, ...wrong })).toBe(false);
+  });
+});

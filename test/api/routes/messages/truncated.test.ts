@@ -1,0 +1,136 @@
+import { hash } from "node:crypto";
+import { describe, expect, test } from "vitest";
+import { bytes, callbackTo, deliveryOf, endpoint, failed, start, step } from "../lists/failedRunLists.ts";
+import { house } from "../../house.ts";
+
+// Every answer that shows a part of a body or of a response says so.
+
+const large = bytes("x".repeat(20_000));
+const digest = hash("sha256", large, "hex");
+/** The report of a node for a large response, and for one that it has not read to its end. */
+const long = { status: 500, body: large, digest } as const;
+const unread = { status: 500, body: bytes("begin"), cut: true } as const;
+
+describe("a response that is cut", () => {
+  test.each([
+    ["in the log", unread],
+    ["in the log, by length", long],
+  ])("is marked %s", async (_, outcome) => {
+    const home = await house();
+    await home.ask("POST", "/v2/publish/https://e.example", { headers: { "svc-retries": "0" }, body: "b" });
+    await home.settle(home.delivery(), outcome);
+    const [entry] = (await home.ask("GET", "/v2/events?state=ERROR")).body.events;
+    expect(entry).toMatchObject({ truncated: true });
+  });
+
+  test("is marked in the dead letter, of a message and of a run, and hidden with the hash of all of it", async () => {
+    const home = await house();
+    for (const redact of [{}, { "svc-redact-fields": "body" }]) {
+      await home.ask("POST", "/v2/publish/https://e.example", { headers: { "svc-retries": "0", ...redact }, body: "b" });
+      await home.settle(home.delivery(), { ...long, kept: 10 });
+      home.clock.now += 10;
+    }
+    await home.ask("POST", "/v2/publish/https://e.example", { headers: { "svc-retries": "0" }, body: "b" });
+    await home.settle(home.delivery(), unread);
+    const [shown, hidden, other] = (await home.ask("GET", "/v2/dlq")).body.messages;
+    expect(shown).toMatchObject({ truncated: true, responseBody: "x".repeat(10) });
+    expect(hidden.responseBody).toBe(`REDACTED:${digest}`);
+    expect(hidden).not.toHaveProperty("truncated");
+    expect(other).toMatchObject({ truncated: true, responseBody: "begin" });
+    const dlqId = await failed(home, "wfr_1", { outcome: { ...long, kept: 10 } });
+    const { body } = await home.ask("GET", `/v2/workflows/dlq/${dlqId}`);
+    expect(body).toMatchObject({ truncated: true, responseBody: "x".repeat(10) });
+  });
+
+  test("is marked in the state of a failure callback", async () => {
+    const home = await house();
+    const dlqId = await failed(home, "wfr_1", { failureCallback: callbackTo("https://f.example"), outcome: long });
+    const [callback] = home.deliveries.splice(0);
+    if (callback) await home.settle(callback, { ...long, status: 200 });
+    const { body } = await home.ask("GET", `/v2/workflows/dlq/${dlqId}`);
+    expect(body.failureCallbackInfo).toMatchObject({ truncated: true });
+    expect(body.failureCallbackInfo).not.toHaveProperty("digest");
+    expect(body.failureCallbackInfo).not.toHaveProperty("cut");
+    const [run] = (await home.ask("GET", "/v2/workflows/logs")).body.runs;
+    expect(run.failureFunction).toMatchObject({ truncated: true, failResponse: "x".repeat(16_384), responseBody: "x".repeat(16_384) });
+    expect(run.steps.at(-1).steps[0].errors).toMatchObject([{ status: 500, truncated: true }]);
+    const [event] = (await home.ask("GET", "/v2/workflows/events?state=ERROR")).body.events;
+    expect(event).toMatchObject({ truncated: true, responseStatus: 500 });
+  });
+
+  test("is marked when a failure callback is called again with as much as the entry has kept", async () => {
+    const home = await house();
+    const told = { failureCallback: { ...callbackTo("https://f.example"), retries: 0 } };
+    const dlqId = await failed(home, "wfr_1", { ...told, outcome: { ...long, kept: 10 } });
+    const bodyOf = (): { body: string; truncated?: true } => JSON.parse(new TextDecoder().decode(home.deliveries[0]?.message.body));
+    expect(bodyOf()).not.toHaveProperty("truncated");
+    expect(atob(bodyOf().body)).toBe("x".repeat(20_000));
+    await home.settle(home.deliveries.splice(0)[0] as never, { status: 500 });
+    await home.ask("POST", `/v2/workflows/dlq/callback/${dlqId}`);
+    expect(bodyOf()).toMatchObject({ truncated: true, body: btoa("x".repeat(10)) });
+  });
+
+  test("is not marked where nothing was cut", async () => {
+    const home = await house();
+    const dlqId = await failed(home, "wfr_1", { failureCallback: callbackTo("https://f.example") });
+    for (const path of [`/v2/workflows/dlq/${dlqId}`, "/v2/workflows/logs", "/v2/workflows/events", "/v2/events"])
+      expect(JSON.stringify((await home.ask("GET", path)).body)).not.toContain("truncated");
+  });
+});
+
+describe("a body that is cut because a request asks for it", () => {
+  test("is marked where it stands", async () => {
+    const home = await house();
+    await home.settle(deliveryOf(home, await start(home, "wfr_1", { body: bytes("pay") })), { status: 500 });
+    home.clock.now += 1_000;
+    await start(home, "wfr_2", { body: bytes("payload") });
+    await step(home, "wfr_2", {}, { body: bytes('{"stepId":1,"stepName":"s","stepType":"Run","out":"four","concurrent":1}') });
+    await home.store.execute("finishRun", { account: "acc_1", runId: "wfr_2", body: bytes("result") });
+    const runs = async (trim: number) => (await home.ask("GET", `/v2/workflows/logs?trimBody=${trim}`)).body.runs;
+    const [two, one] = await runs(4);
+    expect(two).toMatchObject({ workflowRunResponse: "resu", truncated: true });
+    const [[payload], [made]] = two.steps.map(({ steps }: { steps: unknown[] }) => steps);
+    expect(payload).toMatchObject({ out: "payl", truncated: true });
+    expect(made).toMatchObject({ out: "four" });
+    expect(made).not.toHaveProperty("truncated");
+    expect(JSON.stringify(one)).not.toContain("truncated");
+    expect(JSON.stringify(await runs(7))).not.toContain("truncated");
+    expect(JSON.stringify(await runs(-1))).not.toContain("truncated");
+  });
+});
+
+test("the status of a run says that its result is cut", async () => {
+  const home = await house();
+  for (const [runId, size] of [
+    ["wfr_1", 16_384],
+    ["wfr_2", 16_385],
+  ] as const) {
+    await start(home, runId, { url: endpoint });
+    await home.store.execute("finishRun", { account: "acc_1", runId, body: bytes("r".repeat(size)) });
+  }
+  expect((await home.ask("GET", "/v2/workflows/runs/wfr_1/status")).body).not.toHaveProperty("truncated");
+  expect((await home.ask("GET", "/v2/workflows/runs/wfr_2/status")).body).toMatchObject({ resultBytes: 16_385, truncated: true });
+});
+
+test("an error of a run that is cut ends with an ellipsis", async () => {
+  const home = await house();
+  const says = (length: number) => ({ outcome: { body: bytes(JSON.stringify({ error: "Error", message: "m".repeat(length) })) } });
+  const [whole, cut] = [await failed(home, "a", says(1_200)), await failed(home, "b", says(1_201))];
+  expect((await home.ask("GET", `/v2/workflows/dlq/${whole}`)).body.error).toBe("m".repeat(1_200));
+  expect((await home.ask("GET", `/v2/workflows/dlq/${cut}`)).body.error).toBe(`${"m".repeat(1_199)}…`);
+});
+
+test("a call that a source rejected says that its body, or its headers, are cut", async () => {
+  const home = await house();
+  const source = { name: "s", destination: "https://e.example", verification: { scheme: "github", secret: "s" } };
+  const made = (await home.ask("POST", "/v2/sources", { body: JSON.stringify(source) })).body;
+  const path = new URL(made.url).pathname;
+  const reject = async (headers: Record<string, string>, body: string): Promise<Record<string, unknown>> => {
+    expect((await home.ask("POST", path, { headers, body, token: null })).status).toBe(401);
+    home.clock.now += 60_000;
+    return (await home.ask("GET", `/v2/sources/${made.sourceId}/rejections`)).body.rejections[0];
+  };
+  expect(await reject({}, "small")).not.toHaveProperty("truncated");
+  expect(await reject({}, "b".repeat(16_385))).toMatchObject({ truncated: true, bodySize: 16_385 });
+  expect(await reject({ "x-a": "v".repeat(1_025) }, "small")).toMatchObject({ truncated: true, bodySize: 5 });
+});

@@ -1,0 +1,254 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { at, house } from "../../house.ts";
+import type { House } from "../../house.ts";
+
+let home: House;
+beforeEach(async () => {
+  home = await house();
+});
+
+const limits = (key: string, value: string) => ({ "svc-flow-control-key": key, "svc-flow-control-value": value });
+const ok = { status: 200 };
+
+async function post(path: string, headers: Record<string, string> = {}): Promise<string> {
+  const { status, body } = await home.ask("POST", path, { headers });
+  expect(status, JSON.stringify(body)).toBe(200);
+  return String(body.messageId);
+}
+const publish = (headers: Record<string, string> = {}, host = "e.example") => post(`/v2/publish/https://${host}/x`, headers);
+const enqueue = (headers: Record<string, string> = {}) => post("/v2/enqueue/q/https://e.example/x", headers);
+const command = async (path: string): Promise<void> => expect((await home.ask("POST", path)).status).toBe(200);
+const claim = () => home.store.execute("claim", { limit: 100 });
+const waitingOn = async (id: string) => (await home.ask("GET", `/v2/messages/${id}`)).body.waitingOn;
+const hands = (free: number): void =>
+  home.store.attach({
+    hands: () => ({ free, perHost: free, behind: false, busy: new Map(), bytes: { free: 2 ** 30, perBatch: 2 ** 25, busy: {} } }),
+    deliver: (delivery) => void home.deliveries.push(delivery),
+    callOff: () => undefined,
+    fault: (what) => {
+      throw new Error(what);
+    },
+  });
+
+const sending = {
+  reason: "sending",
+  text: "being sent by node nod_1 since 2027-01-15T08:00:00.000Z; its lease ends at 2027-01-15T08:00:30.000Z",
+  ...{ node: "nod_1", since: at, until: at + 30_000 },
+};
+
+describe("a message waits", () => {
+  test("until it is due, and then for a node", async () => {
+    const id = await publish({ "svc-delay": "90s" });
+    expect(await waitingOn(id)).toEqual([{ reason: "not-due", text: "due at 2027-01-15T08:01:30.000Z", until: at + 90_000 }]);
+    home.clock.now += 91_000;
+    expect(await waitingOn(id)).toEqual([
+      { reason: "due", text: "due since 2027-01-15T08:01:30.000Z; the next node that looks takes it", since: at + 90_000 },
+    ]);
+    await claim();
+    expect(await waitingOn(id)).toEqual([
+      {
+        reason: "sending",
+        text: "being sent by node nod_1 since 2027-01-15T08:01:31.000Z; its lease ends at 2027-01-15T08:02:01.000Z",
+        ...{ node: "nod_1", since: at + 91_000, until: at + 121_000 },
+      },
+    ]);
+  });
+
+  test("for the answer, and for nothing once it is finished", async () => {
+    const id = await publish();
+    expect(await waitingOn(id)).toEqual([sending]);
+    home.clock.now += 30_001;
+    expect(await waitingOn(id)).toEqual([
+      {
+        ...sending,
+        reason: "lease-over",
+        text: "node nod_1 has sent it since 2027-01-15T08:00:00.000Z and has not reported; its lease ended at 2027-01-15T08:00:30.000Z, so it is sent again",
+      },
+    ]);
+    await home.settle(home.delivery(), ok);
+    const { status, body } = await home.ask("GET", `/v2/messages/${id}`);
+    expect(status).toBe(200);
+    expect(body).not.toHaveProperty("waitingOn");
+  });
+
+  test("for its next attempt, after a status or after none", async () => {
+    const id = await publish({ "svc-retries": "5", "svc-retry-delay": "10000" });
+    await home.settle(home.delivery(), { status: 500 });
+    const first = { reason: "retry", until: at + 10_000, used: 1, limit: 5 };
+    expect(await waitingOn(id)).toEqual([{ ...first, text: "retry 1 of 5 at 2027-01-15T08:00:10.000Z, after status 500", status: 500 }]);
+    home.clock.now += 10_000;
+    await claim();
+    await home.settle(home.delivery(), { error: "connection refused" });
+    expect(await waitingOn(id)).toEqual([
+      {
+        ...{ reason: "retry", until: at + 20_000, used: 2, limit: 5, error: "connection refused" },
+        text: "retry 2 of 5 at 2027-01-15T08:00:20.000Z, after: connection refused",
+      },
+    ]);
+  });
+
+  test("for nothing once it is cancelled", async () => {
+    const id = await publish({ "svc-delay": "1h" });
+    await home.ask("DELETE", `/v2/messages/${id}`);
+    const { status, body } = await home.ask("GET", `/v2/messages/${id}`);
+    expect(status).toBe(200);
+    expect(body).not.toHaveProperty("waitingOn");
+  });
+});
+
+describe("in a queue", () => {
+  test("a message waits for a request that was called off", async () => {
+    const [first, second] = [await enqueue(), await enqueue()];
+    await home.ask("DELETE", `/v2/messages/${first}`);
+    const text = `message ${first} (cancelled, and its request by node nod_1 has not ended)`;
+    expect(await waitingOn(second)).toMatchObject([{ reason: "queue", behind: [{ messageId: first, text }] }]);
+    await home.settle(home.delivery(), { error: "aborted" });
+    expect(await waitingOn(second)).toMatchObject([{ reason: "sending" }]);
+  });
+
+  test("a message waits for the one before it, whatever that waits for", async () => {
+    const first = await enqueue({ "svc-retry-delay": "10000" });
+    const [second, third] = [await enqueue(), await enqueue()];
+    const queue = { reason: "queue", queue: "q", used: 1, limit: 1 };
+    const behind = `message ${first} (being sent by node nod_1)`;
+    const told = [{ messageId: first, text: behind }];
+    expect(await waitingOn(second)).toEqual([
+      { ...queue, text: `queue q: 1 of 1 at work, behind ${behind}; nobody before it in line`, position: 0, behind: told },
+    ]);
+    expect(await waitingOn(third)).toEqual([
+      { ...queue, text: `queue q: 1 of 1 at work, behind ${behind}; 1 before it in line`, position: 1, behind: told },
+    ]);
+    await home.settle(home.delivery(), { status: 500 });
+    expect((await waitingOn(second))[0].behind).toEqual([
+      { messageId: first, text: `message ${first} (in retry until 2027-01-15T08:00:10.000Z)` },
+    ]);
+    await home.ask("DELETE", `/v2/messages/${first}`);
+    expect(await waitingOn(second)).toEqual([
+      { reason: "turn", text: "queue q is open; the next node that looks takes it on; nobody before it in line", position: 0 },
+    ]);
+    await claim();
+    expect(await waitingOn(second)).toEqual([sending]);
+  });
+
+  test("it waits for the callback of the one before it, too", async () => {
+    const first = await enqueue({ "svc-callback": "https://c.example/", "svc-callback-retry-delay": "5000" });
+    const second = await enqueue();
+    await home.settle(home.delivery(), ok);
+    const callback = home.delivery();
+    const callbackId = callback.message.id;
+    const [reason] = await waitingOn(second);
+    expect(reason.behind).toEqual([
+      { messageId: first, callbackId, text: `message ${first} (its callback ${callbackId}: being sent by node nod_1)` },
+    ]);
+    await home.settle(callback, { status: 500 });
+    expect((await waitingOn(second))[0].text).toBe(
+      `queue q: 1 of 1 at work, behind message ${first} (its callback ${callbackId}: in retry until 2027-01-15T08:00:05.000Z); nobody before it in line`,
+    );
+  });
+
+  test("with many places, three of those who have them are named", async () => {
+    await home.ask("POST", "/v2/queues", { body: JSON.stringify({ queueName: "q", parallelism: 5 }) });
+    const ids = await Promise.all([1, 2, 3, 4, 5].map(() => enqueue()));
+    const [reason] = await waitingOn(await enqueue());
+    expect(reason.behind.map(({ messageId }: { messageId: string }) => messageId)).toEqual(ids.toSorted().slice(0, 3));
+    expect(reason.text).toMatch(
+      /^queue q: 5 of 5 at work, behind message .*, message .*, message [^,]*, 2 more; nobody before it in line$/,
+    );
+  });
+
+  test("it waits while the queue is paused, and is on its way when that goes on", async () => {
+    await command("/v2/queues/q/pause");
+    const [id, later] = [await enqueue(), await enqueue({ "svc-delay": "1m" })];
+    const paused = { reason: "queue-paused", queue: "q" };
+    expect(await waitingOn(id)).toEqual([{ ...paused, text: "queue q is paused; nobody before it in line", position: 0 }]);
+    expect(await waitingOn(later)).toEqual([
+      { reason: "not-due", text: "due at 2027-01-15T08:01:00.000Z", until: at + 60_000 },
+      { ...paused, text: "queue q is paused" },
+    ]);
+    await command("/v2/queues/q/resume");
+    expect((await waitingOn(id)).map(({ reason }: { reason: string }) => reason)).toEqual(["turn"]);
+    expect((await waitingOn(later)).map(({ reason }: { reason: string }) => reason)).toEqual(["not-due"]);
+    await claim();
+    expect(await waitingOn(id)).toEqual([sending]);
+  });
+
+  test("a message that has its place waits for its retry, and for the queue that is paused", async () => {
+    const id = await enqueue({ "svc-retry-delay": "10000" });
+    await home.settle(home.delivery(), { status: 500 });
+    await command("/v2/queues/q/pause");
+    expect((await waitingOn(id)).map(({ reason }: { reason: string }) => reason)).toEqual(["retry", "queue-paused"]);
+  });
+});
+
+describe("under a key", () => {
+  test("a message waits for a delivery to end", async () => {
+    for (let n = 0; n < 10; n++) await publish(limits("k", "parallelism=10"));
+    for (let n = 0; n < 37; n++) await publish(limits("k", "parallelism=10"));
+    const id = await publish(limits("k", "parallelism=10"));
+    expect(await waitingOn(id)).toEqual([
+      {
+        reason: "key-parallelism",
+        text: "key k: 10 of 10 in flight; 37 before it in line",
+        ...{ key: "k", used: 10, limit: 10, position: 37 },
+      },
+    ]);
+  });
+
+  test("a message waits for the next window, and for a place as well", async () => {
+    for (let n = 0; n < 5; n++) await publish(limits("k", "rate=5, period=1m, parallelism=5"));
+    const id = await publish(limits("k", "rate=5, period=1m, parallelism=5"));
+    const rate = {
+      reason: "key-rate",
+      text: "key k: rate 5 of 5 used until 2027-01-15T08:01:00.000Z; nobody before it in line",
+      ...{ key: "k", used: 5, limit: 5, until: at + 60_000, position: 0 },
+    };
+    const parallelism = { reason: "key-parallelism", text: "key k: 5 of 5 in flight; nobody before it in line" };
+    expect(await waitingOn(id)).toEqual([{ ...parallelism, key: "k", used: 5, limit: 5, position: 0 }, rate]);
+    for (const delivery of home.deliveries.splice(0)) await home.settle(delivery, ok);
+    expect(await waitingOn(id)).toEqual([rate]);
+    home.clock.now += 60_000;
+    expect(await waitingOn(id)).toEqual([
+      { reason: "turn", text: "key k is open; the next node that looks takes it on; nobody before it in line", position: 0 },
+    ]);
+  });
+
+  test("a message waits while the key is paused, with its retry, and in its queue", async () => {
+    const retried = await publish({ ...limits("k", "parallelism=1"), "svc-retry-delay": "10000" });
+    await home.settle(home.delivery(), { status: 503 });
+    await command("/v2/flowControl/k/pause");
+    const [id, queued] = [await publish(limits("k", "parallelism=1")), await enqueue(limits("k", "parallelism=1"))];
+    const next = await enqueue(limits("k", "parallelism=1"));
+    const paused = { reason: "key-paused", key: "k" };
+    expect(await waitingOn(id)).toEqual([{ ...paused, text: "key k is paused; nobody before it in line", position: 0 }]);
+    expect(await waitingOn(queued)).toEqual([{ ...paused, text: "key k is paused; 1 before it in line", position: 1 }]);
+    expect(await waitingOn(retried)).toMatchObject([{ reason: "retry" }, { ...paused, text: "key k is paused" }]);
+    expect(await waitingOn(next)).toEqual([
+      {
+        reason: "queue",
+        text: `queue q: 1 of 1 at work, behind message ${queued} (in the line of key k); nobody before it in line`,
+        ...{ queue: "q", used: 1, limit: 1, position: 0 },
+        behind: [{ messageId: queued, text: `message ${queued} (in the line of key k)` }],
+      },
+      { ...paused, text: "key k is paused" },
+    ]);
+    await command("/v2/flowControl/k/resume");
+    expect((await waitingOn(next)).length).toBe(1);
+    expect((await waitingOn(id)).map(({ reason }: { reason: string }) => reason)).toEqual(["turn"]);
+  });
+});
+
+describe("for a host", () => {
+  test("a message waits when no hand is free", async () => {
+    hands(0);
+    const [one, two, other] = [await publish(), await publish(), await publish({}, "other.example")];
+    await claim();
+    const reason = { reason: "host", host: "e.example" };
+    expect(await waitingOn(one)).toEqual([{ ...reason, text: "no free hand for host e.example; nobody before it in line", position: 0 }]);
+    expect(await waitingOn(two)).toEqual([{ ...reason, text: "no free hand for host e.example; 1 before it in line", position: 1 }]);
+    expect((await waitingOn(other))[0]).toMatchObject({ host: "other.example", position: 0 });
+    hands(100);
+    home.clock.now += 1_000;
+    await claim();
+    expect((await waitingOn(two))[0].reason).toBe("sending");
+  });
+});

@@ -1,0 +1,98 @@
+import { describe, expect, test } from "vitest";
+import { bytes } from "../../../core/broker.ts";
+import { at, house, otherToken } from "../../house.ts";
+import { answer, due, finish, invoke, settings, waitFor } from "./runLogHouse.ts";
+import { answersAsWorkflow, endpoint, start } from "./workflow.ts";
+
+describe("events", () => {
+  test("are told run by run, in the order in which they happened, and page by page", async () => {
+    const home = await house();
+    const first = await start(home, "old", { labels: ["l"], callerIp: "192.0.2.9", retryDelay: "1000" });
+    await answer(home, first, { status: 500, body: bytes("no") });
+    home.clock.now = at + 1_000;
+    await due(home);
+    await home.store.execute("wait", { account: "acc_1", runId: "old", waiter: waitFor("paid", 1) });
+    await answer(home, first);
+    home.clock.now = at + 2_000;
+    await home.store.execute("notify", { account: "acc_1", event: "paid", body: bytes("yes"), runId: "old", kind: "event" });
+    const woken = home.delivery();
+    await home.settle(woken, answersAsWorkflow);
+    home.clock.now = at + 3_000;
+    await finish(home, "old");
+    const fresh = await start(home, "new");
+    const { body } = await home.ask("GET", "/v2/workflows/events");
+    const of = { workflowRunId: "old", workflowUrl: endpoint, workflowCreatedAt: at, label: "l", labels: ["l"], callerIp: "192.0.2.9" };
+    const init = { stepName: "init", stepType: "Initial", callType: "step", concurrent: 1, state: "STEP_SUCCESS" };
+    const whole = { ...init, messageId: first, out: "payload", createdAt: at, ...settings, retryDelay: "1000" };
+    const wait = { stepId: 1, stepName: "w", stepType: "Wait", callType: "step", concurrent: 1, state: "STEP_SUCCESS" };
+    const rest = { messageId: first, stepInfo: init, ...of };
+    const later = { messageId: woken.message.id, stepInfo: wait, ...of, time: at + 2_000 };
+    const error = "the destination answered with status 500";
+    expect(body.events.slice(0, 3)).toMatchObject([
+      { state: "RUN_STARTED", workflowRunId: "new", time: at + 3_000 },
+      { state: "CREATED", messageId: fresh, stepInfo: { stepName: "init", out: "payload" } },
+      { state: "ACTIVE", messageId: fresh, stepInfo: init },
+    ]);
+    expect(body.events.slice(3)).toEqual([
+      { time: at, state: "RUN_STARTED", ...of },
+      { ...rest, time: at, state: "CREATED", stepInfo: whole },
+      { ...rest, time: at, state: "ACTIVE" },
+      {
+        ...rest,
+        time: at,
+        state: "ERROR",
+        error,
+        responseStatus: 500,
+        responseBody: "no",
+        responseHeaders: {},
+        nextDeliveryTime: at + 1_000,
+      },
+      { ...rest, time: at, state: "RETRY", nextDeliveryTime: at + 1_000 },
+      { ...rest, time: at + 1_000, state: "ACTIVE" },
+      { ...rest, time: at + 1_000, state: "DELIVERED", responseStatus: 200 },
+      {
+        ...of,
+        time: at + 1_000,
+        state: "WAITER_ADDED",
+        stepInfo: expect.objectContaining({ ...wait, waitEventId: "paid", out: btoa("yes") }),
+      },
+      { ...later, state: "CREATED" },
+      { ...later, state: "ACTIVE" },
+      { ...later, state: "DELIVERED", responseStatus: 200 },
+      { ...of, time: at + 3_000, state: "RUN_SUCCESS", workflowRunResponse: '"done"' },
+    ]);
+    expect((await home.ask("GET", "/v2/workflows/messageLogs")).body).toEqual(body);
+    const paged: unknown[] = [];
+    let cursor = "";
+    do {
+      const page = (await home.ask("GET", `/v2/workflows/events?count=2${cursor}`)).body;
+      expect(page.events.length).toBeLessThanOrEqual(2);
+      paged.push(...page.events);
+      cursor = page.cursor === undefined ? "" : `&cursor=${page.cursor}`;
+    } while (cursor !== "" && paged.length < 50);
+    expect(paged).toEqual(body.events);
+    const told = async (query: string) =>
+      (await home.ask("GET", `/v2/workflows/events?${query}`)).body.events.map(({ state }: { state: string }) => state);
+    expect(await told("state=ERROR,WAITER_ADDED")).toEqual(["ERROR", "WAITER_ADDED"]);
+    expect(await told("state=RUN_STARTED")).toEqual(["RUN_STARTED", "RUN_STARTED"]);
+    expect(await told(`messageId=${woken.message.id}`)).toEqual(["CREATED", "ACTIVE", "DELIVERED"]);
+    expect((await home.ask("GET", "/v2/workflows/events", { token: otherToken })).body).toEqual({ events: [] });
+  });
+
+  test("of runs that invoke, fail and are invoked name each other", async () => {
+    const home = await house();
+    await start(home, "parent", { retries: 0 });
+    const child = await invoke(home, "child", { step: { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 }, retries: 0 });
+    await answer(home, child, { status: 500 });
+    const { body } = await home.ask("GET", "/v2/workflows/events?state=INVOKED,RUN_STARTED,RUN_FAILED,FAILED");
+    const invoked = { invokerWorkflowRunId: "parent", invokerWorkflowUrl: endpoint, invokerWorkflowCreatedAt: at };
+    const dlqId = expect.any(String);
+    expect(body.events).toMatchObject([
+      { state: "RUN_STARTED", workflowRunId: "child", ...invoked },
+      { state: "FAILED", messageId: child, dlqId },
+      { state: "RUN_FAILED", dlqId },
+      { state: "RUN_STARTED", workflowRunId: "parent" },
+      { state: "INVOKED", messageId: child, stepInfo: { stepName: "inv", invokedWorkflowRunId: "child" } },
+    ]);
+  });
+});

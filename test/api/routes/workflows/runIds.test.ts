@@ -1,0 +1,84 @@
+import { describe, expect, test } from "vitest";
+import { failed, start } from "../lists/failedRunLists.ts";
+import { house } from "../../house.ts";
+import type { House, Reply } from "../../house.ts";
+import { endpoint } from "./workflow.ts";
+import { batch, startHeaders } from "./workflowPosts.ts";
+
+/** Ids that no client can put into a path, and what the refusal says about each. */
+const impossible = [
+  ["order/123", 'has "/"'],
+  ["a\\b", 'has "\\\\"'],
+  ["a?b", 'has "?"'],
+  ["a#b", 'has "#"'],
+  ["50%", 'has "%"'],
+  ["a b", "has white space"],
+  ["a\u00a0b", "has white space"],
+  ["..", "is a relative path"],
+  [".", "is a relative path"],
+] as const;
+const possible = ["user:1@x.com", "...", "a..b", "é日", "a+b", "(1)", "wfr_1", "~!$&'*,;="];
+
+/** Every way to choose the id of a new run. */
+const ways: readonly (readonly [name: string, choose: (home: House, runId: string) => Promise<Reply>])[] = [
+  ["trigger", ({ ask }, id) => ask("POST", `/v2/trigger/${endpoint}`, { headers: { "svc-workflow-runid": latin(id) } })],
+  ["trigger by query", ({ ask }, id) => ask("POST", `/v2/trigger/${endpoint}?svc-workflow-runid=${encodeURIComponent(id)}`)],
+  [
+    "many triggers",
+    ({ ask }, id) =>
+      ask("POST", "/v2/batch/trigger", { body: JSON.stringify([{ destination: endpoint, headers: { "Upstash-Workflow-RunId": id } }]) }),
+  ],
+  ["publish", ({ ask }, id) => ask("POST", `/v2/publish/${endpoint}`, { headers: startHeaders(latin(id)), body: "x" })],
+  ["batch", (home, id) => batch(home, [{ headers: startHeaders(id), body: "x" }])],
+  [
+    "resume",
+    async (home, id) =>
+      home.ask("POST", `/v2/workflows/dlq/resume/${await failed(home, "old")}`, { headers: { "svc-workflow-runid": latin(id) } }),
+  ],
+  [
+    "restart",
+    async (home, id) =>
+      home.ask("POST", `/v2/workflows/dlq/restart/${await failed(home, "old")}`, { headers: { "svc-workflow-runid": latin(id) } }),
+  ],
+];
+
+/** As text goes over the wire in a header. */
+const latin = (text: string): string => Buffer.from(text).toString("latin1");
+
+describe.each(ways)("the id of a run that is chosen with %s", (_, choose) => {
+  test.each(impossible)("is refused when no path can carry it: %j", async (runId, problem) => {
+    const home = await house();
+    const { status, body } = await choose(home, runId);
+    expect(status).toBe(400);
+    expect(body.error).toContain(`${JSON.stringify(runId)} ${problem}`);
+    expect(body.error).toMatch(/^(message 1 of 1: )?(svc|upstash)-workflow-runid: /i);
+    expect(await home.store.read.activeRun("acc_1", runId)).toBeNull();
+  });
+
+  test.each(possible)("is taken as it is: %j", async (runId) => {
+    const home = await house();
+    const { status } = await choose(home, runId);
+    expect([200, 201]).toContain(status);
+    expect(await home.store.read.activeRun("acc_1", runId)).not.toBeNull();
+    const finished = await home.ask("DELETE", `/v2/workflows/runs/${encodeURIComponent(runId)}?cancel=false`);
+    expect(finished).toMatchObject({ status: 200, body: { finished: true } });
+  });
+});
+
+test("a run that invokes another one under such an id is given up by its client, and does not wait without end", async () => {
+  const home = await house();
+  await batch(home, [{ headers: startHeaders("parent"), body: "x" }]);
+  const step = { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 };
+  const { status, body } = await home.ask("POST", `/v2/publish/${endpoint}`, {
+    headers: startHeaders("a/b", { "upstash-workflow-invoke": "true" }),
+    body: JSON.stringify({ body: "x", workflowRunId: "parent", workflowUrl: endpoint, step }),
+  });
+  expect([status, body.error]).toEqual([412, expect.stringContaining('"a/b" has "/"')]);
+});
+
+test("a step of a run that was begun under such an id before is still taken", async () => {
+  const home = await house();
+  await start(home, "a/b");
+  const body = JSON.stringify({ stepId: 1, stepName: "s", stepType: "Run", out: "1", concurrent: 1 });
+  expect((await batch(home, [{ headers: startHeaders("a/b", { "upstash-workflow-init": "false" }), body }])).status).toBe(200);
+});

@@ -1,0 +1,223 @@
+import { describe, expect, test } from "vitest";
+import { bytes, callbackTo, letterOf } from "../../../core/broker.ts";
+import { at, house, otherToken } from "../../house.ts";
+import type { House } from "../../house.ts";
+import { answersAsWorkflow, endpoint, modern, post, start, step } from "./workflow.ts";
+
+const status = (home: House, runId = "wfr_1") => home.ask("GET", `/v2/workflows/runs/${runId}/status`);
+
+async function waitingRun(more: Parameters<typeof start>[2] = {}): Promise<House> {
+  const home = await house();
+  await start(home, "wfr_1", more);
+  await home.settle(home.delivery(), answersAsWorkflow);
+  return home;
+}
+
+describe("the status of a run", () => {
+  test("tells what it waits for, and for how long", async () => {
+    const home = await waitingRun({ labels: ["l"], flowControl: { key: "k", parallelism: 1, rate: null, period: null } });
+    const head = { stepId: 1, stepName: "w", stepType: "Wait" };
+    const body = JSON.stringify({ url: endpoint, timeout: "1h", step: head });
+    await home.ask("POST", "/v2/wait/paid", { headers: { "upstash-workflow-runid": "wfr_1" }, body });
+    await home.ask("POST", "/v2/notify/wfr_1/payed", { body: "typo" });
+    const reply = await status(home);
+    expect(reply.status).toBe(200);
+    expect(reply.body).toEqual({
+      ...{ workflowRunId: "wfr_1", workflowUrl: endpoint, workflowState: "RUN_STARTED", workflowRunCreatedAt: at, labels: ["l"] },
+      ...{ flowControlKey: "k", stepsDone: 0, kept: [{ eventId: "payed", kind: "event", count: 1 }] },
+      text: expect.stringMatching(/^goes on since .*, no step done; step 1 "w" waits for the event "paid" since/),
+      waitingOn: [
+        {
+          ...{ reason: "event", eventId: "paid", stepId: 1, stepName: "w", since: at, until: at + 3_600_000 },
+          text: expect.stringContaining("until 2027-01-15T09:00:00.000Z"),
+        },
+      ],
+    });
+  });
+
+  test("tells of messages with the reasons that they have themselves", async () => {
+    const home = await waitingRun({ retries: 2 });
+    const messageId = await step(home, "wfr_1", { stepId: 1, stepName: "pay" });
+    await home.settle(home.delivery(), { status: 503 });
+    const head = { stepId: 2, stepName: "get", stepType: "Call", concurrent: 1 };
+    const call = letterOf({
+      url: "https://third.example/x",
+      callback: callbackTo(endpoint),
+      delay: 5_000,
+      post: { kind: "call", runId: "wfr_1", head },
+    });
+    const callId = await post(home, call);
+    const { body } = await status(home);
+    expect(body).toMatchObject({ stepsDone: 1, lastStep: { stepId: 1, stepName: "pay", stepType: "Run", time: at } });
+    expect(body.waitingOn).toMatchObject([
+      { reason: "endpoint", messageId, stepId: 1, url: endpoint, waitingOn: [{ reason: "retry", status: 503, used: 1, limit: 2 }] },
+      {
+        reason: "call",
+        messageId: callId,
+        stepId: 2,
+        url: "https://third.example/x",
+        waitingOn: [{ reason: "not-due", until: at + 5_000 }],
+      },
+    ]);
+    expect(body.waitingOn[0].waitingOn).toEqual((await home.ask("GET", `/v2/messages/${messageId}`)).body.waitingOn);
+  });
+
+  test.each([
+    [{}, "retry 1 of 2 at 2027-01-15T08:00:12.000Z, after status 500: TypeError: cards.charge is not a function"],
+    [{ redaction: { body: true, headers: false } }, "retry 1 of 2 at 2027-01-15T08:00:12.000Z, after status 500"],
+  ])("tells of a step that is tried again why it failed, with the status: %j", async (more, words) => {
+    const home = await waitingRun({ retries: 2, retryDelay: "12000", ...more });
+    await step(home, "wfr_1", { stepId: 1, stepName: "pay" });
+    const body = bytes('{"error":"TypeError","message":"cards.charge is not a function"}');
+    await home.settle(home.delivery(), { status: 500, body });
+    expect((await status(home)).body.waitingOn).toMatchObject([{ reason: "endpoint", text: expect.stringContaining(words) }]);
+    expect((await status(home)).body.text.endsWith(words)).toBe(true);
+  });
+
+  test("takes a sleep for done when its time has come", async () => {
+    const home = await waitingRun();
+    await step(home, "wfr_1", { stepId: 1, stepName: "pay" });
+    await home.settle(home.delivery(), answersAsWorkflow);
+    await step(home, "wfr_1", { stepId: 2, stepName: "long", stepType: "SleepFor" }, { delay: 5_000 });
+    const sleeping = { text: expect.stringMatching(/, 1 step done; step 2 "long" sleeps until/), stepsDone: 1, lastStep: { stepId: 1 } };
+    expect((await status(home)).body).toMatchObject(sleeping);
+    home.clock.now += 5_000;
+    expect((await status(home)).body).toMatchObject({ stepsDone: 2, lastStep: { stepId: 2 } });
+    for (const [delay, stepsDone] of [
+      [5_000, 0],
+      [1_000, 1],
+    ] as const) {
+      const other = await waitingRun();
+      await step(other, "wfr_1", { stepId: 1, stepName: "long", stepType: "SleepFor" }, { delay });
+      other.clock.now += 2_000;
+      await other.ask("DELETE", "/v2/workflows/runs/wfr_1");
+      expect((await status(other)).body).toMatchObject({ workflowState: "RUN_CANCELED", stepsDone });
+    }
+  });
+
+  test("tells of the run that it invoked, and of nothing where nothing is under way", async () => {
+    const home = await waitingRun();
+    expect((await status(home)).body.waitingOn).toMatchObject([{ reason: "nothing", since: at }]);
+    const invoker = {
+      runId: "wfr_1",
+      createdAt: at,
+      url: endpoint,
+      headers: [],
+      step: { stepId: 1, stepName: "i", stepType: "Invoke", concurrent: 1 },
+    };
+    await start(home, "child", {
+      url: "https://c.example/c",
+      post: { kind: "start", runId: "child", url: "https://c.example/c", features: modern, origin: "sdk", invoker },
+    });
+    expect((await status(home)).body.waitingOn).toMatchObject([
+      { reason: "run", workflowRunId: "child", workflowUrl: "https://c.example/c", stepName: "i" },
+    ]);
+  });
+
+  test("tells how it ended, with its result, cut between characters", async () => {
+    const home = await waitingRun();
+    await home.ask("DELETE", "/v2/workflows/runs/wfr_1?cancel=false", { body: `"${"ü".repeat(10_000)}"` });
+    const { body } = await status(home);
+    expect(body).toMatchObject({
+      workflowState: "RUN_SUCCESS",
+      workflowRunCompletedAt: at,
+      result: `"${"ü".repeat(8_191)}`,
+      resultBytes: 20_002,
+    });
+    expect(body).not.toHaveProperty("waitingOn");
+    const hidden = await waitingRun({ redaction: { body: true, headers: false } });
+    await hidden.ask("DELETE", "/v2/workflows/runs/wfr_1?cancel=false", { body: "secret" });
+    expect(JSON.stringify((await status(hidden)).body)).not.toContain("secret");
+    const binary = await waitingRun();
+    await binary.ask("DELETE", "/v2/workflows/runs/wfr_1?cancel=false", { body: Buffer.from([0xff]) });
+    expect((await status(binary)).body).toMatchObject({ resultBase64: "/w==" });
+  });
+
+  test("tells why it failed, and what became of its failure callback", async () => {
+    const home = await waitingRun({ retries: 0, failureCallback: callbackTo("https://app.example/failed") });
+    const messageId = await step(home, "wfr_1", { stepId: 1, stepName: "pay" });
+    await home.settle(home.delivery(), { status: 500, body: bytes("secret") });
+    const { body } = await status(home);
+    const [letter] = (await home.store.read.deadLetters({ account: "acc_1", filter: {}, order: "latestFirst", cursor: null, count: 1 }))
+      .entries;
+    expect(body).toMatchObject({
+      workflowState: "RUN_FAILED",
+      text: expect.stringMatching(
+        /^failed at .*step 1 "pay": the endpoint answered with status 500; its failure callback is in state CALLBACK_INPROGRESS$/,
+      ),
+      failure: {
+        messageId,
+        afterStep: "pay",
+        error: "the endpoint answered with status 500",
+        dlqId: letter?.letter.id,
+        responseStatus: 500,
+        failureCallbackState: "CALLBACK_INPROGRESS",
+      },
+    });
+    expect(body).not.toHaveProperty("waitingOn");
+    for (const field of ["stepId", "stepName"]) expect(body.failure).not.toHaveProperty(field);
+  });
+
+  test.each([500, 489])("tells what the endpoint has said of its failure, and names the step, after status %i", async (responseStatus) => {
+    const failing = {
+      ...{ status: responseStatus, body: bytes('{"error":"Error","message":"always 17"}') },
+      headers: [
+        ["Upstash-Error-Step-Name", "boom"],
+        ["Upstash-Nonretryable-Error", "true"],
+      ] as const,
+    };
+    const home = await waitingRun({ retries: 0 });
+    await step(home, "wfr_1", { stepId: 1, stepName: "before" });
+    await home.settle(home.delivery(), failing);
+    const { body } = await status(home);
+    expect(body).toMatchObject({
+      text: expect.stringMatching(/^failed at .*, 1 step done, at step "boom": always 17$/),
+      failure: { error: "always 17", stepName: "boom", responseStatus },
+    });
+    for (const field of ["stepId", "afterStep"]) expect(body.failure).not.toHaveProperty(field);
+    const [entry] = (await home.ask("GET", "/v2/workflows/dlq")).body.messages;
+    const [group] = (await home.ask("GET", "/v2/workflows/dlq/groups")).body.groups;
+    for (const one of [entry, group]) {
+      expect(one).toMatchObject({ stepName: "boom" });
+      expect(one).not.toHaveProperty("afterStep");
+    }
+    expect((await home.ask("GET", "/v2/workflows/events?state=RUN_FAILED")).body.events).toMatchObject([{ error: "always 17" }]);
+  });
+
+  test("names the step that it was called to run", async () => {
+    const home = await waitingRun({ retries: 0 });
+    await step(home, "wfr_1", { stepId: 0, targetStep: 2, stepName: "pay", concurrent: 2 });
+    await home.settle(home.delivery(), { status: 500 });
+    expect((await status(home)).body.failure).toMatchObject({ stepId: 2, stepName: "pay" });
+  });
+
+  test("hides what the endpoint has said where bodies are hidden", async () => {
+    const home = await waitingRun({ retries: 0, redaction: { body: true, headers: false } });
+    await step(home, "wfr_1", { stepId: 1 });
+    await home.settle(home.delivery(), { status: 500, body: bytes('{"message":"secret"}') });
+    for (const path of ["runs/wfr_1/status", "dlq/groups", "events?state=RUN_FAILED"])
+      expect(JSON.stringify((await home.ask("GET", `/v2/workflows/${path}`)).body)).toMatch(/answered with status (500|…)(?!.*secret)/);
+  });
+
+  test("is that of the newest run of its name, of this account", async () => {
+    const home = await waitingRun();
+    await home.ask("DELETE", "/v2/workflows/runs/wfr_1");
+    expect((await status(home)).body).toMatchObject({ workflowState: "RUN_CANCELED" });
+    home.clock.now++;
+    await start(home, "wfr_1");
+    expect((await status(home)).body).toMatchObject({ workflowState: "RUN_STARTED", workflowRunCreatedAt: at + 1 });
+    expect((await home.ask("GET", "/v2/workflows/runs/wfr_1/status", { token: otherToken })).status).toBe(404);
+    expect(await status(home, "nobody")).toMatchObject({ status: 404, body: { error: expect.stringContaining("nobody") } });
+    expect((await status(home, "a%00")).status).toBe(400);
+  });
+
+  test("shows the first fifty of many waits", async () => {
+    const home = await waitingRun();
+    for (let stepId = 1; stepId <= 60; stepId++) {
+      const body = JSON.stringify({ url: endpoint, step: { stepId, stepName: "w", stepType: "Wait" } });
+      await home.ask("POST", "/v2/wait/paid", { headers: { "upstash-workflow-runid": "wfr_1" }, body });
+    }
+    const { body } = await status(home);
+    expect(body).toMatchObject({ more: true, waitingOn: { length: 50 } });
+  });
+});

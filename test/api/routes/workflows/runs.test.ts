@@ -1,0 +1,258 @@
+import { describe, expect, test } from "vitest";
+import { bytes } from "../../../core/broker.ts";
+import { at, house, otherToken } from "../../house.ts";
+import { answersAsWorkflow, histories, modern, endpoint, start, step } from "./workflow.ts";
+
+const path = "/v2/workflows/runs";
+
+describe("finishing a run", () => {
+  test("keeps the text of the body as its result, and ends what it waits for", async () => {
+    const home = await house();
+    await start(home, "wfr_1");
+    const reply = await home.ask("DELETE", `${path}/wfr_1?cancel=false`, { body: '{"ok":"ü"}', headers: { "content-type": "text/plain" } });
+    expect(reply).toMatchObject({ status: 200, body: { finished: true } });
+    const [run] = (await home.store.read.runs({ account: "acc_1", filter: {}, cursor: null, count: 10 })).runs;
+    expect(run).toMatchObject({ state: "RUN_SUCCESS", endedAt: at });
+    expect(Buffer.from(run?.body ?? []).toString()).toBe('{"ok":"ü"}');
+    expect((await home.ask("GET", `${path}/wfr_1`)).status).toBe(404);
+  });
+
+  test("is no error twice, or for a run that nobody knows, and does not reach into other accounts", async () => {
+    const home = await house();
+    await start(home, "wfr_1");
+    expect(await home.ask("DELETE", `${path}/wfr_1?cancel=false`, { token: otherToken })).toMatchObject({
+      status: 200,
+      body: { finished: false },
+    });
+    expect(await home.ask("DELETE", `${path}/wfr_1?cancel=false`)).toMatchObject({ status: 200, body: { finished: true } });
+    expect(await home.ask("DELETE", `${path}/wfr_1?cancel=false`, { body: "again" })).toMatchObject({
+      status: 200,
+      body: { finished: false },
+    });
+    const [run] = (await home.store.read.runs({ account: "acc_1", filter: {}, cursor: null, count: 10 })).runs;
+    expect(run?.body).toHaveLength(0);
+  });
+
+  test("takes results as large as a message, and no larger ones", async () => {
+    const home = await house();
+    await start(home, "wfr_1");
+    const body = Buffer.alloc(8 * 1024 * 1024 + 1, "a");
+    expect(await home.ask("DELETE", `${path}/wfr_1?cancel=false`, { body })).toMatchObject({ status: 413 });
+    expect(await home.ask("DELETE", `${path}/wfr_1?cancel=false`, { body: body.subarray(1) })).toMatchObject({
+      status: 200,
+      body: { finished: true },
+    });
+  });
+
+  test("a name may have anything but control characters", async () => {
+    const home = await house();
+    for (const runId of ["a/b?c", "ünïcödé 🎉", "x".repeat(512), "a,b"]) {
+      await start(home, runId);
+      expect((await home.ask("GET", `${path}/${encodeURIComponent(runId)}`)).body).toHaveLength(1);
+      expect(await home.ask("DELETE", `${path}/${encodeURIComponent(runId)}?cancel=false`)).toMatchObject({ body: { finished: true } });
+    }
+    for (const runId of ["a%00b", "a%0ab", "x".repeat(513), "%7f"]) {
+      const reply = await home.ask("DELETE", `${path}/${runId}?cancel=false`);
+      expect(reply).toMatchObject({ status: 400, body: { error: expect.stringMatching(/^workflowRunId: .*is not possible/) } });
+    }
+    expect((await home.ask("DELETE", `${path}/%ed%a0%80?cancel=false`)).status).toBe(400);
+    expect(await home.ask("DELETE", `${path}/wfr_1?cancel=maybe`)).toMatchObject({
+      status: 400,
+      body: { error: expect.stringMatching(/^cancel: /) },
+    });
+  });
+});
+
+describe("cancelling a run", () => {
+  test.each(["", "?cancel=true"])("with %o drops what waits for it", async (query) => {
+    const home = await house();
+    const messageId = await start(home, "wfr_1", { delay: 5_000 });
+    expect(await home.ask("DELETE", `${path}/wfr_1${query}`)).toMatchObject({ status: 200, body: { cancelled: 1 } });
+    expect((await home.store.read.message("acc_1", messageId))?.state).toBeNull();
+    const again = await home.ask("DELETE", `${path}/wfr_1${query}`);
+    expect(again).toMatchObject({ status: 404, body: { error: expect.stringContaining("wfr_1") } });
+  });
+
+  test("is 404 for a run of another account", async () => {
+    const home = await house();
+    await start(home, "wfr_1");
+    expect((await home.ask("DELETE", `${path}/wfr_1`, { token: otherToken })).status).toBe(404);
+    expect((await home.ask("DELETE", `${path}/wfr_1`)).status).toBe(200);
+  });
+});
+
+describe("the history of a run", () => {
+  test("is all of it, in order, until it ends", async () => {
+    const home = await house();
+    const first = await start(home, "wfr_1");
+    const second = await step(home, "wfr_1", { out: "1" });
+    await home.settle(home.deliveries[0] ?? home.delivery(), answersAsWorkflow);
+    const reply = await home.ask("GET", `${path}/wfr_1`);
+    expect(reply).toMatchObject({ status: 200, headers: { "content-type": "application/json; charset=utf-8" } });
+    expect(reply.body).toEqual([
+      { messageId: first, body: btoa("payload"), callType: "step" },
+      { messageId: second, body: expect.any(String), callType: "step" },
+    ]);
+    expect(reply.body.map(({ body }: { body: string }) => atob(body))).toEqual(histories(home)[1]);
+    expect((await home.ask("GET", `${path}/wfr_1`, { token: otherToken })).status).toBe(404);
+    expect((await home.ask("GET", `${path}/nobody`)).status).toBe(404);
+  });
+
+  test("of 2,000 steps and 42 MiB comes in pieces", async () => {
+    const read: number[] = [];
+    const home = await house({
+      wrap: (store) => ({
+        ...store,
+        read: {
+          ...store.read,
+          steps: async (account, ids) => {
+            const steps = await store.read.steps(account, ids);
+            read.push(steps.reduce((sum, { body }) => sum + body.byteLength, 0));
+            return steps;
+          },
+        },
+      }),
+    });
+    await start(home, "wfr_1", { body: new Uint8Array(7 * 1024 * 1024) });
+    for (let stepId = 1; stepId < 2_000; stepId++) await step(home, "wfr_1", { stepId, out: "" });
+    for (let stepId = 2_000; stepId < 2_005; stepId++) await step(home, "wfr_1", { stepId }, { body: new Uint8Array(7 * 1024 * 1024) });
+    const { body } = await home.ask("GET", `${path}/wfr_1`);
+    expect(body).toHaveLength(2_005);
+    expect(body[0].body).toBe(Buffer.alloc(7 * 1024 * 1024).toString("base64"));
+    expect(JSON.parse(atob(body[1_999].body))).toMatchObject({ stepId: 1_999 });
+    expect(read.length).toBeLessThan(50);
+    expect(Math.max(...read)).toBeLessThanOrEqual(42 * 1024 * 1024);
+  });
+});
+
+describe("cancelling one run", () => {
+  test.each(["", "?cancel=true"])("with %o and a body that asks for something is refused, and changes nothing", async (query) => {
+    const home = await house();
+    await home.ask("POST", "/v2/trigger/https://w.example", { headers: { "svc-workflow-runid": "r" } });
+    const url = `/v2/workflows/runs/r${query}`;
+    for (const body of ['{"dryRun":true}', '{"cancel":"false"}', "done"])
+      expect(await home.ask("DELETE", url, { body })).toMatchObject({ status: 400, body: { error: expect.stringMatching(/^body: /) } });
+    expect(await home.ask("DELETE", url, { body: "{}" })).toMatchObject({ status: 200, body: { cancelled: 1 } });
+  });
+});
+
+describe("cancelling many runs", () => {
+  test("by ids counts those that went on", async () => {
+    const home = await house();
+    for (const runId of ["a", "b", "c", "a,b"]) await start(home, runId);
+    await start(home, "c", { as: "acc_2" });
+    await home.ask("DELETE", `${path}/b`);
+    const reply = await home.ask(
+      "DELETE",
+      `${path}?workflowRunIds=a&workflowRunIds=b&workflowRunIds=nobody&workflowRunIds=a&count=1&label=x`,
+    );
+    expect(reply).toMatchObject({ status: 200 });
+    const ended = (id: string) => ({ id, reason: "there is no run of this id that has not ended" });
+    expect(reply.body).toEqual({ cancelled: 1, failed: [ended("b"), ended("nobody")] });
+    expect((await home.ask("DELETE", `${path}?workflowRunIds=a%2Cb`)).body).toEqual({ cancelled: 1 });
+    expect((await home.ask("DELETE", `${path}?workflowRunIds=a`)).body).toEqual({ cancelled: 0, failed: [ended("a")] });
+    expect((await home.ask("DELETE", path, { body: '{"workflowRunIds":["c"]}' })).body).toEqual({ cancelled: 1 });
+    expect((await home.ask("DELETE", `${path}/c`, { token: otherToken })).body).toEqual({ cancelled: 1 });
+  });
+
+  const variants: [query: string, cancelled: string[]][] = [
+    ["", ["exact", "longer", "other", "key", "labelled"]],
+    ["workflowUrl=https://app.example/order", ["exact", "longer"]],
+    ["workflowUrl=https://app.example/order&workflowUrl=https://o", ["exact", "longer", "other"]],
+    ["workflowUrl=https://app.example/order&workflowUrlExactMatch=true", ["exact"]],
+    ["workflowUrl=https://app.example/order&workflowUrlExactMatch=false", ["exact", "longer"]],
+    ["host=other.example", ["other"]],
+    ["path=/order2&path=/x", ["longer", "other"]],
+    ["label=l2&label=l3", ["labelled"]],
+    ["flowControlKey=k", ["key"]],
+    ["callerIp=1.2.3.4", ["labelled"]],
+    ["callerIP=1.2.3.4", ["labelled"]],
+    [`fromDate=${at + 2}&toDate=${at + 3}`, ["other", "key"]],
+    ["count=2", ["key", "labelled"]],
+    ["label=l1&callerIp=4.3.2.1", []],
+  ];
+
+  test.each(variants)("with %o", async (query, expected) => {
+    const home = await house();
+    const shapes: Record<string, Parameters<typeof start>[2]> = {
+      exact: {},
+      longer: { url: "https://app.example/order2" },
+      other: { url: "https://other.example/x" },
+      key: { url: "https://k.example/k", flowControl: { key: "k", parallelism: 1, rate: null, period: null } },
+      labelled: { url: "https://l.example/l", labels: ["l1", "l2"], callerIp: "1.2.3.4" },
+    };
+    for (const [runId, more] of Object.entries(shapes)) {
+      await start(home, runId, more);
+      home.clock.now++;
+    }
+    const dry = await home.ask("DELETE", `${path}?${query}&dryRun=true`);
+    expect(dry.body).toEqual({ dryRun: true, count: expected.length, sample: expect.arrayContaining(expected) });
+    expect((await home.ask("DELETE", `${path}?${query}`)).body).toEqual({ cancelled: expected.length });
+    const { runs } = await home.store.read.runs({ account: "acc_1", filter: { states: ["RUN_CANCELED"] }, cursor: null, count: 10 });
+    expect(runs.map(({ runId }) => runId).toSorted()).toEqual(expected.toSorted());
+  });
+
+  test("goes on beyond a page, and a dry run says where it stopped counting", async () => {
+    const home = await house();
+    for (let n = 0; n < 130; n++) await start(home, `r${n}`, { delay: 1_000 });
+    expect((await home.ask("DELETE", `${path}?dryRun=true&count=7`)).body).toMatchObject({ count: 7, sample: { length: 7 } });
+    expect((await home.ask("DELETE", `${path}?dryRun=true`)).body).toMatchObject({ count: 130, sample: { length: 10 } });
+    expect((await home.ask("DELETE", `${path}?count=100`)).body).toEqual({ cancelled: 130 });
+  });
+
+  test("tells the run that invoked one, and calls no failure callback", async () => {
+    const home = await house();
+    await start(home, "parent");
+    const invoker = {
+      runId: "parent",
+      createdAt: at,
+      url: endpoint,
+      headers: [],
+      step: { stepId: 1, stepName: "i", stepType: "Invoke", concurrent: 1 },
+    };
+    await start(home, "child", {
+      post: { kind: "start", runId: "child", url: endpoint, features: modern, origin: "sdk", invoker },
+      body: bytes(""),
+    });
+    home.deliveries.splice(0);
+    expect((await home.ask("DELETE", `${path}?workflowRunIds=child`)).body).toEqual({ cancelled: 1 });
+    expect(histories(home)).toEqual([["payload", expect.stringContaining('\\"isCanceled\\":true')]]);
+  });
+
+  test.each([
+    ["surprise=1", /^surprise: there is no such parameter/],
+    ["workflowRunId=a", /^workflowRunId: .*did you mean workflowRunIds/],
+    ["workflowRunIds=", /^workflowRunIds: /],
+    ["workflowRunIds=%00", /^workflowRunIds: .*is not possible/],
+    ["workflowUrlExactMatch=true", /^workflowUrlExactMatch: there is no workflowUrl/],
+    ["workflowUrlExactMatch=yes&workflowUrl=https://x", /^workflowUrlExactMatch: is none of/],
+    ["fromDate=2&toDate=1", /^fromDate: is later/],
+    ["count=0", /^count: /],
+    ["dryRun=yes", /^dryRun: /],
+    ["svc-retries=1", /^svc-retries: this request takes no settings/],
+  ])("refuses %s", async (query, error) => {
+    const home = await house();
+    await start(home, "a");
+    expect(await home.ask("DELETE", `${path}?${query}`)).toMatchObject({ status: 400, body: { error: expect.stringMatching(error) } });
+    expect((await home.ask("DELETE", `${path}/a`)).status).toBe(200);
+  });
+});
+
+describe("a message of a run", () => {
+  test("is not cancelled by itself, while the run goes on", async () => {
+    const home = await house();
+    const first = await start(home, "wfr ä/1");
+    expect(await home.ask("DELETE", `/v2/messages/${first}`)).toMatchObject({
+      status: 400,
+      body: { error: `message: ${first} belongs to a run, which waits for it; DELETE ${path}/wfr%20%C3%A4%2F1 cancels the run` },
+    });
+    expect((await home.ask("DELETE", "/v2/messages")).body).toEqual({ cancelled: 0 });
+    expect(await home.ask("DELETE", `/v2/messages?messageIds=${first}`)).toMatchObject({
+      status: 200,
+      body: { cancelled: 0, failed: [{ id: first, reason: 'the message belongs to the run "wfr ä/1"; cancel the run instead' }] },
+    });
+    expect(await home.ask("DELETE", `/v2/messages/${first}`, { token: otherToken })).toMatchObject({ status: 404 });
+    expect(await home.ask("DELETE", `${path}/wfr%20%C3%A4%2F1`)).toMatchObject({ status: 200 });
+    expect(await home.ask("DELETE", `/v2/messages/${first}`)).toMatchObject({ status: 200, body: { cancelled: 0 } });
+  });
+});

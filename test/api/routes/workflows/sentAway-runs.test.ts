@@ -1,0 +1,136 @@
+import { expect, test } from "vitest";
+import { at, house } from "../../house.ts";
+import type { House, Reply } from "../../house.ts";
+import { endpoint } from "./workflow.ts";
+import type { Headers } from "./workflowPosts.ts";
+import { batch, callHeaders, startHeaders, step, stepHeaders } from "./workflowPosts.ts";
+
+// A token that may publish and not read knows the id of a run, and tries to have what the run holds sent to a URL of its own.
+
+const own = "https://thief.example/x";
+const secret = "s3cret";
+
+type Thief = House & { post(url: string, headers: Headers, body?: string, token?: string): Promise<Reply>; token: string; both: string };
+
+async function thief(): Promise<Thief> {
+  const home = await house();
+  const tokenWith = async (verbs: string[]): Promise<string> =>
+    (await home.ask("POST", "/v2/tokens", { body: JSON.stringify({ verbs }) })).body.token;
+  const [token, both] = [await tokenWith(["publish"]), await tokenWith(["publish", "read"])];
+  const headers = startHeaders("victim", { "upstash-forward-authorization": `Bearer ${secret}` });
+  await batch(home, [{ headers, body: `payload ${secret}` }]);
+  await batch(home, [{ headers: stepHeaders("victim"), body: step({ out: secret }) }]);
+  home.deliveries.splice(0);
+  const post: Thief["post"] = (url, headers, body = "", as = token) => home.ask("POST", `/v2/publish/${url}`, { headers, body, token: as });
+  return { ...home, post, token, both };
+}
+
+const refused = {
+  status: 403,
+  body: {
+    error: expect.stringMatching(
+      /^token: .* https:\/\/thief\.example\/x, which needs the verb read as well, and the token has publish only/,
+    ),
+  },
+};
+
+/** Nothing of the run has gone, or will go, to the thief. */
+function expectNothingStolen({ deliveries, memory }: House): void {
+  const stored = [...memory.tables.envelopes.values()].filter(({ url }) => url.startsWith(own));
+  const sent = deliveries.filter(({ message }) => message.url.startsWith(own));
+  for (const { body, headers } of [...stored, ...sent.map(({ message }) => message)])
+    expect(Buffer.from(body).toString() + JSON.stringify(headers)).not.toMatch(new RegExp(`${secret}|${btoa(secret).slice(0, 6)}`));
+}
+
+test("a step posted to another URL", async () => {
+  const home = await thief();
+  const body = step({ stepId: 2 });
+  expect(await home.post(own, stepHeaders("victim"), body)).toMatchObject(refused);
+  expect(await batch(home, [{ destination: own, headers: stepHeaders("victim"), body }], home.token)).toMatchObject({ status: 403 });
+  expect(await home.post(`${endpoint}@thief.example/x`, stepHeaders("victim"), body)).toMatchObject({ status: 403 });
+  expect(await home.post(`${endpoint}?other`, stepHeaders("victim"), body)).toMatchObject({ status: 403 });
+  expect(home.deliveries).toEqual([]);
+  expect(await home.post(endpoint, stepHeaders("victim"), body)).toMatchObject({ status: 200 });
+  expect(await home.post(own, stepHeaders("victim"), step({ stepId: 3 }), home.both)).toMatchObject({ status: 200 });
+});
+
+test("the answer of a third party, sent to another URL", async () => {
+  const home = await thief();
+  const call = callHeaders("victim");
+  expect(await home.post("https://third.example/", { ...call, "upstash-callback": own })).toMatchObject(refused);
+  expect(await home.post("https://third.example/", { ...call, "upstash-callback-callback": own })).toMatchObject({ status: 403 });
+  expect(home.deliveries).toEqual([]);
+  // What the caller itself gave goes wherever it says.
+  expect(await home.post(own, call, "mine")).toMatchObject({ status: 200 });
+  expect(home.delivery().message).toMatchObject({ url: own });
+  expectNothingStolen(home);
+});
+
+test("a run that is started again", async () => {
+  const home = await thief();
+  const again = startHeaders("victim", { "upstash-workflow-trigger-by-sdk": "true" });
+  expect(await home.post(own, again, "x")).toMatchObject(refused);
+  for (const name of ["upstash-failure-callback", "upstash-failure-callback-failure-callback"])
+    expect(await home.post(endpoint, { ...again, "upstash-failure-callback": endpoint, [name]: own }, "x")).toMatchObject(refused);
+  expect(home.deliveries).toEqual([]);
+  expect(await home.post(endpoint, { ...again, "upstash-failure-callback": endpoint }, "x")).toMatchObject({ status: 200 });
+  expect(home.delivery().message).toMatchObject({ url: endpoint });
+});
+
+test("a step that waits, and is then notified", async () => {
+  const home = await thief();
+  const wait = (more: object): Promise<Reply> => {
+    const waiting = { url: endpoint, timeoutUrl: endpoint, step: { stepId: 2, stepName: "w", stepType: "Wait", concurrent: 1 }, ...more };
+    return home.ask("POST", "/v2/wait/e", { headers: stepHeaders("victim"), body: JSON.stringify(waiting), token: home.token });
+  };
+  expect(await wait({ url: own })).toMatchObject(refused);
+  expect(await wait({ timeoutUrl: own })).toMatchObject(refused);
+  expect((await home.ask("GET", "/v2/waiters/e")).body).toEqual([]);
+  expect(await wait({})).toMatchObject({ status: 200, body: { waits: true } });
+});
+
+test("a run that is invoked, whose end is told elsewhere", async () => {
+  const home = await thief();
+  const invoke = (workflowUrl: string) =>
+    JSON.stringify({
+      ...{ body: "", headers: {}, workflowRunId: "victim", workflowRunCreatedAt: at, workflowUrl },
+      step: { stepId: 2, stepName: "i", stepType: "Invoke", concurrent: 1 },
+    });
+  const headers = startHeaders("child", { "upstash-workflow-url": own, "upstash-workflow-invoke": "true" });
+  expect(await home.post(own, headers, invoke(own))).toMatchObject(refused);
+  expect(await home.post(own, headers, invoke(endpoint))).toMatchObject({ status: 200 });
+  await home.ask("DELETE", "/v2/workflows/runs/child?cancel=false", { token: home.token, body: "done" });
+  expect(home.deliveries.map(({ message }) => message.url)).toEqual([own, endpoint]);
+  expectNothingStolen(home);
+});
+
+test("a run that belongs to another URL than the one it starts at", async () => {
+  const home = await thief();
+  expect(await home.post(endpoint, startHeaders("mine", { "upstash-workflow-url": own }), "x")).toMatchObject(refused);
+  const older = startHeaders("mine", { "upstash-feature-set": "LazyFetch", "upstash-failure-callback": own });
+  expect(await home.post(endpoint, older, "x"), "the whole history").toMatchObject(refused);
+  expect(await home.post(endpoint, startHeaders("mine", { "upstash-failure-callback": own }), "x"), "what was posted").toMatchObject({
+    status: 200,
+  });
+  expect(await home.ask("POST", `/v2/trigger/${endpoint}`, { token: home.token })).toMatchObject({ status: 200 });
+});
+
+test("an event tells which runs wait for it only to those who may read", async () => {
+  const home = await thief();
+  const told: unknown[] = [];
+  for (const [token, path] of [
+    [home.token, "e"],
+    [home.token, "victim/e"],
+    [home.both, "e"],
+  ] as const) {
+    const waiting = { url: endpoint, step: { stepId: 2 + told.length, stepName: "w", stepType: "Wait", concurrent: 1 } };
+    await home.ask("POST", "/v2/wait/e", { headers: stepHeaders("victim"), body: JSON.stringify(waiting) });
+    told.push((await home.ask("POST", `/v2/notify/${path}`, { token, body: "e" })).body);
+  }
+  const blind = { waiter: { url: "", headers: {} }, messageId: expect.any(String), url: "", deduplicated: false };
+  expect(told).toEqual([
+    [{ ...blind, workflowRunId: "" }],
+    [{ ...blind, workflowRunId: "victim" }],
+    [expect.objectContaining({ url: endpoint, workflowRunId: "victim", workflowCreatedAt: at })],
+  ]);
+});

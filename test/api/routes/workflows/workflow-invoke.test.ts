@@ -1,0 +1,108 @@
+import { describe, expect, test } from "vitest";
+import type { Delivery } from "../../../../src/core/model/message.ts";
+import { at, house, otherToken } from "../../house.ts";
+import type { House, Reply } from "../../house.ts";
+import { endpoint, histories } from "./workflow.ts";
+import type { Headers } from "./workflowPosts.ts";
+import { startHeaders, start, headersOf } from "./workflowPosts.ts";
+
+describe("an invocation", () => {
+  const child = "https://app.example/child";
+  const aStep = { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 };
+  const invoking = (more: Record<string, unknown> = {}): string =>
+    JSON.stringify({
+      body: "x",
+      headers: {
+        "Upstash-Workflow-Init": ["false"],
+        "Upstash-Workflow-RunId": ["parent"],
+        "Upstash-Workflow-Runid": ["parent"],
+        "Upstash-Forward-Upstash-Workflow-Sdk-Version": ["1"],
+        "Upstash-Forward-X": ["1"],
+        "upstash-forward-x": ["1"],
+        "content-type": ["application/json"],
+      },
+      ...{ workflowRunId: "parent", workflowRunCreatedAt: at, workflowUrl: endpoint },
+      step: aStep,
+      ...more,
+    });
+  const invoke = (home: House, body: string, headers: Headers = {}, token?: string): Promise<Reply> =>
+    home.ask("POST", `/v2/publish/${child}`, {
+      headers: startHeaders("child", {
+        "upstash-workflow-url": child,
+        "upstash-workflow-invoke": "true",
+        "upstash-forward-upstash-workflow-invoke-count": "1",
+        ...headers,
+      }),
+      body,
+      ...(token === undefined ? {} : { token }),
+    });
+
+  test("starts a run with the payload in it, and its end is a step of the one that waits", async () => {
+    const home = await house();
+    await start(home, "parent");
+    histories(home);
+    expect(await invoke(home, invoking())).toMatchObject({ status: 200, body: { messageId: expect.any(String) } });
+    expect(headersOf(home.deliveries[0] as Delivery)).toMatchObject({ "Upstash-Workflow-Invoke-Count": "1" });
+    expect(histories(home)).toEqual([["x"]]);
+    await home.store.execute("finishRun", { account: "acc_1", runId: "child", body: Buffer.from('"r"') });
+    expect(home.deliveries[0]?.message).toMatchObject({ url: endpoint, run: { runId: "parent" } });
+    expect(headersOf(home.deliveries[0] as Delivery)).toEqual({
+      ...{ "Content-Type": "application/json", "Upstash-Workflow-Sdk-Version": "1", X: "1" },
+    });
+    const [[, result] = []] = histories(home);
+    expect(JSON.parse(result ?? "")).toEqual({
+      ...{ stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 },
+      out: '{"body":"\\"r\\"","isCanceled":false,"isFailed":false}',
+    });
+  });
+
+  test("without a payload starts with an empty one", async () => {
+    const home = await house();
+    await start(home, "parent");
+    histories(home);
+    expect((await invoke(home, invoking({ body: undefined }))).status).toBe(200);
+    expect(histories(home)).toEqual([[""]]);
+  });
+
+  test.each([
+    ["no JSON", "{", {}, 412, /^body: not valid JSON/],
+    ["no object", "[]", {}, 412, /^body: is not a JSON object/],
+    ["no run that waits", invoking({ workflowRunId: undefined }), {}, 412, /^workflowRunId: is missing/],
+    ["a run that cannot be", invoking({ workflowRunId: "a\u0000" }), {}, 412, /^body.workflowRunId: /],
+    ["a run that is not there", invoking({ workflowRunId: "else" }), {}, 400, /^workflow-runid: there is no run "else"/],
+    ["no URL", invoking({ workflowUrl: "app" }), {}, 412, /^body.workflowUrl: "app" is not a URL/],
+    ["no step", invoking({ step: undefined }), {}, 412, /^step: is missing/],
+    ["a step that is none", invoking({ step: { stepId: 0, stepName: "a", stepType: "b" } }), {}, 412, /^step: has no stepId/],
+    [
+      "a step whose id is no number",
+      invoking({ step: { ...aStep, stepId: { toString: 1, valueOf: 1 } } }),
+      {},
+      412,
+      /^step: has no stepId/,
+    ],
+    ["a step that is too long", invoking({ step: { stepId: 1, stepName: "n".repeat(20_000) } }), {}, 412, /^body.step: longer than 16384/],
+    ["headers that HTTP cannot carry", invoking({ headers: { "upstash-forward-x": ["a\nb"] } }), {}, 412, /^body.headers: /],
+    ["a count that is none", invoking(), { "upstash-forward-upstash-workflow-invoke-count": "x" }, 412, /^workflow-invoke-count: /],
+    ["too many above it", invoking(), { "upstash-forward-upstash-workflow-invoke-count": "100" }, 412, /the limit is 100/],
+  ])("with %s is refused, and starts nothing", async (_, body, headers: Headers, status, error) => {
+    const home = await house();
+    await start(home, "parent");
+    home.deliveries.splice(0);
+    expect(await invoke(home, body, headers)).toMatchObject({ status, body: { error: expect.stringMatching(error) } });
+    expect(home.deliveries).toEqual([]);
+    expect(await home.store.read.activeRun("acc_1", "child")).toBeNull();
+  });
+
+  test("for a run of another account is refused", async () => {
+    const home = await house();
+    await start(home, "parent");
+    expect((await invoke(home, invoking(), {}, otherToken)).status).toBe(400);
+    expect(await home.store.read.activeRun("acc_2", "child")).toBeNull();
+  });
+
+  test("may be 99 deep", async () => {
+    const home = await house();
+    await start(home, "parent");
+    expect((await invoke(home, invoking(), { "upstash-forward-upstash-workflow-invoke-count": "99" })).status).toBe(200);
+  });
+});

@@ -1,0 +1,60 @@
+import type { Delivery } from "../../../../src/core/model/message.ts";
+import type { House, Reply } from "../../house.ts";
+import { endpoint } from "./workflow.ts";
+
+export const features = "LazyFetch,InitialBody,WF_DetectTrigger,WF_TriggerOnConfig";
+export type Headers = Record<string, string>;
+
+/** The headers of the published client. */
+export const startHeaders = (runId: string, more: Headers = {}): Headers => ({
+  "upstash-workflow-init": "true",
+  "upstash-workflow-runid": runId,
+  "upstash-workflow-url": endpoint,
+  "upstash-feature-set": features,
+  "upstash-workflow-sdk-version": "1",
+  "upstash-forward-upstash-workflow-sdk-version": "1",
+  "upstash-telemetry-sdk": "x",
+  "content-type": "application/json",
+  "upstash-method": "POST",
+  ...more,
+});
+export const stepHeaders = (runId: string, more: Headers = {}): Headers =>
+  startHeaders(runId, { "upstash-workflow-init": "false", ...more });
+export const callHeaders = (runId: string, more: Headers = {}): Headers => ({
+  "upstash-workflow-init": "false",
+  "upstash-workflow-runid": runId,
+  "upstash-workflow-url": endpoint,
+  "upstash-workflow-sdk-version": "1",
+  "upstash-feature-set": "WF_NoDelete,InitialBody",
+  "upstash-workflow-calltype": "toCallback",
+  "upstash-method": "GET",
+  "upstash-retries": "0",
+  "upstash-callback": endpoint,
+  "upstash-callback-workflow-runid": runId,
+  "upstash-callback-workflow-calltype": "fromCallback",
+  "upstash-callback-workflow-init": "false",
+  "upstash-callback-workflow-url": endpoint,
+  "upstash-callback-feature-set": features,
+  "upstash-callback-forward-upstash-workflow-callback": "true",
+  "upstash-callback-forward-upstash-workflow-stepid": "1",
+  "upstash-callback-forward-upstash-workflow-stepname": "get",
+  "upstash-callback-forward-upstash-workflow-steptype": "Call",
+  "upstash-callback-forward-upstash-workflow-concurrent": "1",
+  ...more,
+});
+
+export type Item = { destination?: string; headers: Headers; body?: string; queue?: string };
+export const batch = ({ ask }: House, items: readonly Item[], token?: string): Promise<Reply> =>
+  ask("POST", "/v2/batch", {
+    body: JSON.stringify(items.map((item) => ({ destination: endpoint, ...item }))),
+    ...(token === undefined ? {} : { token }),
+  });
+export const step = (more: Record<string, unknown> = {}): string =>
+  JSON.stringify({ stepId: 1, stepName: "s", stepType: "Run", out: "1", concurrent: 1, ...more });
+export const start = (home: House, runId: string, headers: Headers = {}): Promise<Reply> =>
+  batch(home, [{ headers: startHeaders(runId, headers), body: "payload" }]);
+export const historyOf = async (home: House, runId: string) => {
+  const active = await home.store.read.activeRun("acc_1", runId);
+  return active ? home.store.read.history("acc_1", active.run.id) : [];
+};
+export const headersOf = ({ message }: Delivery): Headers => Object.fromEntries(message.headers);

@@ -1,0 +1,52 @@
+import { describe, expect, test } from "vitest";
+import { methodsOf } from "../../../src/api/route/route.ts";
+import { routes } from "../../../src/api/routes/index.ts";
+import { house, operatorPassword, token } from "../house.ts";
+import { basicOf } from "../routes/accounts/possessions.ts";
+
+const urlOf = (path: string): string =>
+  path
+    .replaceAll("{id}", "acc_1")
+    .replaceAll("{account}", "acc_1")
+    .replaceAll(/\{\w+\}/g, "none");
+const authorizationOf: Record<string, string> = {
+  token: `Bearer ${token}`,
+  account: basicOf("acc_1", "pass"),
+  operator: basicOf("operator", operatorPassword),
+};
+
+const reading = routes.filter((row) => methodsOf(row).includes("HEAD"));
+const others = routes.filter((row) => row.method === "GET" && !methodsOf(row).includes("HEAD"));
+
+describe.each(reading.map((row) => ({ row, name: row.path })))("HEAD $name", ({ row: { path, access } }) => {
+  test("answers the status and the headers of a GET, and no body", async () => {
+    const home = await house();
+    const headers: Record<string, string> = access in authorizationOf ? { authorization: authorizationOf[access] ?? "" } : {};
+    const ask = (method: "GET" | "HEAD") => home.api.inject({ method, url: urlOf(path), headers });
+    const [got, head] = [await ask("GET"), await ask("HEAD")];
+    expect(head.statusCode).toBe(got.statusCode);
+    const shown = ({ headers: { date: _date, ...rest } }: typeof got) => rest;
+    expect(shown(head)).toEqual(shown(got));
+    expect([head.body, got.body.length > 0]).toEqual(["", true]);
+  });
+});
+
+test("is answered wherever a GET changes nothing, and takes no part in a webhook of a run", () => {
+  expect(others.map(({ path }) => path).toSorted()).toEqual(["/v2/keys/rotate", "/v2/workflows/hooks/{userId}/{workflowRunId}/{eventId}"]);
+});
+
+test("is named by a refusal of another method, and refused where a GET changes something", async () => {
+  const home = await house();
+  const put = await home.ask("PUT", "/v2/health");
+  expect(put).toMatchObject({ status: 405, headers: { allow: "GET, HEAD" }, body: { error: expect.stringContaining("GET or HEAD") } });
+  for (const url of ["/v2/keys/rotate", "/v2/workflows/hooks/acc_1/run/event"]) {
+    const { statusCode, headers, body } = await home.api.inject({ method: "HEAD", url, headers: { authorization: `Bearer ${token}` } });
+    expect([url, statusCode, body, String(headers["allow"]).includes("HEAD")]).toEqual([url, 405, "", false]);
+  }
+});
+
+test("needs the same rights as a GET", async () => {
+  const home = await house();
+  expect((await home.api.inject({ method: "HEAD", url: "/v2/keys" })).statusCode).toBe(401);
+  expect((await home.api.inject({ method: "HEAD", url: "/v2/svc/users" })).headers["www-authenticate"]).toContain("Basic");
+});

@@ -1,0 +1,76 @@
+import { expect, test } from "vitest";
+import { tells } from "../../../src/api/settings/forward.ts";
+import { idMaker } from "../../../src/core/values/ids.ts";
+import { newAccount } from "../../../src/server/credentials.ts";
+import { tokenOf } from "../../../src/api/auth/token.ts";
+import { house, token } from "../house.ts";
+import { endpoint } from "../routes/workflows/workflow.ts";
+
+const secret = "eyJVc2VySUQiOiJhY21lIiwiUGFzc3dvcmQiOiJwYXM/c3cvb3JkIn0+Pz4/Pj8=";
+const percent = (text: string): string => [...text].map((letter) => `%${letter.charCodeAt(0).toString(16)}`).join("");
+
+test.each([
+  ["as it is", secret],
+  ["among other text", `Bearer ${secret}, more`],
+  ["without padding", secret.slice(0, -1)],
+  ["in the alphabet of URLs", secret.replaceAll("+", "-").replaceAll("/", "_")],
+  ["percent-encoded", encodeURIComponent(secret)],
+  ["percent-encoded, every letter", percent(secret)],
+  ["percent-encoded twice", encodeURIComponent(encodeURIComponent(secret))],
+  ["percent-encoded twice, every letter", percent(percent(secret))],
+  ["percent-encoded twice, without padding, in a query", `a=1&t=${encodeURIComponent(encodeURIComponent(secret.slice(0, -1)))}&b`],
+  ["percent-encoded often", Array.from({ length: 40 }).reduce<string>((text) => encodeURIComponent(text), secret)],
+  ["with a name, as credentials in Basic are", `Basic ${btoa(`user:${secret}`)}`],
+  ["as Basic, percent-encoded, without padding", encodeURIComponent(btoa(`u:${secret}`).replace(/=+$/, ""))],
+  ["in base64 of the alphabet of URLs", Buffer.from(`\u00ff\u00fe?${secret}`, "latin1").toString("base64url")],
+  ["in base64 twice", btoa(btoa(`u:${secret}`))],
+  ["in base64 behind another letter", `x${btoa(`u:${secret}`)}`],
+  ["in base64, percent-encoded, in base64", btoa(encodeURIComponent(btoa(`u:${secret}`)))],
+  ["in hex", Buffer.from(`u:${secret}`).toString("hex")],
+])("a token is found %s", (_, value) => {
+  expect(tells(value, secret)).toBe(true);
+});
+
+test("the password of an account that the server made is found by itself", () => {
+  const { id, password, token } = newAccount({ id: "acme", name: "acme", secret: () => idMaker(Math.random)("sig", Date.now()) });
+  for (const value of [password, `Basic ${btoa(`${id}:${password}`)}`]) expect(tells(value, token)).toBe(true);
+});
+
+test("the password in a token is found like the token, unless it is short", () => {
+  const password = "p4ssw0rd-of-at-least-32-characters";
+  const own = tokenOf("acme", password);
+  for (const value of [password, `x=${percent(password)}`, `Basic ${btoa(`acme:${password}`)}`, JSON.stringify({ Password: password })])
+    expect(tells(value, own)).toBe(true);
+  expect(tells(password.slice(1), own)).toBe(false);
+  expect(tells("a pass in the hand", tokenOf("acme", "pass"))).toBe(false);
+});
+
+test("neither a type of content nor a step that waits brings the token along", async () => {
+  const home = await house();
+  const type = `text/plain; t=${encodeURIComponent(token)}`;
+  await home.ask("POST", "/v2/publish/https://example.com", { headers: { "content-type": type }, body: "x" });
+  expect(JSON.stringify(home.delivery().message.headers)).not.toContain("t=");
+  await home.ask("POST", `/v2/trigger/${endpoint}`, { headers: { "svc-workflow-runid": "r" } });
+  const waiting = { url: endpoint, timeoutHeaders: { authorization: [`Bearer ${token}`], "svc-forward-x": [percent(token), "other"] } };
+  const body = JSON.stringify({ ...waiting, step: { stepId: 1, stepName: "w", stepType: "Wait" } });
+  expect((await home.ask("POST", "/v2/wait/e", { headers: { "svc-workflow-runid": "r" }, body })).status).toBe(200);
+  expect((await home.ask("GET", "/v2/waiters/e")).body[0].timeoutHeaders).toEqual({ "Svc-Forward-X": ["other"] });
+});
+
+test.each(["", "100 % sure", "%zz %2", "a%20b%2520c", "text/plain; q=0.5", secret.slice(0, 30), encodeURIComponent("x/y=z")])(
+  "%s tells nothing",
+  (value) => {
+    expect(tells(value, secret)).toBe(false);
+  },
+);
+
+test("a header that has the token in it is not forwarded, however it is encoded, and others are", async () => {
+  const home = await house();
+  const twice = encodeURIComponent(encodeURIComponent(token));
+  const headers = { "svc-header-forward": "true", "x-twice": twice, "x-bare": token.replace(/=+$/, ""), "x-other": "a%2520b" };
+  expect((await home.ask("POST", "/v2/publish/https://example.com", { headers, body: "x" })).status).toBe(200);
+  const names = home.delivery().message.headers.map(([name]) => name.toLowerCase());
+  expect(names).toContain("x-other");
+  expect(names).not.toEqual(expect.arrayContaining(["x-twice"]));
+  expect(names).not.toEqual(expect.arrayContaining(["x-bare"]));
+});

@@ -1,0 +1,348 @@
+import { describe, expect, test } from "vitest";
+import type { SettingName } from "../../../src/api/settings/table.ts";
+import { settingRows } from "../../../src/api/settings/table.ts";
+import { canonicalName } from "../../../src/core/values/headers.ts";
+import type { Letter } from "../../../src/core/model/message.ts";
+import { at, house } from "../house.ts";
+
+type Case = { good: [text: string, expected: Partial<Letter>][]; bad: string[] };
+const day = 86_400_000;
+const noCallback = {
+  method: "POST",
+  headers: [],
+  retries: null,
+  retryDelay: null,
+  timeout: null,
+  flowControl: null,
+  callback: null,
+  failureCallback: null,
+};
+
+/** For every setting: texts that are taken, what becomes of the message, and texts that are refused. */
+const cases: Record<Exclude<SettingName, "cron" | "queue-name">, Case> = {
+  method: {
+    good: [
+      ["GET", { method: "GET" }],
+      ["patch", { method: "PATCH" }],
+    ],
+    bad: ["", "HEAD", "GET POST", "G\u00cbT"],
+  },
+  delay: {
+    good: [
+      ["50s", { notBefore: at + 50_000 }],
+      ["1d10h30m", { notBefore: at + day + 37_800_000 }],
+      ["7", { notBefore: at + 7_000 }],
+    ],
+    bad: ["", "-1s", "1.5h", "1 s", "soon", "9".repeat(30)],
+  },
+  "not-before": {
+    good: [
+      [String(at / 1000 + 60), { notBefore: at + 60_000 }],
+      [`${at / 1000 + 60}.4`, { notBefore: at + 60_000 }],
+      ["1", { notBefore: at }],
+    ],
+    bad: ["", "-1", "tomorrow", "1e9", "9".repeat(15), "253402300800"],
+  },
+  retries: {
+    good: [
+      ["0", { retries: 0 }],
+      ["007", { retries: 7 }],
+    ],
+    bad: ["", "-1", "1.5", "1e1", "three", "0x1", "9".repeat(21)],
+  },
+  "retry-delay": {
+    good: [["pow(2, retried) * 1000", { retryDelay: "pow(2, retried) * 1000" }]],
+    bad: ["", "1 +", "process.exit()", "(".repeat(300)],
+  },
+  timeout: {
+    good: [
+      ["30", { timeout: 30_000 }],
+      ["2m", { timeout: 120_000 }],
+    ],
+    bad: ["", "0", "0s", "-1", "fast"],
+  },
+  "header-forward": {
+    good: [
+      ["true", {}],
+      ["false", {}],
+    ],
+    bad: ["", "1", "yes"],
+  },
+  "flow-control-key": {
+    good: [["shop 7", { flowControl: { key: "shop 7", parallelism: 1, rate: null, period: null } }]],
+    bad: ["", "x".repeat(513)],
+  },
+  "flow-control-value": {
+    good: [
+      ["parallelism=3", { flowControl: { key: "k", parallelism: 3, rate: null, period: null } }],
+      [" rate=5 , period = 1m", { flowControl: { key: "k", parallelism: null, rate: 5, period: 60_000 } }],
+      ["period=7d,rate=5,parallelism=2", { flowControl: { key: "k", parallelism: 2, rate: 5, period: 7 * day } }],
+      ["period=1m", { flowControl: { key: "k", parallelism: null, rate: null, period: 60_000 } }],
+      ["rate=5,period=30", { flowControl: { key: "k", parallelism: null, rate: 5, period: 30_000 } }],
+    ],
+    bad: ["", "3", "parallelism", "parallelism=0", "parallelism=-1", "rate=1.5", "rate=1,rate=2", "rate=5,period=0", "speed=9", "rate=1,"],
+  },
+  callback: {
+    good: [["https://c.example/x?y", { callback: { url: "https://c.example/x?y", ...noCallback } } as Partial<Letter>]],
+    bad: ["", "c.example", "ftp://c.example", "https://", "https:///x", "http://a b/", `https://c.example/${"x".repeat(17_000)}`],
+  },
+  "failure-callback": {
+    good: [["http://c.example", { failureCallback: { url: "http://c.example", ...noCallback } } as Partial<Letter>]],
+    bad: ["", "/relative", "javascript:alert(1)"],
+  },
+  "deduplication-id": { good: [["order 1", { deduplication: expect.stringMatching(/^i:[0-9a-f]{64}$/) }]], bad: ["", "x".repeat(513)] },
+  "deduplication-window": {
+    good: [
+      ["1s", { deduplication: expect.stringMatching(/^i:/) }],
+      ["7d", { deduplication: expect.stringMatching(/^i:/) }],
+    ],
+    bad: ["", "0", "604801", "soon"],
+  },
+  "content-based-deduplication": {
+    good: [
+      ["true", { deduplication: expect.stringMatching(/^c:[0-9a-f]{64}$/) }],
+      ["false", { deduplication: null }],
+      ["True", { deduplication: expect.stringMatching(/^c:[0-9a-f]{64}$/) }],
+      ["False", { deduplication: null }],
+    ],
+    bad: ["", "maybe"],
+  },
+  label: {
+    good: [
+      [" a , b,,a", { labels: ["a", "b"] }],
+      ["\u00fc", { labels: ["\u00fc"] }],
+    ],
+    bad: ["x".repeat(513), Array.from({ length: 33 }, (_, n) => n).join(",")],
+  },
+  "redact-fields": {
+    good: [
+      ["body, header[x-a]", { redaction: { body: true, headers: ["X-A"] } }],
+      ["headers", { redaction: { body: false, headers: true } }],
+    ],
+    bad: ["", "everything", "header[]", "body;headers"],
+  },
+  "keep-response": {
+    good: [
+      ["true", { keepResponse: true }],
+      ["false", {}],
+    ],
+    bad: ["", "yes", "1"],
+  },
+  // What the service itself says of a delivery, so that it can be sent on to another server.
+  "schedule-id": { good: [["daily.1", { scheduleId: null }]], bad: ["", "a b", "x".repeat(513)] },
+};
+
+/** What a setting needs beside it. */
+const beside: { [N in SettingName]?: (readonly [name: string, text: string])[] } = {
+  "deduplication-window": [["deduplication-id", "1"]],
+  "flow-control-key": [["flow-control-value", "parallelism=1"]],
+  "flow-control-value": [["flow-control-key", "k"]],
+};
+
+const names = Object.keys(cases) as (keyof typeof cases)[];
+// Names of headers arrive in lower case here; test/api/server/destination.test.ts sends them over a socket.
+const ways = ["Svc", "Upstash"].flatMap((prefix) => [
+  { how: `header ${prefix}-`, written: (name: string) => canonicalName(`${prefix}-${name}`), byQuery: false },
+  { how: `header ${prefix}- in upper case`, written: (name: string) => `${prefix}-${name}`.toUpperCase(), byQuery: false },
+  { how: `parameter ${prefix.toLowerCase()}-`, written: (name: string) => `${prefix}-${name}`.toLowerCase(), byQuery: true },
+]);
+
+test("every setting that a message can have has its cases", () => {
+  const all = Object.entries(settingRows).filter(([, row]) => row.onlyForSchedules === undefined);
+  expect(names.toSorted()).toEqual(all.map(([name]) => name).toSorted());
+});
+
+describe.each(ways)("as $how", ({ written, byQuery }) => {
+  const publish = async (all: readonly (readonly [name: string, text: string])[]) => {
+    const { ask, store } = await house();
+    const url = "https://d.example/path";
+    const query = byQuery ? `?${all.map(([name, text]) => `${written(name)}=${encodeURIComponent(text)}`).join("&")}` : "";
+    const latin1 = (text: string): string => Buffer.from(text).toString("latin1");
+    const headers = byQuery ? {} : Object.fromEntries(all.map(([name, text]) => [written(name), latin1(text)]));
+    const reply = await ask("POST", `/v2/publish/${url}${query}`, { headers, body: "x" });
+    const view = reply.status === 200 ? await store.read.message("acc_1", reply.body.messageId) : null;
+    return { reply, envelope: view?.envelope, url };
+  };
+
+  test.each(names.flatMap((name) => cases[name].good.map(([text, expected]) => ({ name, text, expected }))))(
+    "$name: $text",
+    async ({ name, text, expected }) => {
+      const { reply, envelope, url } = await publish([[name, text], ...(beside[name] ?? [])]);
+      expect(reply).toMatchObject({ status: 200 });
+      expect(envelope).toMatchObject({ url, ...expected });
+    },
+  );
+
+  test.each(names.flatMap((name) => cases[name].bad.map((text) => ({ name, text, shown: text.slice(0, 20) }))))(
+    "$name: $shown is refused by its name",
+    async ({ name, text }) => {
+      const { reply } = await publish([[name, text], ...(beside[name] ?? [])]);
+      expect(reply).toMatchObject({ status: 400, body: { error: expect.stringMatching(new RegExp(`^${written(name)}: \\S`, "i")) } });
+    },
+  );
+
+  test("callbacks have settings of their own, and callbacks", async () => {
+    const { envelope } = await publish([
+      ["callback", "https://c.example"],
+      ["callback-method", "PUT"],
+      ["callback-retries", "1"],
+      ["callback-forward-x-a", "1"],
+      ["callback-forward-content-type", "text/plain"],
+      ["callback-failure-callback", "https://cf.example"],
+      ["callback-failure-callback-timeout", "5s"],
+      ["failure-callback", "https://f.example"],
+      ["failure-callback-retry-delay", "1000"],
+      ["callback-delay", "1m"],
+      ["callback-label", "a,b"],
+      ["callback-failure-callback-delay", "2m"],
+      ["failure-callback-delay", "90"],
+      ["failure-callback-label", "c"],
+    ]);
+    expect(envelope).toMatchObject({
+      callback: {
+        ...{ url: "https://c.example", method: "PUT", retries: 1 },
+        headers: expect.arrayContaining([
+          ["X-A", "1"],
+          ["Content-Type", "text/plain"],
+        ]),
+        ...{ delay: 60_000, labels: ["a", "b"] },
+        failureCallback: { url: "https://cf.example", timeout: 5_000, delay: 120_000 },
+      },
+      failureCallback: { url: "https://f.example", retryDelay: "1000", method: "POST", delay: 90_000, labels: ["c"] },
+    });
+  });
+
+  const callback = ["callback", "https://c.example"] as const;
+  test.each([
+    ["a callback that waits", "callback-not-before", [callback, ["callback-not-before", "1"]], "Callback-Delay delays a callback"],
+    ["a delay of no callback", "callback-delay", [["callback-delay", "1s"]], "there is no"],
+    ["a delay that is not one, for a callback", "callback-delay", [callback, ["callback-delay", "soon"]], "is not a duration"],
+    ["settings of no callback", "callback-retries", [["callback-retries", "1"]], "there is no"],
+    ["settings of no failure callback", "failure-callback-forward-a", [["failure-callback-forward-a", "1"]], "there is no"],
+    ["a key without limits", "flow-control-key", [["flow-control-key", "k"]], "has no Flow-Control-Value beside it"],
+    ["limits without a key", "flow-control-value", [["flow-control-value", "rate=1"]], "has no Flow-Control-Key beside it"],
+    [
+      "a callback's key without limits",
+      "callback-flow-control-key",
+      [callback, ["callback-flow-control-key", "k"]],
+      "has no Flow-Control-Value",
+    ],
+    ["a queue", "queue-name", [["queue-name", "q"]], "belongs to a schedule; POST /v2/enqueue/{queue}/{destination} sends"],
+    ["a queue of a callback", "callback-queue-name", [callback, ["callback-queue-name", "q"]], "is a setting of messages"],
+    ["a workflow without a run", "workflow-init", [["workflow-init", "true"]], "belongs to a message of a workflow run, which this is not"],
+    ["features of nothing", "feature-set", [["feature-set", "x"]], "belongs to a message of a workflow run, which this is not"],
+    [
+      "a run of a callback alone",
+      "callback-workflow-runid",
+      [callback, ["callback-workflow-runid", "x"]],
+      "belongs to a message of a workflow run, which this is not",
+    ],
+    ["a header without a name", "forward-", [["forward-", "1"]], "not the name of an HTTP header"],
+    ["callbacks without end", "callback-callback-callback", [["callback-callback-callback", "https://x.example"]], "2 levels"],
+  ] as const)("%s is refused", async (_, name, all, problem) => {
+    const { reply } = await publish(all);
+    expect(reply.status).toBe(400);
+    expect(reply.body.error).toContain(problem);
+    expect(reply.body.error.toLowerCase().startsWith(`${written(name).toLowerCase()}: `)).toBe(true);
+  });
+
+  test("what clients say of themselves is taken and forgotten", async () => {
+    const { reply, envelope } = await publish([
+      ["telemetry-sdk", "x"],
+      ["telemetry-runtime", "node"],
+      ["message-id", "msg_1"],
+      ["signature", "jwt"],
+      ["schedule-id", "scd_1"],
+      ["topic-name", "group"],
+    ]);
+    expect(reply.status).toBe(200);
+    expect(reply.headers).not.toHaveProperty("waypost-ignored");
+    expect(envelope?.headers).toEqual([]);
+  });
+});
+
+describe("settings that meet", () => {
+  const url = "/v2/publish/https://d.example/path";
+  const publish = async (query: string, headers: Record<string, string> = {}) => {
+    const { ask, store } = await house();
+    const reply = await ask("POST", `${url}${query}`, { headers, body: "x" });
+    const view = reply.status < 300 ? await store.read.message("acc_1", reply.body.messageId) : null;
+    return { reply, envelope: view?.envelope };
+  };
+
+  test("a header wins over a parameter, also that of the other brand", async () => {
+    expect((await publish("?svc-retries=1&upstash-timeout=1s", { "upstash-retries": "2", "svc-timeout": "2s" })).envelope).toMatchObject({
+      retries: 2,
+      timeout: 2_000,
+    });
+  });
+
+  test("the same value under both brands is one setting", async () => {
+    expect((await publish("", { "upstash-retries": "2", "svc-retries": "2" })).envelope).toMatchObject({ retries: 2, brand: "svc" });
+  });
+
+  test.each([
+    ["?svc-retries=1&svc-retries=2", {}, "svc-retries: given twice, with different values; leave one out"],
+    ["?svc-retries=1&upstash-retries=2", {}, "upstash-retries: given as svc-retries too, with different values; leave one out"],
+    ["", { "Svc-Retries": "1", "Upstash-Retries": "2" }, "upstash-retries: given as svc-retries too, with different values; leave one out"],
+    ["?svc-label=%zz", {}, "svc-label: the percent-encoding is malformed, or not of UTF-8"],
+    ["?svc-retrys=1", {}, "svc-retrys: there is no such setting; did you mean svc-retries?"],
+    [
+      "?svc-callback=https://c.example&svc-callback-metod=1",
+      {},
+      "svc-callback-metod: there is no such setting; did you mean svc-callback-method?",
+    ],
+    ["", { "Svc-Lable": "a" }, "svc-lable: there is no such setting; did you mean svc-label?"],
+    ["?svc-nothing-like-it=1", {}, "svc-nothing-like-it: there is no such setting"],
+    [
+      "?svc-retry-delay=1000*(1+retried)",
+      {},
+      `svc-retry-delay: unexpected "retried" at 9; expected an operator or ")"; a + in a query is a space, write %2B for a plus`,
+    ],
+    ["?svc-retry-delay=1000*(1%20retried)", {}, `svc-retry-delay: unexpected "retried" at 9; expected an operator or ")"`],
+    [
+      "",
+      { "svc-retry-delay": "1000*(1+retries)" },
+      'svc-retry-delay: unexpected "retries" at 9; expected retried or one of pow, exp, sqrt, abs, floor, ceil, round, min, max',
+    ],
+    ["?svc-forward-a%20b=1", {}, "svc-forward-a b: not the name of an HTTP header"],
+    ["?svc-forward-a=1%0d%0ab:2", {}, "svc-forward-a: the value has characters that an HTTP header cannot carry"],
+    ["?svc-forward-a=%e6%97%a5", {}, "svc-forward-a: the value has characters that an HTTP header cannot carry"],
+  ])("%s %o is refused", async (query, headers, error) => {
+    expect((await publish(query, headers)).reply).toMatchObject({ status: 400, body: { error } });
+  });
+
+  test("unknown settings of the other brand are left out and named", async () => {
+    const { reply, envelope } = await publish("?upstash-new=1&x=1", { "Upstash-Foo": "1" });
+    expect(reply).toMatchObject({ status: 200, headers: { "waypost-ignored": "upstash-foo, upstash-new" } });
+    expect(envelope?.url).toBe("https://d.example/path?x=1");
+  });
+
+  test("labels and fields to redact may be given in several headers, parameters, or values of a group", async () => {
+    const home = await house();
+    const headers = { "svc-label": ["a", "b,c"], "upstash-redact-fields": ["body", "header[X]"] };
+    await home.ask("POST", "/v2/topics/g/endpoints", { body: '{"endpoints":[{"url":"https://e.example"}]}' });
+    expect((await home.ask("PATCH", "/v2/topics/g", { body: JSON.stringify({ headers }) })).status).toBe(200);
+    await home.ask("POST", "/v2/publish/g");
+    expect(home.delivery().message).toMatchObject({ labels: ["a", "b", "c"], redaction: { body: true, headers: ["X"] } });
+    await home.ask("POST", "/v2/publish/https://e.example?svc-label=a&upstash-label=b&svc-label=a");
+    expect(home.delivery().message.labels).toEqual(["a", "b"]);
+  });
+
+  test.each([
+    ["retries", { "svc-retries": "1001" }],
+    ["timeout", { "svc-timeout": "12h1s" }],
+    ["delay", { "svc-delay": "367d" }],
+    ["not-before", { "svc-not-before": String(at / 1000 + 367 * 86_400) }],
+    ["retries of a callback", { "svc-callback": "https://c.example", "svc-callback-retries": "9".repeat(20) }],
+  ])("%s beyond the limit are answered with 412", async (_, headers) => {
+    expect((await publish("", headers)).reply).toMatchObject({ status: 412, body: { error: expect.stringMatching(/the limit is/) } });
+  });
+
+  test("not-before wins over delay, unless the delay is in a header and it is not", async () => {
+    const notBefore = String(at / 1000 + 5);
+    expect((await publish("", { "svc-delay": "1h", "svc-not-before": notBefore })).envelope?.notBefore).toBe(at + 5_000);
+    expect((await publish(`?svc-not-before=${notBefore}`, { "svc-delay": "1h" })).envelope?.notBefore).toBe(at + 3_600_000);
+    expect((await publish("?svc-delay=1h", { "svc-not-before": notBefore })).envelope?.notBefore).toBe(at + 5_000);
+  });
+});

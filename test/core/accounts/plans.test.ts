@@ -1,0 +1,156 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { limits as house } from "../../../src/core/values/limits.ts";
+import { limitNames, limitsOf, planNames, plans } from "../../../src/core/accounts/plans.ts";
+import { retentionFor } from "../../../src/core/commands/retention.ts";
+import type { Terms } from "../../../src/core/model/accountTerms.ts";
+import { Broker, bytes, callbackTo, letterOf, noon } from "../broker.ts";
+
+const second = 1000;
+
+let broker: Broker;
+beforeEach(async () => {
+  broker = await Broker.open();
+});
+
+function grant(terms: Terms): void {
+  const { accounts } = broker.memory.tables;
+  for (const [key, account] of accounts) accounts.set(key, { ...account, ...terms });
+}
+
+describe("the limits of an account", () => {
+  test("are those of the server when it was made without a plan", () => {
+    const { messageBytes, retries, delay, timeout, schedules, groups, endpoints, sources, parallelism } = limitsOf({});
+    expect({ messageBytes, retries, delay, timeout, schedules, groups, endpoints, sources, parallelism }).toEqual({
+      ...{ messageBytes: house.messageBytes, retries: house.retries, delay: house.delay, timeout: house.timeout },
+      ...{ schedules: house.schedules, groups: house.groups, endpoints: house.endpoints, sources: house.sources },
+      parallelism: house.parallelism,
+    });
+  });
+
+  test("are those of its plan, then its own, and never beyond the server's", () => {
+    expect(limitsOf({ plan: "free" })).toEqual(plans.free);
+    expect(limitsOf({ plan: "free", limits: { retries: 5 } })).toEqual({ ...plans.free, retries: 5 });
+    expect(limitsOf({ limits: { retries: house.retries + 1 } }).retries).toBe(house.retries);
+    expect(limitsOf({ plan: "paid", limits: { requestsPerDayHard: 70 } })).toMatchObject({ requestsPerDay: 70, requestsPerDayHard: 70 });
+    expect(limitsOf({ limits: { requestsPerDay: 90, requestsPerDayHard: 70 } }).requestsPerDay).toBe(70);
+    expect(limitsOf({ limits: { requestsPerDay: 60, requestsPerDayHard: 70 } }).requestsPerDay).toBe(60);
+  });
+
+  test.each(planNames)("of the plan %s are whole numbers within what the server can bear", (name) => {
+    for (const limit of limitNames) {
+      expect(Number.isSafeInteger(plans[name][limit]) && plans[name][limit] > 0, limit).toBe(true);
+      expect(plans[name][limit], limit).toBeLessThanOrEqual(plans.selfHosted[limit]);
+    }
+  });
+});
+
+describe("a publish beyond a limit of the account", () => {
+  const raises = (flag: string): RegExp => new RegExp(`plan free.*waypost account limits acme --${flag} `);
+
+  test.each([
+    ["delay", { delay: 10 * second }, { delay: 10 * second + 1 }, "limit-exceeded", "delay: 10.001 seconds asked for, the limit is 10"],
+    ["delay", { notBefore: noon + 10 * second }, { notBefore: noon + 11 * second }, "limit-exceeded", "not-before: 11 seconds from now"],
+    ["retries", { retries: 2 }, { retries: 3 }, "limit-exceeded", "retries: 3 asked for, the limit is 2"],
+    ["timeout", { timeout: 5 * second }, { timeout: 6 * second }, "limit-exceeded", "timeout: 6 seconds asked for, the limit is 5"],
+    ["message-bytes", { body: bytes("12345") }, { body: bytes("123456") }, "too-large", "body: 6 bytes, the limit is 5"],
+    [
+      "retries",
+      { callback: { ...callbackTo("https://c.example"), retries: 2 } },
+      { callback: { ...callbackTo("https://c.example"), retries: 3 } },
+      "limit-exceeded",
+      "retries: 3 asked for, the limit is 2",
+    ],
+  ])("is refused, by name and number, with the way to raise it: %s %j", async (flag, taken, refused, code, said) => {
+    grant({ plan: "free", limits: { delay: 10 * second, retries: 2, timeout: 5 * second, messageBytes: 5 } });
+    const letters = [letterOf({ body: bytes(""), ...taken }), letterOf({ body: bytes(""), ...refused })];
+    const [one, other] = await broker.run("publish", { account: "acme", letters });
+    expect(one).toMatchObject({ messageId: expect.any(String) });
+    expect(other).toMatchObject({ refused: code, message: expect.stringContaining(said) });
+    expect(other).toMatchObject({ message: expect.stringMatching(raises(flag)) });
+  });
+
+  test("does not happen by default: where it asks for nothing, it gets as much as it may", async () => {
+    grant({ limits: { retries: 1, timeout: 5 * second } });
+    await broker.publish();
+    expect(broker.deliveries).toMatchObject([{ message: { retries: 1, timeout: 5 * second } }]);
+  });
+
+  test("says nothing of the account where the limit is the server's", async () => {
+    const [result] = await broker.run("publish", { account: "acme", letters: [letterOf({ retries: house.retries + 1 })] });
+    expect(result).toEqual({ refused: "limit-exceeded", message: `retries: 1001 asked for, the limit is ${house.retries}` });
+  });
+});
+
+test("queues and URL groups are held to the limits of the account", async () => {
+  grant({ plan: "free", limits: { parallelism: 2, endpoints: 1 } });
+  await broker.run("upsertQueue", { account: "acme", name: "q", parallelism: 2 });
+  await expect(broker.run("upsertQueue", { account: "acme", name: "q", parallelism: 3 })).rejects.toThrow(
+    /parallelism: 3 asked for, the limit is 2; .*--parallelism /,
+  );
+  const endpoint = (host: string) => ({ name: null, url: `https://${host}.example` });
+  await broker.run("addEndpoints", { account: "acme", name: "g", endpoints: [endpoint("a")] });
+  await expect(broker.run("addEndpoints", { account: "acme", name: "g", endpoints: [endpoint("b")] })).rejects.toThrow(
+    /endpoints: 2 in the URL group g, the limit is 1; .*--endpoints /,
+  );
+});
+
+test("logs, dead letters and the audit log are kept as long as the account may have them, and no longer than the server keeps them", () => {
+  const day = 86_400_000;
+  const retention = { log: day, deadLetters: 7 * day, audit: 60 * day };
+  expect(retentionFor({}, retention)).toEqual(retention);
+  expect(retentionFor({}, { log: day, deadLetters: day })).toEqual({ log: day, deadLetters: day, audit: 90 * day });
+  expect(retentionFor({ plan: "free" }, retention)).toEqual({ log: day, deadLetters: 3 * day, audit: 30 * day });
+  expect(retentionFor({ plan: "paid" }, retention)).toEqual(retention);
+  expect(retentionFor({ plan: "fixed_1m" }, { ...retention, audit: 1_000 * day })).toMatchObject({ audit: 365 * day });
+  expect(retentionFor({ limits: { logRetention: 1_000 } }, retention)).toEqual({ ...retention, log: 1_000 });
+  expect(retentionFor({ limits: { deadLetterRetention: 8 * day } }, retention)).toEqual(retention);
+  expect(retentionFor({ plan: "free", limits: { auditRetention: 2 * day } }, retention)).toMatchObject({ audit: 2 * day });
+  expect(retentionFor({ limits: { auditRetention: 61 * day } }, retention)).toEqual(retention);
+});
+
+describe("a passive account", () => {
+  test("can be deleted, which leaves nothing to prove it by; an active one cannot", async () => {
+    await expect(broker.run("deleteAccount", { account: "acme" })).rejects.toThrow(/disable it before/);
+    await broker.run("changeAccount", { account: "acme", change: { state: "passive" } });
+    const left = { id: "acme", name: "", password: "", token: "", tokenHash: "deleted acme", deletedAt: noon };
+    expect(await broker.run("deleteAccount", { account: "acme" })).toMatchObject(left);
+  });
+
+  test("that was deleted leaves neither whose it was, nor an old key, nor what it asked for today", async () => {
+    grant({ limits: { requestsPerDayHard: 5 }, customerId: "team_1" });
+    await broker.publish();
+    await broker.run("rotateKeys", { account: "acme" });
+    await broker.run("changeAccount", { account: "acme", change: { state: "passive" } });
+    expect(broker.memory.tables.dayCounts.size).toBe(1);
+    const left = await broker.run("deleteAccount", { account: "acme" });
+    expect(Object.keys(left)).not.toContain("customerId");
+    expect(Object.keys(left)).not.toContain("lastRotation");
+    expect(broker.memory.tables.dayCounts.size).toBe(0);
+  });
+
+  test("publishes nothing and makes nothing, and says how to go on", async () => {
+    grant({ state: "passive" });
+    const { body, ...letter } = letterOf();
+    const refused = /forbidden.*waypost account enable acme/;
+    await expect(broker.publish()).rejects.toThrow(refused);
+    await expect(broker.run("createSchedule", { account: "acme", id: "s", cron: "* * * * *", letter, body })).rejects.toThrow(refused);
+    await expect(broker.run("upsertQueue", { account: "acme", name: "q" })).rejects.toThrow(refused);
+    await expect(broker.run("addEndpoints", { account: "acme", name: "g", endpoints: [] })).rejects.toThrow(refused);
+    expect(broker.memory.tables.envelopes.size + broker.memory.tables.schedules.size).toBe(0);
+  });
+
+  test("still has what it published before delivered, and its schedules pass over their times", async () => {
+    const { body, ...letter } = letterOf();
+    await broker.run("createSchedule", { account: "acme", id: "s", cron: "* * * * *", letter, body });
+    const id = await broker.publish({ delay: 30 * second });
+    grant({ state: "passive" });
+    broker.now = noon + 90 * second;
+    await broker.run("claim", { limit: 10 });
+    expect(broker.deliveries).toMatchObject([{ message: { id } }]);
+    expect([...broker.memory.tables.schedules.values()]).toMatchObject([{ dueAt: noon + 120 * second, lastMessages: [] }]);
+    grant({ state: "active" });
+    broker.now = noon + 120 * second;
+    await broker.run("claim", { limit: 10 });
+    expect(broker.deliveries.map(({ message }) => message.scheduleId)).toContain("s");
+  });
+});

@@ -1,0 +1,102 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { burstOf } from "../../../src/core/accounts/requestRate.ts";
+import type { Terms } from "../../../src/core/model/accountTerms.ts";
+import { Broker } from "../broker.ts";
+
+const now = 1_800_000_000_250;
+
+test.each([
+  [3, 0, { taken: true, remaining: 2 }],
+  [3, 2, { taken: true, remaining: 0 }],
+  [3, 3, { taken: false, remaining: 0 }],
+  [1, 0, { taken: true, remaining: 0 }],
+])("of %d requests in a second, after %d", (limit, asked, expected) => {
+  expect(burstOf(limit, asked, now)).toEqual({ ...expected, limit, resetAt: 1_800_000_001 });
+});
+
+describe("what a node takes of the requests of a second", () => {
+  let broker: Broker;
+  const grant = (terms: Terms): void => {
+    for (const [key, account] of broker.memory.tables.accounts) broker.memory.tables.accounts.set(key, { ...account, ...terms });
+  };
+  const take = (needed: number, wanted = 0) => broker.run("takeBurst", { account: "acme", needed, wanted });
+  const counted = () => broker.memory.tables.secondCounts.get("acme");
+  beforeEach(async () => {
+    broker = await Broker.open();
+    broker.now = now;
+    grant({ limits: { requestsPerSecond: 100 } });
+  });
+
+  test("is nothing that is counted where the account has no limit, is gone, or was deleted", async () => {
+    grant({ limits: {} });
+    expect(await take(1)).toBeNull();
+    grant({ limits: { requestsPerSecond: 100 }, deletedAt: now });
+    expect(await take(1)).toBeNull();
+    expect(await broker.run("takeBurst", { account: "none", needed: 1, wanted: 0 })).toBeNull();
+    expect(broker.memory.tables.secondCounts.size).toBe(0);
+  });
+
+  test("is what it needs, and the answer tells what is left and for how long", async () => {
+    expect(await take(3)).toEqual({ granted: 3, left: 97, limit: 100, second: 1_800_000_000, endsIn: 750 });
+    expect(await take(1)).toMatchObject({ granted: 1, left: 96 });
+    expect(counted()).toEqual({ account: "acme", second: 1_800_000_000, requests: 4 });
+  });
+
+  test("is never more than is left", async () => {
+    expect(await take(98)).toMatchObject({ granted: 98, left: 2 });
+    expect(await take(5, 98)).toMatchObject({ granted: 2, left: 0 });
+    expect(await take(1, 100)).toMatchObject({ granted: 0, left: 0 });
+    expect(counted()?.requests).toBe(100);
+  });
+
+  test("is as many again as it has had, but no more than an eighth of what is left", async () => {
+    expect(await take(1, 4)).toMatchObject({ granted: 4, left: 96 });
+    expect(await take(1, 50)).toMatchObject({ granted: 12, left: 84 });
+    expect(await take(20, 50)).toMatchObject({ granted: 20, left: 64 });
+    grant({ limits: { requestsPerSecond: 41 } });
+    expect(await take(1, 50)).toMatchObject({ granted: 1, left: 4, limit: 41 });
+  });
+
+  test("is all of it in the end, for a node that is alone, in few steps", async () => {
+    let [had, steps] = [0, 0];
+    for (let left = 1; left > 0; steps++) {
+      const share = await take(1, had);
+      had += share?.granted ?? 0;
+      left = share?.left ?? 0;
+    }
+    expect([had, steps]).toEqual([100, 28]);
+  });
+
+  test("begins anew with each second, in the same row", async () => {
+    await take(100);
+    broker.now = now + 749;
+    expect(await take(1)).toMatchObject({ granted: 0, endsIn: 1 });
+    broker.now = now + 750;
+    expect(await take(1)).toEqual({ granted: 1, left: 99, limit: 100, second: 1_800_000_001, endsIn: 1000 });
+    expect(broker.memory.tables.secondCounts.size).toBe(1);
+  });
+
+  test("is of the later second for one whose transaction began in the second before, and waited", async () => {
+    broker.now = now + 750;
+    await take(30);
+    broker.now = now + 700;
+    expect(await take(1)).toEqual({ granted: 1, left: 69, limit: 100, second: 1_800_000_001, endsIn: 1050 });
+    expect(counted()).toMatchObject({ second: 1_800_000_001, requests: 31 });
+  });
+
+  test("begins anew with a clock that was put back", async () => {
+    await take(100);
+    broker.now = now - 10_000;
+    expect(await take(1)).toMatchObject({ granted: 0, second: 1_800_000_000 });
+    broker.now = now - 10_251;
+    expect(await take(1)).toMatchObject({ granted: 1, left: 99, second: 1_799_999_989 });
+  });
+
+  test("follows a limit that is changed within the second", async () => {
+    await take(50);
+    grant({ limits: { requestsPerSecond: 20 } });
+    expect(await take(1)).toMatchObject({ granted: 0, left: 0, limit: 20 });
+    grant({ limits: { requestsPerSecond: 60 } });
+    expect(await take(1)).toMatchObject({ granted: 1, left: 9 });
+  });
+});

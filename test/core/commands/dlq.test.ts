@@ -1,0 +1,124 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import type { DeadLetter } from "../../../src/core/model/message.ts";
+import { Broker, bytes, callbackTo, none, noon } from "../broker.ts";
+
+const hour = 3_600_000;
+const logRetention = 24 * hour;
+
+let broker: Broker;
+let id: string;
+let dlqId: string;
+beforeEach(async () => {
+  broker = await Broker.open();
+  id = await broker.publish({ retries: 0, body: bytes("hello"), labels: ["a"], headers: [["X-A", "1"]], deduplication: "key", delay: 0 });
+  await broker.settle(id);
+  dlqId = broker.deadLetters[0]?.id ?? "";
+});
+
+const retry = (dlqIds: string[], overrides = {}) => broker.run("retryDeadLetters", { account: "acme", dlqIds, logRetention, overrides });
+const remove = (dlqIds: string[]) => broker.run("deleteDeadLetters", { account: "acme", dlqIds, logRetention });
+const envelope = (id: string) => broker.memory.tables.envelopes.get(`acme\n${id}`);
+
+test("the id of a dead letter begins with the time of the failure", () => {
+  expect(dlqId).toMatch(new RegExp(`^${noon}-\\d{9}$`));
+});
+
+describe("a dead letter that is sent again", () => {
+  test("is a new message with the same contents, due now, and leaves the queue", async () => {
+    broker.now += hour;
+    const [again, ...others] = await retry([dlqId]);
+    expect(others).toEqual([]);
+    expect(again).toEqual({ dlqId, messageId: expect.stringMatching(/^msg_/) });
+    const fresh = envelope(again?.messageId ?? "");
+    expect(fresh).toEqual({ ...envelope(id), id: again?.messageId, createdAt: broker.now, notBefore: broker.now, deduplication: null });
+    expect(broker.deliveries).toMatchObject([{ message: { id: again?.messageId }, attempt: 0 }]);
+    expect(broker.deadLetters).toEqual([]);
+  });
+
+  test("stands behind those that wait for its host", async () => {
+    const { hands } = broker;
+    broker.hands = none;
+    await broker.publish();
+    await broker.run("claim", { limit: 10 });
+    broker.hands = hands;
+    const [again] = await retry([dlqId]);
+    expect(broker.deliveries).toEqual([]);
+    expect(broker.state(again?.messageId ?? "")).toMatchObject({ state: "pending" });
+  });
+
+  test("takes what is set anew, and keeps the rest", async () => {
+    const [again] = await retry([dlqId], { retries: 5, delay: 2 * hour });
+    expect(envelope(again?.messageId ?? "")).toMatchObject({
+      retries: 5,
+      notBefore: noon + 2 * hour,
+      labels: ["a"],
+      headers: [["X-A", "1"]],
+    });
+  });
+
+  test("counts once, however often it is named; what is not there is skipped", async () => {
+    expect(await retry([dlqId, dlqId, "unknown"])).toHaveLength(1);
+    expect(await retry([dlqId])).toEqual([]);
+  });
+
+  test("if it was a failure callback, still tells the dead letter it was about", async () => {
+    const failed = await broker.publish({ retries: 0, failureCallback: callbackTo("https://told.example") });
+    await broker.settle(failed);
+    const told = broker.tellersOf(failed)[0]?.id ?? "";
+    await broker.settle(told, { status: 489, headers: [["Svc-Nonretryable-Error", "true"]] });
+    const own = broker.deadLetters.find(({ messageId }) => messageId === told)?.id ?? "";
+    const [again] = await retry([own]);
+    await broker.settle(again?.messageId ?? "", { status: 200 });
+    expect(broker.deadLetters.find(({ messageId }) => messageId === failed)?.failureCallback).toMatchObject({ state: "CALLBACK_SUCCESS" });
+  });
+});
+
+describe("a dead letter that is deleted", () => {
+  test("counts once; the log keeps what it knows", async () => {
+    expect(await remove([dlqId, dlqId, "unknown"])).toEqual({
+      deleted: 1,
+      failed: [{ id: "unknown", reason: "there is no such dead letter" }],
+    });
+    expect(broker.deadLetters).toEqual([]);
+    expect(envelope(id)).toBeDefined();
+    expect(broker.log(id)).toBe("ERROR FAILED");
+  });
+
+  test("takes its envelope along once the log of it is gone, and not while it is only past its time", async () => {
+    broker.now += logRetention + 1;
+    const kept = { ...broker.memory.tables.deadLetters.get(`acme\n${dlqId}`) };
+    await remove([dlqId]);
+    expect(envelope(id)).toBeDefined();
+    broker.memory.tables.deadLetters.set(`acme\n${dlqId}`, kept as DeadLetter);
+    const retention = { log: logRetention, deadLetters: 1e12 };
+    await broker.run("expire", { account: "acme", retention, now: broker.now, limit: 100 });
+    expect(envelope(id)).toBeDefined();
+    await remove([dlqId]);
+    expect(envelope(id)).toBeUndefined();
+  });
+
+  test("of the first ones, which do not know their line, takes its envelope along once the log is past its time", async () => {
+    const { deadLetters } = broker.memory.tables;
+    for (const [key, { logId: _logId, ...letter }] of deadLetters) deadLetters.set(key, letter);
+    broker.now += logRetention + 1;
+    await remove([dlqId]);
+    expect(envelope(id)).toBeUndefined();
+  });
+});
+
+test("dead letters of another account are not there", async () => {
+  await broker.run("createAccount", {
+    id: "other",
+    name: "other",
+    password: "",
+    token: "t",
+    tokenHash: "h",
+    signingKeys: { current: "a", next: "b" },
+  });
+  expect(await broker.run("deleteDeadLetters", { account: "other", dlqIds: [dlqId], logRetention })).toEqual({
+    deleted: 0,
+    failed: [{ id: dlqId, reason: "there is no such dead letter" }],
+  });
+  expect(await broker.run("retryDeadLetters", { account: "other", dlqIds: [dlqId], logRetention, overrides: {} })).toEqual([]);
+  expect(broker.deadLetters).toHaveLength(1);
+});

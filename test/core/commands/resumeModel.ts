@@ -1,0 +1,120 @@
+import type { MessageId, Millis, StepHead } from "../../../src/core/model/message.ts";
+import type { ResumePlan } from "../../../src/core/commands/resume.ts";
+import { slotIn, stepKey } from "../../../src/core/model/run.ts";
+import type { CallType, Step } from "../../../src/core/model/run.ts";
+
+/** What a workflow does: groups of steps, one after another; those of a group run side by side. */
+export type Kind = "run" | "sleep" | "wait" | "call" | "invoke";
+export type Program = readonly (readonly Kind[])[];
+
+type Sent = { step: Step; dueAt: Millis | null };
+
+/** A run of a workflow as the published client drives it (protocol 6.8), with every message in the order that the test picks. */
+export class ModelRun {
+  readonly steps: Step[];
+  /** Messages to the endpoint that have not been answered. */
+  sent: Sent[] = [];
+  /** Requests to third parties, and steps that wait or have invoked a run. */
+  calls: number[] = [];
+  waiting: number[] = [];
+  readonly ran: number[] = [];
+  finished = false;
+  readonly #program: Program;
+  readonly #name: string;
+  #count = 0;
+
+  constructor(program: Program, name: string, plan: ResumePlan | null = null) {
+    this.#program = program;
+    this.#name = name;
+    this.steps = [];
+    for (const { step, again } of plan ?? []) {
+      const messageId = again ? this.#newMessage() : step.messageId;
+      const copy = { ...step, id: stepKey(name, slotIn(step.id)), run: name, position: this.steps.length, messageId };
+      this.steps.push(copy);
+      if (again) this.sent.push({ step: copy, dueAt: again.notBefore });
+    }
+    if (!plan) this.#append("i", "step", null, null);
+  }
+
+  /** The endpoint is called with a message. `answered: false`: what it answered got lost, so that it is called again. */
+  deliver(at: number, { answered }: { answered: boolean }): void {
+    const sent = this.sent[at];
+    if (!sent) return;
+    if (answered) this.sent.splice(at, 1);
+    const [, kind = "", number = ""] = /^([iprf])(\d*)$/.exec(slotIn(sent.step.id)) ?? [];
+    if (kind === "f") this.#post(`r${number}`, "step", null);
+    else this.#goOn(this.steps.slice(0, sent.step.position + 1));
+  }
+
+  /** A third party answers, or what a step waited for has come. */
+  answer(number: number): void {
+    if (this.calls.includes(number)) {
+      this.calls = this.calls.filter((one) => one !== number);
+      this.#post(`f${number}`, "fromCallback", null);
+    } else if (this.waiting.includes(number)) {
+      this.waiting = this.waiting.filter((one) => one !== number);
+      this.#post(`r${number}`, "step", null);
+    }
+  }
+
+  /** The run has failed with one of its messages. */
+  unfinished(failing: number): Map<MessageId, Millis | null> {
+    return new Map(this.sent.map(({ step, dueAt }, at) => [step.messageId, at === failing ? null : dueAt]));
+  }
+
+  hasResult(number: number): boolean {
+    return this.steps.some(({ id }) => slotIn(id) === `r${number}`);
+  }
+
+  #goOn(seen: readonly Step[]): void {
+    const slots = seen.map(({ id }) => slotIn(id));
+    let first = 1;
+    for (const group of this.#program) {
+      const of = slots.filter((slot) => /^[pr]/.test(slot) && Number(slot.slice(1)) >= first);
+      const [only] = group;
+      if (group.length === 1 && only !== undefined) {
+        if (!slots.includes(`r${first}`)) return this.#execute(first, only);
+      } else if (of.length === 0) {
+        return group.forEach((kind, at) => this.#post(`p${first + at}`, "step", kind === "sleep" ? 1_000 : null));
+      } else if (of.length < 2 * group.length) {
+        const target = Number(/^p(\d+)$/.exec(slots.at(-1) ?? "")?.[1] ?? 0);
+        const kind = group[target - first];
+        // Otherwise it has a result, and others have not: put aside.
+        if (kind !== undefined) this.#execute(target, kind === "sleep" ? "run" : kind);
+        return;
+      }
+      first += group.length;
+    }
+    this.finished = true;
+  }
+
+  #execute(number: number, kind: Kind): void {
+    this.ran.push(number);
+    if (kind === "call") this.#post(`c${number}`, "toCallback", null);
+    else if (kind === "run" || kind === "sleep") this.#post(`r${number}`, "step", kind === "sleep" ? 1_000 : null);
+    else if (!this.waiting.includes(number) && !this.hasResult(number)) this.waiting.push(number);
+  }
+
+  /** What was posted before is kept once. */
+  #post(slot: string, callType: CallType, dueAt: Millis | null): void {
+    if (this.steps.some(({ id }) => slotIn(id) === slot)) return;
+    const number = Number(slot.slice(1));
+    if (callType === "toCallback") this.calls.push(number);
+    const isPlan = slot.startsWith("p");
+    const head = { stepId: isPlan ? 0 : number, stepName: `step ${number}`, stepType: "Run", concurrent: 1 };
+    this.#append(slot, callType, isPlan ? { ...head, targetStep: number } : head, dueAt);
+  }
+
+  #append(slot: string, callType: CallType, head: StepHead | null, dueAt: Millis | null): void {
+    const step: Step = {
+      ...{ account: "acme", id: stepKey(this.#name, slot), run: this.#name, position: this.steps.length, createdAt: 0 },
+      ...{ messageId: this.#newMessage(), callType, head, url: "https://app.example", headers: [], body: new Uint8Array(0) },
+    };
+    this.steps.push(step);
+    if (callType !== "toCallback") this.sent.push({ step, dueAt });
+  }
+
+  #newMessage(): MessageId {
+    return `${this.#name}_${this.#count++}`;
+  }
+}

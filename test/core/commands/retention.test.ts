@@ -1,0 +1,199 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { noBytes } from "../../../src/core/model/message.ts";
+import type { Run, Step } from "../../../src/core/model/run.ts";
+import { Broker, noon } from "../broker.ts";
+
+const hour = 3_600_000;
+const minute = 60_000;
+
+let broker: Broker;
+beforeEach(async () => {
+  broker = await Broker.open();
+});
+
+const expire = ({ log = 2 * hour, deadLetters = 2 * hour, now = broker.now, limit = 100 } = {}) =>
+  broker.run("expire", { account: "acme", retention: { log, deadLetters }, now, limit });
+const sizes = () => {
+  const { envelopes, log, keptLog, deadLetters, deduplications, messages } = broker.memory.tables;
+  return {
+    envelopes: envelopes.size,
+    log: log.size,
+    keptLog: keptLog.size,
+    deadLetters: deadLetters.size,
+    deduplications: deduplications.size,
+    messages: messages.size,
+  };
+};
+const remove = (name: "deleteDeadLetters" | "retryDeadLetters", dlqIds: string[], logRetention: number) =>
+  name === "deleteDeadLetters"
+    ? broker.run(name, { account: "acme", dlqIds, logRetention })
+    : broker.run(name, { account: "acme", dlqIds, logRetention, overrides: {} });
+const nothing = { envelopes: 0, log: 0, keptLog: 0, deadLetters: 0, deduplications: 0, messages: 0 };
+const deliver = async () => broker.settle(await broker.publish(), { status: 200 });
+const fail = async () => broker.settle(await broker.publish({ retries: 0 }));
+
+test("a log row goes when it is older than its retention, and the envelope with it", async () => {
+  await deliver();
+  broker.now = noon + 2 * hour;
+  expect(await expire()).toEqual({ removed: 0, more: false });
+  broker.now += 1;
+  expect(await expire()).toEqual({ removed: 1, more: false });
+  expect(sizes()).toEqual(nothing);
+});
+
+test("a message that is not finished keeps its whole log, however old it is, until the entry that ended it is old as well", async () => {
+  const id = await broker.publish({ retryDelay: "86400000" });
+  await broker.settle(id);
+  broker.now += 3 * hour;
+  expect(await expire()).toEqual({ removed: 0, more: false });
+  expect(sizes()).toEqual({ ...nothing, envelopes: 1, messages: 1, keptLog: 1 });
+  broker.now = noon + 24 * hour;
+  await broker.run("claim", { limit: 10 });
+  await broker.settle(id, { status: 200 });
+  broker.now += 2 * hour;
+  await expire();
+  expect(sizes()).toEqual({ ...nothing, envelopes: 1, keptLog: 1, log: 2 });
+  broker.now += 1;
+  await expire({ limit: 1 });
+  expect(sizes(), "the log goes at once, not entry by entry").toEqual({ ...nothing, envelopes: 1, keptLog: 2, log: 1 });
+  await expire({ limit: 1 });
+  expect(sizes()).toEqual(nothing);
+});
+
+describe("the log of a dead letter", () => {
+  test("stays with the dead letter when that is kept longer than the log, and goes with it", async () => {
+    await fail();
+    broker.now = noon + hour + 1;
+    expect(await expire({ log: hour })).toEqual({ removed: 0, more: false });
+    expect(sizes()).toEqual({ ...nothing, envelopes: 1, deadLetters: 1, keptLog: 1 });
+    broker.now = noon + 2 * hour + 1;
+    await expire({ log: hour });
+    expect(sizes()).toEqual(nothing);
+  });
+
+  test.each(["deleteDeadLetters", "retryDeadLetters"] as const)("goes at %s when its own time is over", async (name) => {
+    await fail();
+    const dlqIds = broker.deadLetters.map(({ id }) => id);
+    broker.now = noon + hour + 1;
+    await expire({ log: hour });
+    await remove(name, dlqIds, hour);
+    const again = name === "retryDeadLetters" ? 1 : 0;
+    expect(sizes()).toEqual({ ...nothing, envelopes: again, messages: again });
+  });
+
+  test.each(["deleteDeadLetters", "retryDeadLetters"] as const)("stays for its own time after %s, and then goes", async (name) => {
+    const id = await broker.publish({ retries: 1, retryDelay: String(hour) });
+    await broker.settle(id);
+    broker.now = noon + hour;
+    await broker.run("claim", { limit: 10 });
+    await broker.settle(id);
+    const dlqIds = broker.deadLetters.map(({ id }) => id);
+    broker.now = noon + 2 * hour;
+    await expire({ log: 90 * minute });
+    expect(sizes()).toEqual({ ...nothing, envelopes: 1, deadLetters: 1, keptLog: 1, log: 2 });
+    await remove(name, dlqIds, 90 * minute);
+    const again = name === "retryDeadLetters" ? 1 : 0;
+    const rest = { ...nothing, envelopes: again, messages: again };
+    expect(sizes()).toEqual({ ...rest, envelopes: 1 + again, keptLog: 1, log: 2 });
+    broker.now = noon + 3 * hour;
+    expect(await expire({ log: 90 * minute })).toEqual({ removed: 3, more: false });
+    expect(sizes()).toEqual(rest);
+  });
+
+  test("goes when it was removed in the batch in which its log became too old", async () => {
+    await fail();
+    const dlqIds = broker.deadLetters.map(({ id }) => id);
+    broker.now = noon + hour + 1;
+    const retention = { log: hour, deadLetters: 2 * hour };
+    await broker.runAll([
+      { name: "expire", input: { account: "acme", retention, now: broker.now, limit: 10 } },
+      { name: "deleteDeadLetters", input: { account: "acme", dlqIds, logRetention: hour } },
+    ]);
+    expect(sizes()).toEqual(nothing);
+  });
+
+  test("keeps its marks, and takes them along", async () => {
+    await broker.settle(await broker.publish({ retries: 0, labels: ["eu"] }));
+    const marks = [...broker.memory.tables.marks.keys()];
+    broker.now = noon + hour + 1;
+    await expire({ log: hour });
+    expect([...broker.memory.tables.marks.keys()]).toEqual(marks);
+    broker.now = noon + 2 * hour + 1;
+    await expire({ log: hour });
+    expect(broker.memory.tables.marks.size).toBe(0);
+  });
+
+  test("stays for its own time when that is longer than that of the dead letter", async () => {
+    await fail();
+    broker.now = noon + hour + 1;
+    await expire({ deadLetters: hour });
+    expect(sizes()).toEqual({ ...nothing, envelopes: 1, log: 1 });
+    broker.now = noon + 2 * hour + 1;
+    await expire({ deadLetters: hour });
+    expect(sizes()).toEqual(nothing);
+  });
+
+  test("goes with both when both are past their time", async () => {
+    await fail();
+    broker.now = noon + 2 * hour + 1;
+    expect(await expire()).toEqual({ removed: 2, more: false });
+    expect(sizes()).toEqual(nothing);
+  });
+});
+
+test("a deduplication key goes when its window has passed", async () => {
+  await broker.publish({ deduplication: "key", delay: hour });
+  broker.now = noon + 10 * minute;
+  expect(await expire()).toMatchObject({ removed: 0 });
+  broker.now += 1;
+  expect(await expire()).toMatchObject({ removed: 1 });
+});
+
+test("no more is removed at once than was said, oldest first", async () => {
+  for (let count = 0; count < 3; count++) await deliver();
+  const [oldest] = [...broker.memory.tables.log.keys()].sort();
+  broker.now += 3 * hour;
+  expect(await expire({ limit: 1 })).toEqual({ removed: 1, more: true });
+  expect([...broker.memory.tables.log.keys()]).not.toContain(oldest);
+  expect(await expire({ limit: 5 })).toEqual({ removed: 2, more: false });
+});
+
+describe("a node whose clock is wrong", () => {
+  test("removes nothing before its time when it is ahead", async () => {
+    await fail();
+    await broker.publish({ deduplication: "key" });
+    const before = sizes();
+    expect(await expire({ now: broker.now + 100 * hour })).toEqual({ removed: 0, more: false });
+    expect(sizes()).toEqual(before);
+  });
+
+  test("leaves no steps of a run behind when it is ahead, and what it takes for past uses up its limit", async () => {
+    const { runs, steps } = broker.memory.tables;
+    const keep = (id: string, state: Run["state"], endedAt: number): void => {
+      const told = {
+        url: "https://e.example",
+        labels: [],
+        callerIp: null,
+        settings: { flowControl: null },
+        body: noBytes,
+      } as unknown as Run;
+      runs.set(`acme\n${id}`, { ...told, account: "acme", id, runId: id, state, endedAt });
+      for (const slot of ["r0", "r1"])
+        steps.set(`acme\n${id}/${slot}`, { account: "acme", id: `${id}/${slot}`, run: id, body: noBytes } as Step);
+    };
+    keep("wfr_failed", "RUN_FAILED", noon);
+    broker.now = noon + 3 * hour;
+    keep("wfr_fresh", "RUN_SUCCESS", broker.now);
+    await expire({ now: broker.now + 100 * hour, limit: 2 });
+    expect([[...runs.values()].map(({ id }) => id), steps.size]).toEqual([["wfr_failed", "wfr_fresh"], 4]);
+    // As soon as it is right it goes on.
+    while ((await expire({ limit: 2 })).more);
+    expect([[...runs.values()].map(({ id }) => id), steps.size]).toEqual([["wfr_fresh"], 2]);
+  });
+
+  test("removes later when it is behind", async () => {
+    await deliver();
+    broker.now = noon + 3 * hour;
+    expect(await expire({ now: noon + hour })).toEqual({ removed: 0, more: false });
+  });
+});

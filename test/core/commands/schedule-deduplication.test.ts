@@ -1,0 +1,83 @@
+import { beforeEach, expect, test } from "vitest";
+import type { Letter, Schedule } from "../../../src/core/model/message.ts";
+import type { ScheduleInput } from "../../../src/core/commands/schedule.ts";
+import { Broker, bytes, letterOf, noon } from "../broker.ts";
+
+// Deduplication of schedules.
+
+const second = 1000;
+const minute = 60 * second;
+
+let broker: Broker;
+beforeEach(async () => {
+  broker = await Broker.open();
+});
+
+type Wanted = Partial<Omit<ScheduleInput, "letter">> & { letter?: Partial<Letter> };
+
+const create = ({ letter, ...over }: Wanted) => {
+  const { body: _, ...rest } = letterOf(letter);
+  return broker.run("createSchedule", {
+    ...{ account: "acme", id: "tick", cron: "*/5 * * * *", letter: rest, body: bytes("hello") },
+    ...over,
+  });
+};
+const schedule = (id = "tick"): Schedule | undefined => broker.memory.tables.schedules.get(`acme\n${id}`);
+
+test("holds for the making of schedules, not for what they publish", async () => {
+  const letter = { deduplication: "i:abc" };
+  const { scheduleId } = await create({ id: null, letter });
+  expect(await create({ id: "other", letter })).toEqual({ scheduleId, deduplicated: true });
+  expect(schedule("other")).toBeUndefined();
+  expect(schedule(scheduleId)?.letter.deduplication).toBeNull();
+  for (; broker.now <= noon + 600 * second; broker.now += second) await broker.run("claim", { limit: 100 });
+  const born = [...broker.memory.tables.envelopes.values()].map(({ createdAt }) => (createdAt - noon) / second);
+  expect(born).toEqual([300, 600]);
+});
+
+test("is of those that fire at the same times: another expression makes another schedule, or replaces it", async () => {
+  const letter = { deduplication: "i:abc" };
+  await create({ letter });
+  expect(await create({ cron: "7 7 * * *", letter })).toEqual({ scheduleId: "tick", deduplicated: false });
+  expect(schedule("tick")?.cron).toBe("7 7 * * *");
+  expect(await create({ id: "other", cron: "8 8 * * *", letter })).toEqual({ scheduleId: "other", deduplicated: false });
+  // Whoever sets up both again makes no more of them.
+  for (const [cron, scheduleId] of [
+    ["7 7 * * *", "tick"],
+    ["8 8 * * *", "other"],
+  ] as const)
+    expect(await create({ id: null, cron, letter })).toEqual({ scheduleId, deduplicated: true });
+});
+
+test("is of the schedule as it was made: what has replaced it can be replaced by it again", async () => {
+  const [one, two] = [
+    { url: "https://one.example/", deduplication: "c:1" },
+    { url: "https://two.example/", deduplication: "c:2" },
+  ];
+  for (const letter of [one, two, one]) {
+    expect(await create({ letter })).toEqual({ scheduleId: "tick", deduplicated: false });
+    expect(schedule("tick")?.letter.url).toBe(letter.url);
+    expect(await create({ letter })).toEqual({ scheduleId: "tick", deduplicated: true });
+    broker.now += minute;
+  }
+  await create({});
+  expect(await create({ letter: one })).toEqual({ scheduleId: "tick", deduplicated: false });
+});
+
+test("does not take a message for a schedule", async () => {
+  const { scheduleId } = await create({ id: null, letter: { deduplication: "i:abc" } });
+  const messageId = await broker.publish({ deduplication: "i:abc" });
+  expect(messageId).toMatch(/^msg_/);
+  expect(await create({ letter: { deduplication: "i:abc" } })).toEqual({ scheduleId, deduplicated: true });
+});
+
+test("ends with the schedule, or after ten minutes", async () => {
+  const letter = { deduplication: "i:abc" };
+  await create({ letter });
+  await broker.run("deleteSchedule", { account: "acme", id: "tick" });
+  expect(await create({ id: "second", letter })).toEqual({ scheduleId: "second", deduplicated: false });
+  broker.now += 10 * minute - 1;
+  expect(await create({ id: "third", letter })).toEqual({ scheduleId: "second", deduplicated: true });
+  broker.now += 1;
+  expect(await create({ id: "third", letter })).toEqual({ scheduleId: "third", deduplicated: false });
+});

@@ -1,0 +1,311 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { Broker, bytes, callbackTo, letterOf, none, noon } from "../broker.ts";
+
+const second = 1000;
+const minute = 60 * second;
+
+let broker: Broker;
+beforeEach(async () => {
+  broker = await Broker.open();
+});
+
+/** Goes to where the message is due, and claims it. */
+async function sendAgain(id: string): Promise<number> {
+  const wait = (broker.state(id)?.dueAt ?? 0) - broker.now;
+  broker.now += wait;
+  await broker.run("claim", { limit: 10 });
+  expect(broker.deliveries.map(({ message }) => message.id)).toEqual([id]);
+  return wait;
+}
+
+const bodyOf = ({ body }: { body: Uint8Array }): Record<string, unknown> =>
+  JSON.parse(new TextDecoder().decode(body)) as Record<string, unknown>;
+
+describe("three retries", () => {
+  test("mean four attempts, after 12.182 s, 148.413 s and 1808.042 s, and then the dead letter queue", async () => {
+    const id = await broker.publish();
+    const waits = [];
+    for (const attempt of [1, 2, 3]) {
+      expect(await broker.settle(id)).toBe("retry");
+      waits.push(await sendAgain(id));
+      expect(broker.deliveries).toMatchObject([{ attempt }]);
+    }
+    expect(waits).toEqual([12_182, 148_413, 1_808_042]);
+    expect(await broker.settle(id, { status: 503, headers: [["X-Why", "tired"]], body: bytes("sorry") })).toBe("failed");
+    expect(broker.log(id)).toBe("ERROR RETRY ACTIVE ERROR RETRY ACTIVE ERROR RETRY ACTIVE ERROR FAILED");
+    expect(broker.state(id)).toBeUndefined();
+    expect(broker.deadLetters).toMatchObject([
+      { messageId: id, status: 503, headers: [["X-Why", "tired"]], body: bytes("sorry"), error: null, retried: 3, failureCallback: null },
+    ]);
+    expect(broker.logRows(id).at(-1)).toMatchObject({ dlqId: broker.deadLetters[0]?.id, status: 503 });
+  });
+
+  test("are not used up by a success", async () => {
+    const id = await broker.publish();
+    await broker.settle(id);
+    await sendAgain(id);
+    expect(await broker.settle(id, { status: 200 })).toBe("delivered");
+    expect(broker.log(id)).toBe("ERROR RETRY ACTIVE DELIVERED");
+    expect(broker.deadLetters).toEqual([]);
+  });
+});
+
+test("no answer counts like a bad one, and the log says why", async () => {
+  const id = await broker.publish({ retries: 1, retryDelay: "500" });
+  await broker.settle(id, { status: null, error: "connection refused" });
+  expect(broker.state(id)).toMatchObject({ state: "pending", attempts: 1, lost: 0, leasedBy: null, dueAt: noon + 500 });
+  expect(broker.logRows(id)).toMatchObject([{ states: ["ERROR", "RETRY"], error: "connection refused", nextDueAt: noon + 500 }]);
+});
+
+test("a destination can forbid further attempts", async () => {
+  const id = await broker.publish();
+  expect(await broker.settle(id, { status: 489, headers: [["Svc-Nonretryable-Error", "true"]] })).toBe("failed");
+  expect(broker.deadLetters).toMatchObject([{ status: 489, retried: 0 }]);
+});
+
+test("a lost lease uses up no retry", async () => {
+  const id = await broker.publish({ retries: 1, retryDelay: "0" });
+  broker.now += 30 * second;
+  await broker.run("claim", { limit: 1 });
+  expect(await broker.settle(id)).toBe("retry");
+  await sendAgain(id);
+  expect(broker.deliveries).toMatchObject([{ attempt: 2 }]);
+  expect(await broker.settle(id)).toBe("failed");
+  expect(broker.deadLetters).toMatchObject([{ retried: 1 }]);
+});
+
+describe("a report changes nothing", () => {
+  test("when it comes a second time", async () => {
+    const id = await broker.publish();
+    await broker.settle(id, { attempt: 0 });
+    expect(await broker.settle(id, { attempt: 0 })).toBe("late");
+    await sendAgain(id);
+    expect(await broker.settle(id, { attempt: 0, status: 200 })).toBe("late");
+    expect(broker.state(id)).toMatchObject({ state: "active", attempts: 1 });
+  });
+
+  test("when another node has the lease", async () => {
+    const id = await broker.publish();
+    broker.now += 30 * second;
+    broker.node = "nod_b";
+    await broker.run("claim", { limit: 1 });
+    broker.node = "nod_a";
+    expect(await broker.settle(id, { attempt: 0, status: 200 })).toBe("late");
+    expect(await broker.settle(id, { attempt: 1, status: 200 })).toBe("late");
+    expect(broker.state(id)).toMatchObject({ state: "active", leasedBy: "nod_b" });
+  });
+
+  test("and is still heard when the lease ran out and nobody took it", async () => {
+    const id = await broker.publish();
+    broker.now += 10 * minute;
+    expect(await broker.settle(id, { status: 200 })).toBe("delivered");
+  });
+});
+
+describe("a lease", () => {
+  const held = (messageId: string) => ({ held: [{ account: "acme", messageId, attempt: 0 }] });
+
+  test("is renewed for half a minute from now", async () => {
+    const id = await broker.publish();
+    broker.now += 20 * second;
+    expect(await broker.run("renew", held(id))).toEqual({ renewed: 1 });
+    expect(broker.state(id)).toMatchObject({ state: "active", dueAt: noon + 50 * second });
+    broker.node = "nod_b";
+    expect(await broker.run("renew", held(id))).toEqual({ renewed: 0 });
+  });
+
+  test("that is given back is due at once, and no attempt", async () => {
+    const id = await broker.publish();
+    expect(await broker.run("giveBack", held(id))).toEqual({ returned: 1 });
+    expect(broker.state(id)).toMatchObject({ state: "pending", dueAt: noon, attempts: 0, lost: 0, leasedBy: null });
+    expect(await broker.run("giveBack", held(id))).toEqual({ returned: 0 });
+    expect(await broker.settle(id, { status: 200 })).toBe("late");
+  });
+});
+
+describe("a callback", () => {
+  test("tells of every attempt, in exactly these words", async () => {
+    const letter = {
+      callback: { ...callbackTo("https://told.example/x"), headers: [["X-Mine", "1"]] as const },
+      headers: [
+        ["X-Id", "7"],
+        ["X-Id", "8"],
+      ] as const,
+    };
+    const id = await broker.publish({
+      ...letter,
+      retries: 1,
+      retryDelay: "0",
+      body: bytes("hello"),
+      callerIp: "192.0.2.1",
+      brand: "upstash",
+    });
+    await broker.settle(id, {
+      status: 500,
+      headers: [
+        ["X-Answer", "a"],
+        ["X-Answer", "b"],
+      ],
+      body: bytes("no"),
+    });
+    const [first] = broker.tellersOf(id);
+    expect(first).toMatchObject({
+      url: "https://told.example/x",
+      method: "POST",
+      brand: "upstash",
+      retries: 1,
+      headers: [
+        ["Content-Type", "application/json"],
+        ["X-Mine", "1"],
+      ],
+    });
+    const body = {
+      status: 500,
+      header: { "X-Answer": ["a", "b"] },
+      body: "bm8=",
+      retried: 0,
+      maxRetries: 1,
+      sourceMessageId: id,
+      url: "https://shop.example/hook",
+      method: "POST",
+      sourceHeader: { "X-Id": ["7", "8"] },
+      sourceBody: "aGVsbG8=",
+      notBefore: String(noon),
+      createdAt: String(noon),
+      callerIP: "192.0.2.1",
+    };
+    expect(first && bodyOf(first)).toEqual(body);
+
+    await broker.run("claim", { limit: 10 });
+    await broker.settle(id, { status: 200, body: bytes("") });
+    const [, second] = broker.tellersOf(id);
+    expect(second && bodyOf(second)).toEqual({ ...body, status: 200, header: {}, body: "", retried: 1 });
+  });
+
+  test("is sent after its delay, with its labels", async () => {
+    const callback = { ...callbackTo("https://told.example"), delay: minute, labels: ["a", "b"] };
+    const [id, failing] = [
+      await broker.publish({ callback }),
+      await broker.publish({ retries: 0, failureCallback: { ...callback, delay: 2 * minute } }),
+    ];
+    broker.now += second;
+    await broker.settle(id, { status: 200 });
+    await broker.settle(failing, { status: 500 });
+    for (const [one, delay] of [
+      [id, minute],
+      [failing, 2 * minute],
+    ] as const) {
+      const [told] = broker.tellersOf(one);
+      expect(told).toMatchObject({ notBefore: broker.now + delay, startedAtOnce: false, labels: ["a", "b"] });
+      expect(broker.state(told?.id ?? "")).toMatchObject({ state: "pending", dueAt: broker.now + delay });
+    }
+  });
+
+  test("says by which schedule, group and endpoint the message came", async () => {
+    const callback = callbackTo("https://told.example");
+    const plain = await broker.publish({ callback });
+    const id = await broker.publish({ callback, scheduleId: "scd_1", group: null, endpoint: "first" });
+    for (const one of [plain, id]) await broker.settle(one, { status: 200 });
+    const told = [plain, id].map((one) => broker.tellersOf(one)[0]).map((teller) => teller && bodyOf(teller));
+    expect(told[0]).not.toHaveProperty("scheduleId");
+    expect(told[0]).not.toHaveProperty("topicName");
+    expect(told[1]).toMatchObject({ scheduleId: "scd_1", endpointName: "first" });
+  });
+
+  test("says 0 and why when there was no answer", async () => {
+    const id = await broker.publish({ callback: callbackTo("https://told.example") });
+    await broker.settle(id, { status: null, error: "timed out", body: bytes("") });
+    const [told] = broker.tellersOf(id);
+    expect(told && bodyOf(told)).toMatchObject({ status: 0, body: Buffer.from("timed out").toString("base64") });
+  });
+
+  test("keeps the content type it was given", async () => {
+    const id = await broker.publish({ callback: { ...callbackTo("https://told.example"), headers: [["Content-Type", "text/x"]] } });
+    await broker.settle(id, { status: 200 });
+    expect(broker.tellersOf(id)).toMatchObject([{ headers: [["Content-Type", "text/x"]] }]);
+  });
+
+  test("hides its body where anything of the original is hidden, since it tells of all of it", async () => {
+    const redaction = { body: false, headers: ["Authorization"] };
+    const id = await broker.publish({ redaction, callback: callbackTo("https://told.example") });
+    await broker.settle(id, { status: 200 });
+    expect(broker.tellersOf(id)).toMatchObject([{ redaction: { body: true, headers: ["Authorization"] } }]);
+  });
+
+  test("stands behind those that wait for its host", async () => {
+    const id = await broker.publish({ callback: callbackTo("https://told.example") });
+    const { hands } = broker;
+    broker.hands = none;
+    await broker.publish({ url: "https://told.example" });
+    await broker.run("claim", { limit: 10 });
+    broker.hands = hands;
+    await broker.settle(id, { status: 200 });
+    expect(broker.deliveries).toEqual([]);
+    expect(broker.tellersOf(id).map(({ id }) => broker.state(id)?.state)).toEqual(["pending"]);
+  });
+
+  test("goes out from the same batch", async () => {
+    const id = await broker.publish({ callback: callbackTo("https://told.example") });
+    await broker.settle(id, { status: 200 });
+    expect(broker.deliveries).toMatchObject([{ message: { url: "https://told.example" }, attempt: 0 }]);
+  });
+});
+
+describe("a failure callback", () => {
+  const failed = async (): Promise<{ id: string; told: string }> => {
+    const id = await broker.publish({ retries: 0, failureCallback: { ...callbackTo("https://told.example"), retries: 0 } });
+    await broker.settle(id);
+    const [told] = broker.tellersOf(id);
+    return { id, told: told?.id ?? "" };
+  };
+
+  test("is sent once, when all is over, with the id of the dead letter", async () => {
+    const id = await broker.publish({ retries: 1, retryDelay: "0", failureCallback: callbackTo("https://told.example") });
+    await broker.settle(id);
+    expect(broker.tellersOf(id)).toEqual([]);
+    await broker.run("claim", { limit: 1 });
+    await broker.settle(id);
+    const [letter] = broker.deadLetters;
+    const [told, ...more] = broker.tellersOf(id);
+    expect(more).toEqual([]);
+    expect(told?.tells).toEqual({ kind: "failureCallback", messageId: id, dlqId: letter?.id });
+    expect(told && bodyOf(told)).toMatchObject({ dlqId: letter?.id, retried: 1, maxRetries: 1, status: 500 });
+    expect(letter?.failureCallback).toEqual({ state: "CALLBACK_INPROGRESS" });
+  });
+
+  test("is not sent for what is delivered", async () => {
+    const id = await broker.publish({ failureCallback: callbackTo("https://told.example") });
+    await broker.settle(id, { status: 204 });
+    expect(broker.tellersOf(id)).toEqual([]);
+  });
+
+  test("that arrives is noted with the dead letter", async () => {
+    const { told } = await failed();
+    await broker.settle(told, { status: 200, headers: [["X-A", "b"]], body: bytes("thanks") });
+    expect(broker.deadLetters[0]?.failureCallback).toEqual({
+      state: "CALLBACK_SUCCESS",
+      responseStatus: 200,
+      responseBody: "thanks",
+      responseHeaders: [["X-A", "b"]],
+    });
+  });
+
+  test("that fails is noted with the dead letter, and is one itself", async () => {
+    const { id, told } = await failed();
+    await broker.settle(told, { status: 404, body: bytes("who?") });
+    const [letter, other] = broker.deadLetters;
+    expect(letter).toMatchObject({ messageId: id, failureCallback: { state: "CALLBACK_FAIL", responseStatus: 404, responseBody: "who?" } });
+    expect(other).toMatchObject({ messageId: told, failureCallback: null });
+  });
+
+  test("that is cancelled is noted with the dead letter", async () => {
+    const { told } = await failed();
+    await broker.run("cancel", { account: "acme", messageIds: [told] });
+    expect(broker.deadLetters[0]?.failureCallback).toEqual({ state: "CALLBACK_CANCELED" });
+  });
+});
+
+test("an outcome that comes for an unknown message is late", async () => {
+  await broker.run("publish", { account: "acme", letters: [letterOf()] });
+  expect(await broker.settle("msg_unknown")).toBe("late");
+});

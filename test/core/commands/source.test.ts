@@ -1,0 +1,139 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import type { Rejection, Source } from "../../../src/core/model/message.ts";
+import { mayKeep, places, rejectionsOf } from "../../../src/core/commands/source.ts";
+import { Broker, bytes, noon } from "../broker.ts";
+
+let broker: Broker;
+let source: Source;
+
+const setUp = {
+  ...{ name: "shop", destination: "https://shop.example/hook", headers: [], verification: null, deduplicate: true, paused: false },
+};
+
+beforeEach(async () => {
+  broker = await Broker.open();
+  source = await broker.run("createSource", { account: "acme", secretHash: "hash-1", ...setUp });
+});
+
+const current = (id = source.id): Source | undefined => broker.memory.tables.sources.get(`acme\n${id}`);
+const rejections = (): Rejection[] => [...broker.memory.tables.rejections.values()].toSorted((a, b) => a.number - b.number);
+const reject = (reason = "r", { id = source.id, account = "acme", others = 0 } = {}) =>
+  broker.run("keepRejection", {
+    ...{ account, id, others, reason, method: "POST", headers: [], callerIp: null, size: 5, body: bytes("hello") },
+  });
+
+test("a source begins with nothing accepted and nothing rejected", () => {
+  expect(source).toEqual({
+    ...{ account: "acme", id: expect.stringMatching(/^src_/), secretHash: "hash-1", createdAt: noon, ...setUp },
+    ...{ rejected: 0, kept: 0, keptUntil: 0, acceptedAt: null },
+  });
+});
+
+test("there is no source without its account", async () => {
+  await expect(broker.run("createSource", { account: "gone", secretHash: "h", ...setUp })).rejects.toThrow("unauthorized");
+});
+
+describe("changing", () => {
+  test("leaves what is not given as it is", async () => {
+    const changed = await broker.run("changeSource", { account: "acme", id: source.id, change: { paused: true } });
+    expect(changed).toEqual({ ...source, paused: true });
+    expect(current()).toEqual(changed);
+  });
+
+  test("a source of another account is none", async () => {
+    expect(await broker.run("changeSource", { account: "other", id: source.id, change: { paused: true } })).toBeNull();
+    expect(await broker.run("deleteSource", { account: "other", id: source.id })).toEqual({ deleted: false });
+    expect(current()).toEqual(source);
+  });
+});
+
+describe("rejected calls", () => {
+  test("are kept with their number and with how many were not", async () => {
+    expect(await reject("bad", { others: 3 })).toEqual({ kept: true });
+    expect(await reject("worse")).toEqual({ kept: true });
+    expect(rejections()).toMatchObject([
+      { time: noon, number: 0, others: 3, reason: "bad", size: 5, body: bytes("hello") },
+      { number: 1, others: 0, reason: "worse" },
+    ]);
+    expect(current()).toMatchObject({ rejected: 5, kept: 2 });
+  });
+
+  test("are kept twenty at once, and then one in each second", async () => {
+    const keptOf = async (calls: number): Promise<number> => {
+      let kept = 0;
+      for (let call = 0; call < calls; call++) kept += (await reject()).kept ? 1 : 0;
+      return kept;
+    };
+    expect(await keptOf(50)).toBe(20);
+    broker.now += 999;
+    expect(await keptOf(50)).toBe(0);
+    broker.now += 1;
+    expect(await keptOf(50)).toBe(1);
+    broker.now += 5_000;
+    expect(await keptOf(50)).toBe(5);
+    broker.now += 3_600_000;
+    expect(await keptOf(50)).toBe(20);
+  });
+
+  test("are kept again at once when a clock went back", async () => {
+    broker.now += 3_600_000;
+    await reject();
+    broker.now = noon;
+    expect(mayKeep(current() ?? source, noon)).toBe(true);
+    expect(await reject()).toEqual({ kept: true });
+    expect(current()?.keptUntil).toBe(noon + 1_000);
+  });
+
+  test("take the place of the oldest when all places are taken", async () => {
+    for (let call = 0; call < places + 30; call++) {
+      await reject(`r${call}`);
+      broker.now += 1_000;
+    }
+    expect(rejections().map(({ reason }) => reason)).toEqual(Array.from({ length: places }, (_, at) => `r${at + 30}`));
+    expect(current()).toMatchObject({ rejected: places + 30, kept: places + 30 });
+  });
+
+  test("of a source that is gone are not kept", async () => {
+    await broker.run("deleteSource", { account: "acme", id: source.id });
+    expect(await reject()).toEqual({ kept: false });
+    expect(rejections()).toEqual([]);
+  });
+
+  test("of another account's source are not kept", async () => {
+    expect(await reject("r", { account: "other" })).toEqual({ kept: false });
+    expect(rejections()).toEqual([]);
+  });
+
+  test.each([1, places, places + 7])("go with their source, and only with it: %i", async (calls) => {
+    const other = await broker.run("createSource", { account: "acme", secretHash: "hash-2", ...setUp });
+    await reject("of the other", { id: other.id });
+    for (let call = 0; call < calls; call++) {
+      await reject();
+      broker.now += 1_000;
+    }
+    expect(rejections().length).toBe(Math.min(calls, places) + 1);
+    expect(await broker.run("deleteSource", { account: "acme", id: source.id })).toEqual({ deleted: true });
+    expect(current()).toBeUndefined();
+    expect(rejections()).toMatchObject([{ reason: "of the other" }]);
+    expect(await broker.run("deleteSource", { account: "acme", id: source.id })).toEqual({ deleted: false });
+  });
+
+  test("are found by their source, and by no other", () => {
+    const { after, before } = rejectionsOf("src_1");
+    const isWithin = (id: string): boolean => id > after && id < before;
+    expect(["src_1/00", "src_1/99"].map(isWithin)).toEqual([true, true]);
+    expect(["src_1", "src_10/00", "src_2/00", "src_11", "src_1A/00"].map(isWithin)).toEqual([false, false, false, false, false]);
+  });
+});
+
+test("that a call was accepted is noted once a minute", async () => {
+  const note = () => broker.run("noteAcceptance", { account: "acme", id: source.id });
+  expect(await note()).toEqual({ noted: true });
+  broker.now += 59_999;
+  expect(await note()).toEqual({ noted: false });
+  expect(current()?.acceptedAt).toBe(noon);
+  broker.now += 1;
+  expect(await note()).toEqual({ noted: true });
+  expect(current()?.acceptedAt).toBe(noon + 60_000);
+  expect(await broker.run("noteAcceptance", { account: "other", id: source.id })).toEqual({ noted: false });
+});

@@ -1,0 +1,35 @@
+import { describe, expect, test } from "vitest";
+import { partsOf, transaction, weightOf } from "../../../src/core/fairness/weight.ts";
+import { letterOf } from "../broker.ts";
+
+const many = (count: number, over: Parameters<typeof letterOf>[0] = {}) => Array.from({ length: count }, () => letterOf(over));
+const labels = Array.from({ length: 32 }, (_, at) => `label ${at}`);
+const sizesOf = (letters: ReturnType<typeof many>) => partsOf(letters).map(({ length }) => length);
+
+describe("the parts of a list", () => {
+  test("are stored one after another, a quarter of a transaction each", () => {
+    expect(sizesOf(many(300))).toEqual([127, 127, 46]);
+    expect(partsOf(many(300)).flat()).toHaveLength(300);
+  });
+
+  test("are smaller where messages have many labels, large bodies, or go to groups", () => {
+    expect(sizesOf(many(20, { labels }))).toEqual([7, 7, 6]);
+    expect(sizesOf(many(4, { body: new Uint8Array(2 ** 18) }))).toEqual([3, 1]);
+    expect(sizesOf(many(3, { group: "g", url: "", labels }))).toEqual([1, 1, 1]);
+  });
+
+  test("are one where a message belongs to a workflow run: that is taken as a whole", () => {
+    const post = { kind: "start", runId: "wfr_1", origin: "new", invoker: null } as never;
+    expect(sizesOf([...many(300), letterOf({ post })])).toEqual([301]);
+  });
+
+  test("of one letter, and of none, are what they are", () => {
+    expect(sizesOf(many(1))).toEqual([1]);
+    expect(partsOf([])).toEqual([[]]);
+  });
+});
+
+test("512 plain publishes fit into one transaction", () => {
+  const body = new Uint8Array(0);
+  expect(512 * weightOf({ letters: many(1, { body }) })).toBeLessThanOrEqual(transaction.rows);
+});

@@ -1,0 +1,51 @@
+import { describe, expect, test } from "vitest";
+import { failedStepOf, reasonIn, reasonOf } from "../../../src/core/model/failureText.ts";
+import { bytes } from "../broker.ts";
+
+describe("the reason of a failure", () => {
+  const of = (body: string, error: string | null = null, status: number | null = 500) =>
+    reasonOf({ body: bytes(body), error, status }, null);
+  test.each([
+    [of('{"message":"boom"}', "timed out"), "timed out"],
+    [of('{"error":"Error","message":"boom"}'), "boom"],
+    [of('{"error":"TypeError","message":"boom"}'), "TypeError: boom"],
+    [of('{"error":{},"message":"boom"}'), "boom"],
+    [of('{"message":""}'), "the endpoint answered with status 500"],
+    [of("null"), "the endpoint answered with status 500"],
+    [of("[1]"), "the endpoint answered with status 500"],
+    [of("nonsense", "", 404), "the endpoint answered with status 404"],
+    [of(JSON.stringify({ message: "x".repeat(100_000) })), "the endpoint answered with status 500"],
+  ])("%s", (reason, expected) => {
+    expect(reason).toBe(expected);
+  });
+
+  test("does not tell what the endpoint says where bodies are hidden", () => {
+    const hidden = { body: true, headers: false };
+    const answer = { body: bytes('{"message":"secret"}'), error: null, status: 500 };
+    expect(reasonOf(answer, hidden)).toBe("the endpoint answered with status 500");
+    expect(reasonOf({ ...answer, error: "timed out" }, hidden)).toBe("timed out");
+    expect(reasonIn({ error: "", status: 500, said: "secret" }, hidden)).toBe("the endpoint answered with status 500");
+    expect(reasonIn({ error: "", status: 500, said: "boom" }, { body: false, headers: true })).toBe("boom");
+  });
+});
+
+describe("the step that failed", () => {
+  const head = { stepId: 2, stepName: "two", stepType: "Run", concurrent: 1 };
+  test.each([
+    ["i", null, null, null],
+    ["p2", head, "two", null],
+    ["f2", head, "two", null],
+    ["r2", head, null, "two"],
+    ["r2", null, null, null],
+    ["x5", null, null, null],
+    [undefined, null, null, null],
+  ])("of a message at %s", (slot, head, stepName, afterStep) => {
+    expect(failedStepOf(slot, head, [["X-A", "b"]])).toEqual({ stepName, afterStep });
+  });
+
+  test.each(["Upstash-Error-Step-Name", "Svc-Error-Step-Name"])("is the one that the endpoint names in %s", (name) => {
+    for (const slot of ["i", "r2", "p2", "x5", undefined])
+      expect(failedStepOf(slot, head, [[name, "boom"]])).toEqual({ stepName: "boom", afterStep: null });
+    expect(failedStepOf("r2", head, [[name, ""]])).toEqual({ stepName: null, afterStep: "two" });
+  });
+});

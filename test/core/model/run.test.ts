@@ -1,0 +1,202 @@
+import { describe, expect, test } from "vitest";
+import type { Delivery, Letter, RunFeatures } from "../../../src/core/model/message.ts";
+import type { Run } from "../../../src/core/model/run.ts";
+import { Broker, bytes, callbackTo, letterOf, noon } from "../broker.ts";
+
+const endpoint = "https://app.example/order";
+const modern: RunFeatures = { lazyFetch: true, initialBody: true, detect: true, captured: true };
+const answersAsWorkflow = { status: 200, headers: [["Upstash-Workflow-Sdk-Version", "1"]], body: bytes("{}") } as const;
+
+export const startOf = (runId: string, more: Partial<Letter> = {}): Letter =>
+  letterOf({
+    ...{ url: endpoint, body: bytes("payload"), headers: [["Upstash-Workflow-Sdk-Version", "1"]], brand: "upstash" },
+    post: { kind: "start", runId, url: endpoint, features: modern, origin: "sdk", invoker: null },
+    ...more,
+  });
+
+export const stepOf = (runId: string, step: Record<string, unknown>, more: Partial<Letter> = {}): Letter => {
+  const head = { stepName: "s", stepType: "Run", concurrent: 1, stepId: 1, ...step };
+  return letterOf({ url: endpoint, body: bytes(JSON.stringify(head)), post: { kind: "step", runId, head }, ...more });
+};
+
+const textOf = ({ message }: Delivery): string => new TextDecoder().decode(message.body);
+const history = (delivery: Delivery | undefined): string[] =>
+  delivery ? (JSON.parse(textOf(delivery)) as { body: string }[]).map(({ body }) => atob(body)) : [];
+
+async function post(broker: Broker, letter: Letter): Promise<string> {
+  const [result] = await broker.run("publish", { account: "acme", letters: [letter] });
+  if (result && "messageId" in result) return result.messageId;
+  throw new Error(JSON.stringify(result));
+}
+
+const runs = (broker: Broker): Run[] => [...broker.memory.tables.runs.values()];
+
+describe("a run", () => {
+  test("begins with a history of its payload, and goes on with each step", async () => {
+    const broker = await Broker.open();
+    const first = await post(broker, startOf("wfr_1"));
+    expect(broker.deliveries.map(textOf)).toEqual([`[{"messageId":"${first}","body":"${btoa("payload")}","callType":"step"}]`]);
+    const second = await post(broker, stepOf("wfr_1", { out: "1" }));
+    expect(history(broker.deliveries[0])).toEqual(["payload", expect.stringContaining('"out":"1"')]);
+    expect(broker.deliveries[0]?.message).toMatchObject({ id: second, headers: [["Upstash-Workflow-Sdk-Version", "1"]] });
+    expect(await broker.settle(first, answersAsWorkflow)).toBe("delivered");
+    await broker.run("finishRun", { account: "acme", runId: "wfr_1", body: bytes('"done"') });
+    expect(await broker.settle(second, answersAsWorkflow)).toBe("delivered");
+    expect(runs(broker)).toMatchObject([{ state: "RUN_SUCCESS", endedAt: noon, steps: 2, body: bytes('"done"') }]);
+    expect([...broker.memory.tables.activeRuns.values()]).toEqual([]);
+    expect([...broker.memory.tables.messages.values()]).toEqual([]);
+  });
+
+  test("keeps what is posted twice once", async () => {
+    const broker = await Broker.open();
+    await post(broker, startOf("wfr_1"));
+    const once = await post(broker, stepOf("wfr_1", {}));
+    expect(await post(broker, stepOf("wfr_1", {}))).toBe(once);
+    expect([...broker.memory.tables.steps.keys()]).toHaveLength(2);
+  });
+
+  test("fails with its dead letter, its failure callback and its other messages", async () => {
+    const broker = await Broker.open();
+    const first = await post(broker, startOf("wfr_1", { retries: 0, failureCallback: callbackTo("https://app.example/failed") }));
+    const later = await post(broker, stepOf("wfr_1", { stepId: 0, targetStep: 2 }, { delay: 5000 }));
+    expect(await broker.settle(first, { status: 500 })).toBe("failed");
+    expect(broker.state(later)).toBeUndefined();
+    expect(broker.log(later)).toBe("CANCELLED");
+    expect(broker.deadLetters).toMatchObject([
+      { messageId: first, run: { runId: "wfr_1" }, failureCallback: { state: "CALLBACK_INPROGRESS" } },
+    ]);
+    const [callback] = broker.deliveries;
+    expect(JSON.parse(callback ? textOf(callback) : "")).toMatchObject({
+      workflowRunId: "wfr_1",
+      sourceBody: btoa("payload"),
+      status: 500,
+    });
+    expect(await broker.settle(callback?.message.id ?? "", { status: 200 })).toBe("delivered");
+    expect(broker.deadLetters).toMatchObject([{ failureCallback: { state: "CALLBACK_SUCCESS", responseStatus: 200 } }]);
+    expect(runs(broker)).toMatchObject([
+      { state: "RUN_FAILED", failure: { callback: { state: "CALLBACK_SUCCESS" }, unfinished: [{ messageId: later, dueAt: noon + 5000 }] } },
+    ]);
+  });
+
+  test("that is resumed sends again what has no result, and nothing else", async () => {
+    const broker = await Broker.open();
+    const first = await post(broker, startOf("wfr_1", { retries: 0 }));
+    await broker.settle(first, answersAsWorkflow);
+    const [plan1, plan2] = [
+      await post(broker, stepOf("wfr_1", { stepId: 0, targetStep: 1 })),
+      await post(broker, stepOf("wfr_1", { stepId: 0, targetStep: 2 })),
+    ];
+    await broker.settle(plan1, answersAsWorkflow);
+    const result1 = await post(broker, stepOf("wfr_1", { stepId: 1 }));
+    await broker.settle(result1, answersAsWorkflow);
+    await broker.settle(plan2, { status: 500 });
+    const [{ id: dlqId } = { id: "" }] = broker.deadLetters;
+    const resumed = await broker.run("resumeRun", { account: "acme", dlqId, from: "failure", overrides: {}, logRetention: 1000 });
+    expect(resumed.runId).not.toBe("wfr_1");
+    expect(broker.deliveries.map(history)).toEqual([
+      ["payload", expect.stringContaining('"targetStep":1'), expect.stringContaining('"targetStep":2')],
+    ]);
+    expect(broker.deadLetters).toEqual([]);
+    await post(broker, stepOf(resumed.runId, { stepId: 2 }));
+    expect(history(broker.deliveries[0])).toHaveLength(5);
+  });
+
+  test("wakes with an event, one that came before, or the end of the time", async () => {
+    const broker = await Broker.open();
+    await post(broker, startOf("wfr_1"));
+    const waiting = (stepId: number) => ({
+      ...{ kind: "event" as const, event: "paid", url: endpoint, headers: [], given: [], timeout: "1h", wait: 3_600_000 },
+      ...{ timeoutUrl: endpoint, timeoutHeaders: [], timeoutGiven: [], step: { stepId, stepName: "w", stepType: "Wait", concurrent: 1 } },
+    });
+    await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiting(1) });
+    const told = await broker.run("notify", { account: "acme", event: "paid", body: bytes("yes"), runId: "wfr_1", kind: "event" });
+    expect(told.notified).toHaveLength(1);
+    expect(history(broker.deliveries[0])[1]).toBe(
+      `{"stepId":1,"stepName":"w","stepType":"Wait","concurrent":1,"waitEventId":"paid","timeout":"1h","out":"${btoa("yes")}","waitTimeout":false}`,
+    );
+    expect(
+      await broker.run("notify", { account: "acme", event: "paid", body: bytes("again"), runId: "wfr_1", kind: "event" }),
+    ).toMatchObject({ stored: true });
+    await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiting(2) });
+    expect(history(broker.deliveries[0])[2]).toContain(btoa("again"));
+    await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiting(3) });
+    broker.now = noon + 3_600_000;
+    await broker.run("claim", { limit: 10 });
+    expect(history(broker.deliveries.find(({ message }) => message.run?.slot === "r3"))[3]).toContain('"waitTimeout":true');
+  });
+
+  test("that was invoked tells its result to the one that waits for it", async () => {
+    const broker = await Broker.open();
+    await post(broker, startOf("parent"));
+    const step = { stepId: 1, stepName: "inv", stepType: "Invoke", concurrent: 1 };
+    const invoker = { runId: "parent", createdAt: noon, url: endpoint, headers: [], step };
+    const post1 = { kind: "start" as const, runId: "child", url: endpoint, features: modern, origin: "sdk" as const, invoker };
+    await post(broker, startOf("child", { post: post1 }));
+    await broker.run("finishRun", { account: "acme", runId: "child", body: bytes('"r"') });
+    expect(JSON.parse(history(broker.deliveries[0])[1] ?? "")).toEqual({
+      ...step,
+      out: '{"body":"\\"r\\"","isCanceled":false,"isFailed":false}',
+    });
+  });
+
+  test("gets the answer of a third party, whatever it is", async () => {
+    const broker = await Broker.open();
+    await post(
+      broker,
+      startOf("wfr_1", {
+        headers: [
+          ["X-Mine", "a"],
+          ["Upstash-Workflow-Sdk-Version", "1"],
+        ],
+      }),
+    );
+    const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
+    const callback = { ...callbackTo(endpoint), headers: [["Upstash-Workflow-Callback", "true"]] as const };
+    const call = await post(
+      broker,
+      letterOf({
+        url: "https://third.example/x",
+        method: "GET",
+        retries: 0,
+        callback,
+        body: bytes("ask"),
+        post: { kind: "call", runId: "wfr_1", head },
+      }),
+    );
+    expect(broker.deliveries[0]?.message).toMatchObject({ headers: [], body: bytes("ask"), method: "GET" });
+    expect(await broker.settle(call, { status: 401, body: bytes("99") })).toBe("failed");
+    const [result] = broker.deliveries;
+    expect(result?.message.headers).toEqual([
+      ["X-Mine", "a"],
+      ["Content-Type", "application/json"],
+      ["Upstash-Workflow-Callback", "true"],
+    ]);
+    expect(JSON.parse(result ? textOf(result) : "")).toMatchObject({
+      status: 401,
+      body: btoa("99"),
+      sourceMessageId: call,
+      workflowRunId: "wfr_1",
+    });
+    expect(broker.deadLetters).toEqual([]);
+  });
+});
+
+test("a run without a name is given one of its own", async () => {
+  const broker = await Broker.open();
+  const [one, other] = await broker.run("publish", { account: "acme", letters: [startOf(""), startOf("")] });
+  const ids = [one, other].map((result) => (result && "run" in result ? result.run?.runId : undefined));
+  expect(ids).toEqual([expect.stringMatching(/^wfr_/), expect.stringMatching(/^wfr_/)]);
+  expect([...broker.memory.tables.activeRuns.values()].map(({ runId }) => runId)).toEqual(ids);
+  expect(broker.deliveries).toHaveLength(2);
+});
+
+test("what is posted for a run is taken as a whole, whatever becomes of plain messages beside it", async () => {
+  const broker = await Broker.open();
+  await broker.run("publish", { account: "acme", letters: [startOf("wfr_1")] });
+  const letters = [stepOf("wfr_1", {}), { ...stepOf("wfr_1", {}), retries: 1001 }];
+  await expect(broker.run("publish", { account: "acme", letters })).rejects.toThrow("message 2 of 2: retries: 1001 asked for");
+  expect([...broker.memory.tables.steps.keys()]).toHaveLength(1);
+  const beside = await broker.run("publish", { account: "acme", letters: [stepOf("wfr_1", {}), letterOf({ retries: 1001 })] });
+  expect(beside).toMatchObject([{ messageId: expect.any(String) }, { refused: "limit-exceeded" }]);
+  expect([...broker.memory.tables.steps.keys()]).toHaveLength(2);
+});

@@ -1,0 +1,22 @@
+import { expect, test } from "vitest";
+import { lossOf, nodesKept } from "../../../src/core/nodes/acknowledged.ts";
+
+const acknowledged = { counter: 7, usedAt: 10_000 };
+
+test("a counter below the acknowledged one is a loss, from the time of the row to the last acknowledged time", () => {
+  expect(lossOf(acknowledged, { counter: 5, usedAt: 9_000 }, 11_000)).toEqual({ batches: 2, from: 9_000, to: 10_000 });
+  expect(lossOf(acknowledged, null, 11_000)).toEqual({ batches: 7, from: null, to: 10_000 });
+});
+
+test("nothing is lost while the counter has reached the acknowledged one", () => {
+  expect(lossOf(null, null, 11_000)).toBeNull();
+  expect(lossOf(null, { counter: 5, usedAt: 9_000 }, 11_000)).toBeNull();
+  expect(lossOf(acknowledged, acknowledged, 11_000)).toBeNull();
+  // The outcome of the eighth was not known; it was stored.
+  expect(lossOf(acknowledged, { counter: 8, usedAt: 10_500 }, 11_000)).toBeNull();
+});
+
+test("a row that may have been removed because of its age is no loss", () => {
+  expect(lossOf(acknowledged, null, 10_000 + nodesKept)).not.toBeNull();
+  expect(lossOf(acknowledged, null, 10_001 + nodesKept)).toBeNull();
+});

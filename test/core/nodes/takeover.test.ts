@@ -1,0 +1,120 @@
+import { expect, test } from "vitest";
+import type { Watch } from "../../../src/core/nodes/takeover.ts";
+import { goneFor, hasOthers, taken, untilNextLook, watch, withoutHold } from "../../../src/core/nodes/takeover.ts";
+
+type Seen = [at: number, session: number, isHeld: boolean, server?: string];
+
+/** Which looks at one other node end its leases. */
+function endsAt(looks: readonly Seen[]): number[] {
+  let known: Watch | null = null;
+  return looks.flatMap(([at, session, isHeld, server = "one"]) => {
+    const looked = watch(known, { server, sessions: [{ node: "nod_b", session, isHeld }], at });
+    known = looked.watch;
+    return looked.gone.length > 0 ? [at] : [];
+  });
+}
+
+test("leases end when the hold was seen, and then was gone for 2 s", () => {
+  const ends = endsAt([
+    [-1_500, 1, true],
+    [0, 1, true],
+    [1_000, 1, false],
+    [2_000, 1, false],
+    [2_999, 1, false],
+    [3_000, 1, false],
+    [4_000, 1, false],
+  ]);
+  expect(ends).toEqual([3_000, 4_000]);
+});
+
+test("a hold that came back begins anew, also where nobody saw it", () => {
+  const seen: Seen[] = [
+    [0, 1, true],
+    [1_000, 1, false],
+    [2_000, 1, true],
+    [3_000, 1, false],
+    [4_000, 1, false],
+  ];
+  expect(endsAt(seen)).toEqual([]);
+  // The second session was held between two looks only.
+  const unseen: Seen[] = [
+    [0, 1, true],
+    [1_000, 1, false],
+    [2_000, 2, false],
+    [9_000, 2, false],
+    [19_000, 2, false],
+  ];
+  expect(endsAt(unseen)).toEqual([]);
+});
+
+test("after a restart or a failover of the database the lease alone counts, until the hold is seen there", () => {
+  const restarted: Seen[] = [
+    [0, 1, true],
+    [1_000, 1, false],
+    [3_500, 1, false, "two"],
+    [8_000, 1, false, "two"],
+  ];
+  expect(endsAt(restarted)).toEqual([]);
+  expect(
+    endsAt([...restarted, [8_500, 2, true, "two"], [10_000, 2, true, "two"], [11_000, 2, false, "two"], [13_000, 2, false, "two"]]),
+  ).toEqual([13_000]);
+});
+
+test("a node that is seen for the first time, or not at all, keeps its leases", () => {
+  expect(
+    endsAt([
+      [0, 1, false],
+      [9_000, 1, false],
+    ]),
+  ).toEqual([]);
+  const { watch: seen } = watch(null, { server: "one", sessions: [{ node: "nod_b", session: 1, isHeld: false }], at: 0 });
+  expect(hasOthers(seen)).toBe(false);
+  expect(hasOthers(null)).toBe(false);
+});
+
+test("a hold that was seen for less than 1.5 s does not count: its node may not have seen that there is another one", () => {
+  const looks = (heldUntil: number): Seen[] => [
+    [0, 1, true],
+    [heldUntil, 1, true],
+    [heldUntil + 500, 1, false],
+    [heldUntil + 2_500, 1, false],
+  ];
+  expect(endsAt(looks(1_499))).toEqual([]);
+  expect(endsAt(looks(1_500))).toEqual([4_000]);
+});
+
+test("a node ends its deliveries half a second before others may send them", () => {
+  expect(goneFor - withoutHold).toBe(500);
+});
+
+test("a session is taken over three times, 2 s apart, and a later one anew", () => {
+  const look = (at: number, session: number, isHeld: boolean) => ({ server: "one", sessions: [{ node: "nod_b", session, isHeld }], at });
+  const session = { node: "nod_b", session: 1 };
+  let seen = watch(watch(null, look(-1_500, 1, true)).watch, look(0, 1, true)).watch;
+  const ends: number[] = [];
+  for (let at = 1_000; at <= 20_000; at += 500) {
+    const looked = watch(seen, look(at, 1, false));
+    seen = looked.watch;
+    if (looked.gone.length === 0) continue;
+    ends.push(at);
+    seen = taken(seen, session, at);
+  }
+  expect(ends).toEqual([3_000, 5_000, 7_000]);
+  seen = watch(seen, look(30_000, 2, true)).watch;
+  expect(taken(seen, session, 30_000).seen.size).toBe(1);
+  seen = watch(watch(seen, look(31_500, 2, true)).watch, look(32_000, 2, false)).watch;
+  expect(watch(seen, look(34_000, 2, false)).gone).toEqual([{ node: "nod_b", session: 2 }]);
+});
+
+test("the next look is not later than the moment at which a session has been gone for 2 s", () => {
+  const of = (goneAt: number | null): Watch => ({
+    server: "one",
+    seen: new Map([["nod_b", { session: 1, heldAt: 0, heldFor: 2_000, goneAt, times: 0 }]]),
+  });
+  expect(untilNextLook(null, 5_000, 500)).toBe(500);
+  expect(untilNextLook(of(null), 5_000, 500)).toBe(500);
+  expect(untilNextLook(of(3_200), 5_000, 500)).toBe(200);
+  expect(untilNextLook(of(4_900), 5_000, 500)).toBe(500);
+  // Its leases end already, unless that has failed.
+  expect(untilNextLook(of(1_000), 5_000, 500)).toBe(500);
+});

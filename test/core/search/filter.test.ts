@@ -1,0 +1,94 @@
+import { describe, expect, test } from "vitest";
+import type { Filter, Seen } from "../../../src/core/search/filter.ts";
+import { passes } from "../../../src/core/search/filter.ts";
+import type { Envelope } from "../../../src/core/model/message.ts";
+import { letterOf, noon } from "../broker.ts";
+
+const { delay: _delay, ...letter } = letterOf({ url: "https://Shop.example:8443/a/b?c=d", labels: ["new", "red"], callerIp: "192.0.2.1" });
+const envelope: Envelope = {
+  ...letter,
+  account: "acme",
+  id: "msg_1",
+  createdAt: noon,
+  notBefore: noon,
+  retries: 3,
+  timeout: 1000,
+  startedAtOnce: false,
+};
+const seen: Seen = { envelope, time: noon, dlqId: "dlq-1", state: "FAILED", responseStatus: 503 };
+
+describe("passes", () => {
+  test.each<[Filter, boolean]>([
+    [{}, true],
+    [{ messageIds: ["msg_0", "msg_1"] }, true],
+    [{ messageIds: ["msg_0"] }, false],
+    [{ messageIds: [] }, false],
+    [{ dlqIds: ["dlq-1"] }, true],
+    [{ dlqIds: ["dlq-2"] }, false],
+    [{ urls: ["https://Shop.example:8443/a/b?c=d"] }, true],
+    [{ urls: ["https://shop.example:8443/a/b"] }, false],
+    [{ hosts: ["shop.example:8443"] }, true],
+    [{ hosts: ["SHOP.example:8443"] }, true],
+    [{ hosts: ["shop.example"] }, false],
+    [{ paths: ["/a/b"] }, true],
+    [{ paths: ["/a"] }, false],
+    [{ labels: ["red", "blue"] }, true],
+    [{ labels: ["blue"] }, false],
+    [{ callerIps: ["192.0.2.1"] }, true],
+    [{ callerIps: ["192.0.2.2"] }, false],
+    [{ states: ["FAILED", "ERROR"] }, true],
+    [{ states: ["DELIVERED"] }, false],
+    [{ responseStatuses: [503] }, true],
+    [{ responseStatuses: [500] }, false],
+    [{ from: noon, to: noon }, true],
+    [{ from: noon + 1 }, false],
+    [{ to: noon - 1 }, false],
+    [{ topicNames: ["a"] }, false],
+    [{ queueNames: ["a"] }, false],
+    [{ scheduleIds: ["a"] }, false],
+    [{ flowControlKeys: ["a"] }, false],
+    [{ labels: ["red"], hosts: ["shop.example:8443"] }, true],
+    [{ labels: ["red"], hosts: ["other.example"] }, false],
+  ])("%j: %s", (filter, expected) => {
+    expect(passes(filter, seen)).toBe(expected);
+  });
+
+  describe("of dead letters", () => {
+    const run = { key: "run_1", runId: "order-1", createdAt: noon, url: "https://shop.example/flow", failureUrl: null };
+    const ofRun: Seen = { ...seen, letter: { run, failureCallback: { state: "CALLBACK_FAIL" } } };
+    const ofMessage: Seen = { ...seen, letter: { failureCallback: { state: "CALLBACK_FAIL" } } };
+
+    test.each<[Filter, boolean, boolean]>([
+      [{}, true, true],
+      [{ ofRuns: true }, true, false],
+      [{ ofRuns: false }, false, true],
+      [{ runIdStarts: ["order-1"] }, true, false],
+      [{ runIds: ["other", "order-1"] }, true, false],
+      [{ runIds: ["order-"] }, false, false],
+      [{ runIdStarts: ["other", "ord"] }, true, false],
+      [{ runIdStarts: ["order-10"] }, false, false],
+      [{ runIdStarts: ["%"] }, false, false],
+      [{ runUrls: ["https://shop.example/flow"] }, true, false],
+      [{ runUrls: ["https://shop.example/"] }, false, false],
+      [{ runsCreatedAt: [noon, 1] }, true, false],
+      [{ runsCreatedAt: [noon + 1] }, false, false],
+      [{ callbackStates: ["CALLBACK_FAIL"] }, true, false],
+      [{ callbackStates: ["CALLBACK_SUCCESS"] }, false, false],
+    ])("%o", (filter, run, message) => {
+      expect([passes(filter, ofRun), passes(filter, ofMessage)]).toEqual([run, message]);
+    });
+  });
+
+  test("what a thing does not have, no filter finds", () => {
+    const bare: Seen = { envelope: { ...envelope, callerIp: null, labels: [] }, time: noon, responseStatus: null };
+    for (const filter of [
+      { dlqIds: ["dlq-1"] },
+      { states: ["FAILED" as const] },
+      { responseStatuses: [503] },
+      { callerIps: ["192.0.2.1"] },
+      { labels: ["red"] },
+    ]) {
+      expect(passes(filter, bare), JSON.stringify(filter)).toBe(false);
+    }
+  });
+});

@@ -1,0 +1,105 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import type { Outcome } from "../../../src/core/model/message.ts";
+import type { letterOf } from "../broker.ts";
+import { Broker, bytes, callbackTo } from "../broker.ts";
+
+const mebibyte = 1024 * 1024;
+const most = 8 * mebibyte;
+
+let broker: Broker;
+
+beforeEach(async () => {
+  broker = await Broker.open();
+});
+
+/** What the failure callback of a message is told, and how long that is. */
+async function told(outcome: Partial<Outcome>, letter: Parameters<typeof letterOf>[0] = {}) {
+  const id = await broker.publish({ retries: 0, failureCallback: callbackTo("https://f.example"), ...letter });
+  await broker.settle(id, outcome);
+  const [teller] = broker.tellersOf(id);
+  const body = teller?.body ?? new Uint8Array(0);
+  const json = JSON.parse(new TextDecoder().decode(body)) as Record<string, unknown> & { body: string; sourceBody: string };
+  return { json, size: body.byteLength, response: Buffer.from(json.body, "base64"), source: Buffer.from(json.sourceBody, "base64") };
+}
+
+describe("a failure callback", () => {
+  test("has the whole response, with no word of a cut", async () => {
+    const body = Buffer.alloc(5 * mebibyte, "x");
+    const { json, response, size } = await told({ body });
+    expect(response.equals(body)).toBe(true);
+    expect(json).not.toHaveProperty("truncated");
+    expect(size).toBeLessThanOrEqual(most);
+  });
+
+  test("that would be larger than a message may be has the beginning of the response, and says so", async () => {
+    const { json, response, source, size } = await told({ body: Buffer.alloc(7 * mebibyte, "x") });
+    expect(json).toMatchObject({ truncated: true, status: 500 });
+    expect(size).toBeLessThanOrEqual(most);
+    expect(size).toBeGreaterThan(most - 16);
+    expect(response.length).toBeGreaterThan(5.9 * mebibyte);
+    expect(source.toString()).toBe("hello");
+  });
+
+  test("has a response that stays JSON where it is cut", async () => {
+    const error = JSON.stringify({ error: "TypeError", message: "m".repeat(7 * mebibyte), stack: "s" });
+    const { response } = await told({ body: bytes(error) });
+    const { message, ...others } = JSON.parse(response.toString()) as { message: string };
+    expect(others).toEqual({ error: "TypeError" });
+    expect(message).toMatch(/^m+$/);
+  });
+
+  test("shares the room where the body of the message does not fit either", async () => {
+    const [answer, body] = [Buffer.alloc(7 * mebibyte, "a"), Buffer.alloc(7 * mebibyte, "b")];
+    const both = await told({ body: answer }, { body });
+    expect(both.json).toMatchObject({ truncated: true });
+    expect(both.size).toBeLessThanOrEqual(most);
+    expect(Math.abs(both.response.length - both.source.length)).toBeLessThan(8);
+    const small = await told({ body: bytes("why") }, { body });
+    expect([small.json.truncated, small.response.toString()]).toEqual([true, "why"]);
+    expect(small.size).toBeLessThanOrEqual(most);
+    expect(small.source.length).toBeGreaterThan(5.9 * mebibyte);
+  });
+
+  test("keeps within the limit of its account, with the headers only if there is room for them", async () => {
+    await broker.run("changeAccount", { account: "acme", change: { limits: { messageBytes: 2_000 } } });
+    const headers = [["X", "h".repeat(1_900)]] as const;
+    const [near, far] = [await told({ body: Buffer.alloc(9_000, "x"), headers: [["Y", "1"]] }), await told({ body: bytes("no"), headers })];
+    expect(near.size).toBeLessThanOrEqual(2_000);
+    expect(near.json).toMatchObject({ truncated: true, header: { Y: ["1"] } });
+    expect(far.size).toBeLessThanOrEqual(2_000);
+    expect(far.json).toMatchObject({ truncated: true, header: {} });
+    expect(far.response.toString()).toBe("no");
+  });
+
+  test("says so when not all of the response was read, and closes what was JSON", async () => {
+    const { json, response } = await told({ body: bytes('{"message":"so far'), cut: true });
+    expect([json.truncated, response.toString()]).toEqual([true, '{"message":"so far"}']);
+  });
+});
+
+test("a callback of every attempt keeps within the same limit", async () => {
+  const id = await broker.publish({ callback: callbackTo("https://c.example") });
+  await broker.settle(id, { status: 200, body: Buffer.alloc(7 * mebibyte, "x") });
+  const [teller] = broker.tellersOf(id);
+  expect(teller?.body.byteLength).toBeLessThanOrEqual(most);
+  expect(JSON.parse(new TextDecoder().decode(teller?.body))).toMatchObject({ status: 200, truncated: true });
+});
+
+describe("what is kept of a response that only a callback needs", () => {
+  const outcome = { body: Buffer.alloc(3 * mebibyte, "x"), kept: mebibyte, digest: "d" };
+
+  test("is a small part in the dead letter and in the log, with the hash of all", async () => {
+    await told(outcome);
+    const [letter] = broker.deadLetters;
+    expect(letter).toMatchObject({ digest: "d" });
+    expect([letter?.body.byteLength, letter?.body.buffer.byteLength]).toEqual([mebibyte, mebibyte]);
+    const row = [...broker.memory.tables.log.values()].find(({ states }) => states.includes("FAILED"));
+    expect([row?.body.byteLength, row?.body.buffer.byteLength, row?.digest]).toEqual([16_384, 16_384, "d"]);
+  });
+
+  test("is all of it where that is small", async () => {
+    await told({ body: bytes("no"), kept: mebibyte });
+    expect(broker.deadLetters[0]).not.toHaveProperty("digest");
+    expect(new TextDecoder().decode(broker.deadLetters[0]?.body)).toBe("no");
+  });
+});

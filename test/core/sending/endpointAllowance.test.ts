@@ -1,0 +1,320 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { newFlow } from "../../../src/core/sending/limiter.ts";
+import { maxLost, spans } from "../../../src/core/values/limits.ts";
+import type { Letter } from "../../../src/core/model/message.ts";
+import type { AccountLimits } from "../../../src/core/model/accountTerms.ts";
+import { Broker, callbackTo, none, plenty } from "../broker.ts";
+import { RecountedBroker, withKey } from "../recount.ts";
+
+const second = 1000;
+
+let broker: RecountedBroker;
+beforeEach(async () => {
+  broker = await RecountedBroker.open();
+});
+
+const unbound = { globalParallelism: null, parallelism: null };
+const allow = (limits: Partial<AccountLimits>): Promise<unknown> =>
+  broker.run("changeAccount", { account: "acme", change: { limits: { ...unbound, ...limits } } });
+
+const at = (path: string): Pick<Letter, "url"> => ({ url: `https://gateway.example${path}` });
+const flowAt = (path: string): string => `under-way:https://gateway.example${path}`;
+/** The flows of endpoints that there are. */
+const kept = (): string[] => [...broker.memory.tables.flows.keys()].flatMap((key) => /under-way:.+/.exec(key) ?? []);
+
+describe("endpoints of one host", () => {
+  test("have their places each for itself, so that one that is full stops no other", async () => {
+    await allow({ parallelism: 2 });
+    await broker.send("a b c d", at("/a"));
+    await broker.send("x y z", at("/x"));
+    expect(await broker.begun()).toBe("a b x y");
+    await broker.end("x y");
+    expect(await broker.begun()).toBe("z");
+    await broker.send("v w", at("/x"));
+    expect(await broker.begun()).toBe("v");
+    expect([broker.counts(flowAt("/a")), broker.counts(flowAt("/x"))]).toEqual([
+      [2, 2],
+      [2, 1],
+    ]);
+  });
+
+  test("are told apart by scheme, port and path, and not by query, fragment, credentials, or a port that goes without saying", async () => {
+    await allow({ parallelism: 1 });
+    await broker.send("a", at("/hook?a=1"));
+    for (const [name, url] of [
+      ["b", "https://gateway.example/hook"],
+      ["c", "https://gateway.example/hook?a=2#x"],
+      ["d", "https://me:secret@GATEWAY.example:443/hook"],
+    ] as const)
+      await broker.send(name, { url });
+    for (const [name, url] of [
+      ["e", "http://gateway.example/hook"],
+      ["f", "https://gateway.example:8443/hook"],
+      ["g", "https://gateway.example/Hook"],
+      ["h", "https://gateway.example/hook/"],
+      ["i", "https://gateway.example/%68ook"],
+    ] as const)
+      await broker.send(name, { url });
+    expect(await broker.begun()).toBe("a e f g h i");
+    await broker.end("a");
+    expect(await broker.begun()).toBe("b");
+  });
+
+  test("share the hands for their host; who waits for one uses up no place, and moves to the line of an endpoint that is full by then", async () => {
+    await allow({ parallelism: 1 });
+    broker.hands = none;
+    await broker.send("a b c", at("/a"));
+    await broker.send("x", at("/x"));
+    expect(await broker.begun()).toBe("");
+    const lines = "a b c x".split(" ").map((name) => broker.state(broker.id(name))?.line);
+    expect([lines, kept()]).toEqual([Array(4).fill("host:gateway.example"), []]);
+    broker.hands = plenty;
+    broker.now += spans.lineCheck;
+    await broker.run("claim", { limit: 10 });
+    expect(await broker.begun()).toBe("a x");
+    expect(broker.counts(flowAt("/a"))).toEqual([1, 2]);
+  });
+
+  test("have paths of any length: of 16 KiB, a fingerprint counts", async () => {
+    await allow({ parallelism: 1 });
+    const path = `/${"long".repeat(4_000)}`;
+    await broker.send("a", at(path));
+    await broker.send("b", at(`${path}?a=1`));
+    await broker.send("c", at(`${path}y`));
+    await broker.send("d", at(`${path}y#b`));
+    expect(await broker.begun()).toBe("a c");
+    expect(kept().map((id) => id.length < 60 && id.startsWith("under-way:https://gateway.example "))).toEqual([true, true]);
+    await broker.end("a c");
+    expect(await broker.begun()).toBe("b d");
+    await broker.end("b d");
+    expect(kept()).toEqual([]);
+  });
+});
+
+describe("the row of an endpoint goes with its last place, when", () => {
+  beforeEach(() => allow({ parallelism: 1 }));
+
+  const sent = async (letter: Partial<Letter> = {}): Promise<void> => {
+    await broker.send("a", { ...at("/a"), ...letter });
+    await broker.begun();
+    expect(broker.counts(flowAt("/a"))).toEqual([1, 0]);
+  };
+
+  test("the last message is delivered, and those that waited have been", async () => {
+    await sent();
+    await broker.send("b", at("/a"));
+    await broker.end("a");
+    expect(await broker.begun()).toBe("b");
+    expect(kept()).toEqual([flowAt("/a")]);
+    await broker.end("b");
+    expect(kept()).toEqual([]);
+  });
+
+  test("it waits for its next attempt, and has it again for that", async () => {
+    await sent({ retryDelay: "5000" });
+    await broker.end("a", { status: 500 });
+    expect(kept()).toEqual([]);
+    broker.now += 5 * second;
+    expect([await broker.begun(), kept()]).toEqual(["a", [flowAt("/a")]]);
+  });
+
+  test("it goes to the dead letter queue, whose failure callback has a row of its own as long as it is sent", async () => {
+    await sent({ retries: 0, failureCallback: callbackTo("https://sad.example/a") });
+    await broker.end("a", { status: 500 });
+    expect(broker.deadLetters).toHaveLength(1);
+    await broker.begun();
+    expect(kept()).toEqual(["under-way:https://sad.example/a"]);
+    await broker.end("https://sad.example/a");
+    expect(kept()).toEqual([]);
+  });
+
+  test("its callback is sent to the same endpoint, and has been", async () => {
+    await sent({ callback: callbackTo("https://gateway.example/a?told") });
+    await broker.end("a");
+    await broker.begun();
+    expect(kept()).toEqual([flowAt("/a")]);
+    await broker.end("https://gateway.example/a?told");
+    expect(kept()).toEqual([]);
+  });
+
+  test("it is cancelled: as it waits at once, as it is sent once its request has ended", async () => {
+    await sent();
+    await broker.send("b", at("/a"));
+    await broker.cancel("b");
+    expect(broker.counts(flowAt("/a"))).toEqual([1, 0]);
+    await broker.cancel("a");
+    expect(broker.counts(flowAt("/a"))).toEqual([1, 0]);
+    await broker.end("a");
+    expect(kept()).toEqual([]);
+  });
+
+  test("its lease is lost for the last time, and when the lease of a cancelled message is", async () => {
+    await sent();
+    for (let lost = 0; lost <= maxLost; lost++) {
+      expect(kept()).toEqual([flowAt("/a")]);
+      broker.now += spans.lease;
+      await broker.begun();
+    }
+    expect([broker.deadLetters.length, kept()]).toEqual([1, []]);
+    await sent();
+    await broker.cancel("a");
+    broker.now += spans.lease;
+    await broker.begun();
+    expect(kept()).toEqual([]);
+  });
+
+  test("its node gives it back, and as it is put aside because it cannot be stored", async () => {
+    await sent();
+    await broker.run("giveBack", { held: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }] });
+    expect(kept()).toEqual([]);
+    await broker.run("putAside", { row: { table: "messages", account: "acme", id: broker.id("a") }, reason: "odd" });
+    expect([broker.deadLetters.length, kept()]).toEqual([1, []]);
+  });
+
+  test("its queue is paused while it waits for the endpoint", async () => {
+    await sent();
+    await broker.send("q", { ...at("/a"), queue: "q" });
+    await broker.begun();
+    expect(broker.counts(flowAt("/a"))).toEqual([1, 1]);
+    await broker.run("pauseFlow", { account: "acme", id: "queue:q" });
+    await broker.end("a");
+    expect([await broker.begun(), kept()]).toEqual(["", []]);
+    await broker.run("resumeFlow", { account: "acme", id: "queue:q" });
+    broker.now += spans.stoppedCheck;
+    expect([await broker.begun(), kept()]).toEqual(["q", [flowAt("/a")]]);
+  });
+
+  test("its key is paused while it waits for the endpoint", async () => {
+    await sent();
+    await broker.send("k", { ...at("/a"), ...withKey("k", { parallelism: 5 }) });
+    await broker.begun();
+    await broker.run("pauseFlow", { account: "acme", id: "key:k" });
+    await broker.end("a");
+    expect([await broker.begun(), kept(), broker.state(broker.id("k"))?.line]).toEqual(["", [], "key:k"]);
+  });
+
+  test("it goes on from the line of the account to one of a host, and comes to an end there", async () => {
+    await allow({ parallelism: 1, globalParallelism: 1 });
+    await sent();
+    await broker.send("b", at("/b"));
+    expect(broker.flow(flowAt("/b"))).toMatchObject({ running: 0, waiting: 0, onward: 1 });
+    broker.hands = none;
+    await broker.end("a");
+    broker.now += spans.flowCheck;
+    expect([await broker.begun(), kept(), broker.state(broker.id("b"))?.line]).toEqual(["", [], "host:gateway.example"]);
+    broker.hands = plenty;
+    broker.now += spans.lineCheck;
+    expect(await broker.begun()).toBe("b");
+    await broker.end("b");
+    expect(kept()).toEqual([]);
+  });
+
+  test("the limit is taken away", async () => {
+    await sent();
+    await broker.send("b", at("/a"));
+    await allow({});
+    await broker.end("a");
+    expect([await broker.begun(), kept()]).toEqual(["b", []]);
+  });
+});
+
+describe("however many endpoints there are", () => {
+  test("those whose places are all taken in the line of the account are not looked at before one of these moves", async () => {
+    await allow({ parallelism: 1, globalParallelism: 1 });
+    await broker.send("z", at("/z"));
+    for (const name of ["a", "b", "c"]) await broker.send(`${name}1 ${name}2`, at(`/${name}`));
+    await broker.begun();
+    for (const name of ["a", "b", "c"])
+      expect(broker.flow(flowAt(`/${name}`))).toMatchObject({ running: 0, waiting: 1, onward: 1, dueAt: null });
+    for (const [ended, next] of ["z a1", "a1 b1", "b1 a2", "a2 b2", "b2 c1", "c1 c2"].map((both) => both.split(" "))) {
+      await broker.end(ended ?? "");
+      expect(await broker.begun()).toBe(next);
+    }
+    await broker.end("c2");
+    expect(kept()).toEqual([]);
+  });
+
+  test("another limit is followed as soon as one of them moves", async () => {
+    await allow({ parallelism: 1, globalParallelism: 1 });
+    await broker.send("z", at("/z"));
+    await broker.send("a1 a2 a3", at("/a"));
+    await allow({ parallelism: 3, globalParallelism: 10 });
+    expect(await broker.begun()).toBe("z a1 a2 a3");
+    await broker.send("b1", at("/z"));
+    await allow({ parallelism: 1, globalParallelism: 4 });
+    await broker.send("c1 c2 c3", at("/c"));
+    expect(broker.counts(flowAt("/c"))).toEqual([0, 2]);
+    await allow({ globalParallelism: 4 });
+    await broker.end("z a1 a2 a3");
+    await broker.run("claim", { limit: 10 });
+    broker.now += spans.flowCheck;
+    expect((await broker.begun()).split(" ").toSorted()).toEqual(["b1", "c1", "c2", "c3"]);
+  });
+
+  test("a limit of 0 holds all back in one line, and leaves no row for an endpoint", async () => {
+    await allow({ parallelism: 1 });
+    await broker.send("a b", at("/a"));
+    expect(await broker.begun()).toBe("a");
+    await allow({ parallelism: 0 });
+    await broker.send("x", at("/x"));
+    await broker.end("a");
+    expect(await broker.begun()).toBe("");
+    expect([broker.counts("under-way:"), kept()]).toEqual([[0, 2], []]);
+    await allow({ parallelism: 1 });
+    expect(await broker.begun()).toBe("b x");
+  });
+});
+
+describe("what was accepted before there were endpoints", () => {
+  /** As the tables of the version before have it: without an endpoint, and counted by its host. */
+  function age(): void {
+    const { messages, flows } = broker.memory.tables;
+    for (const [key, { endpoint: _, ...state }] of messages) {
+      const line = state.line?.startsWith("under-way:https:") ? "under-way:gateway.example" : state.line;
+      messages.set(key, { ...state, line });
+    }
+    for (const [key, flow] of flows) {
+      if (!flow.id.startsWith("under-way:https:")) continue;
+      flows.delete(key);
+      flows.set("acme\nunder-way:gateway.example", { ...flow, id: "under-way:gateway.example" });
+    }
+  }
+
+  test("is counted by its host to its end, and does not mix with what is counted by its endpoint", async () => {
+    await allow({ parallelism: 1 });
+    await broker.send("a b c", at("/a"));
+    await broker.begun();
+    age();
+    await broker.send("d e", at("/a"));
+    expect(await broker.begun()).toBe("d");
+    expect([broker.counts("under-way:gateway.example"), broker.counts(flowAt("/a"))]).toEqual([
+      [1, 2],
+      [1, 1],
+    ]);
+    await broker.end("a", { status: 500 });
+    expect(await broker.begun()).toBe("b");
+    await broker.end("d");
+    expect(await broker.begun()).toBe("e");
+    broker.now += 31 * second;
+    expect((await broker.begun()).split(" ").length).toBeGreaterThan(1);
+    for (let turn = 0; turn < 10 && broker.memory.tables.messages.size > 0; turn++) {
+      for (const { id, leasedBy } of broker.memory.tables.messages.values())
+        if (leasedBy !== null) await broker.settle(id, { status: 200 });
+      broker.now += 60 * second;
+      await broker.begun();
+    }
+    expect([broker.memory.tables.messages.size, kept()]).toEqual([0, []]);
+  });
+
+  test("leaves a row of its host, as it was kept for an hour, which goes when that is over", async () => {
+    const one = await Broker.open();
+    await one.run("changeAccount", { account: "acme", change: { limits: { parallelism: 1 } } });
+    one.memory.tables.flows.set("acme\nunder-way:gateway.example", {
+      ...newFlow("acme", "under-way:gateway.example", one.now),
+      ...{ parallelism: 1, dueAt: one.now + 3600 * second },
+    });
+    one.now += 3600 * second;
+    await one.run("claim", { limit: 10 });
+    expect([...one.memory.tables.flows.keys()]).toEqual([]);
+  });
+});

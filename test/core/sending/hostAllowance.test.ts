@@ -1,0 +1,293 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { spans } from "../../../src/core/values/limits.ts";
+import type { AccountLimits, Terms } from "../../../src/core/model/accountTerms.ts";
+import { callbackTo, letterOf, none, noon, plenty } from "../broker.ts";
+import { RecountedBroker, withKey } from "../recount.ts";
+
+const second = 1000;
+
+let broker: RecountedBroker;
+beforeEach(async () => {
+  broker = await RecountedBroker.open();
+});
+
+const unbound = { globalParallelism: null, parallelism: null };
+const allow = (limits: Partial<AccountLimits>): Promise<unknown> =>
+  broker.run("changeAccount", { account: "acme", change: { limits: { ...unbound, ...limits } } });
+
+const at = (host: string) => ({ url: `https://${host}/` });
+const toOne = "under-way:https://one/";
+const toTwo = "under-way:https://two/";
+
+describe("what an account may have under way to one endpoint", () => {
+  test("bounds each endpoint by itself, on whichever node; the others wait, in order of arrival", async () => {
+    await allow({ parallelism: 2 });
+    await broker.send("a b c d", at("one"));
+    await broker.send("x y z", at("two"));
+    expect(await broker.begun()).toBe("a b x y");
+    expect([broker.counts(toOne), broker.counts(toTwo)]).toEqual([
+      [2, 2],
+      [2, 1],
+    ]);
+    // Another node, all of whose hands are free.
+    broker.node = "nod_b";
+    await broker.send("e", at("one"));
+    expect(await broker.begun()).toBe("");
+    broker.node = "nod_a";
+    await broker.end("a");
+    expect(await broker.begun()).toBe("c");
+    await broker.end("b c");
+    expect(await broker.begun()).toBe("d e");
+    await broker.end("d e x y");
+    expect(await broker.begun()).toBe("z");
+    await broker.end("z");
+    expect([broker.flow(toOne), broker.flow(toTwo)]).toEqual([undefined, undefined]);
+  });
+
+  test.each([
+    ["free", 2],
+    ["paid", 100],
+    ["fixed_1m", 100],
+    ["selfHosted", 150],
+    [undefined, 150],
+  ] as const)("is that of a plan, too: %s has %d, and another account has its own", async (plan, most) => {
+    const keys = { current: "1", next: "2" };
+    const terms: Terms = plan ? { plan } : {};
+    await broker.run("createAccount", { id: "b", name: "b", password: "", token: "b", tokenHash: "b", signingKeys: keys, ...terms });
+    const letters = Array.from({ length: 150 }, () => letterOf(at("one")));
+    await broker.run("publish", { account: "b", letters });
+    expect(broker.deliveries).toHaveLength(most);
+    await broker.run("publish", { account: "acme", letters });
+    expect(broker.deliveries).toHaveLength(150);
+    expect(broker.counts(toOne)).toBeNull();
+  });
+
+  test("counts callbacks and retries while they are sent, and not while they wait for their time", async () => {
+    await allow({ parallelism: 1 });
+    await broker.send("a b", { ...at("one"), callback: callbackTo("https://one/?told"), retryDelay: "5000" });
+    expect(await broker.begun()).toBe("a");
+    await broker.end("a", { status: 500 });
+    expect(await broker.begun()).toBe("b");
+    await broker.end("b");
+    expect(await broker.begun()).toBe("https://one/?told");
+    broker.now += 5 * second;
+    expect(await broker.begun()).toBe("");
+    await broker.end("https://one/?told");
+    expect(await broker.begun()).toBe("a");
+  });
+
+  test("gets the place back of who is cancelled while it waits, and of who is while it is sent once that has ended", async () => {
+    await allow({ parallelism: 1 });
+    await broker.send("a b c", at("one"));
+    expect(await broker.begun()).toBe("a");
+    await broker.cancel("b");
+    expect(broker.counts(toOne)).toEqual([1, 1]);
+    await broker.cancel("a");
+    expect(await broker.begun()).toBe("");
+    await broker.end("a");
+    expect(await broker.begun()).toBe("c");
+  });
+
+  test("gets the place back of a node that died, when its lease is over, and what a node gives back that stops", async () => {
+    await allow({ parallelism: 1 });
+    await broker.send("a b", at("one"));
+    expect(await broker.begun()).toBe("a");
+    broker.node = "nod_b";
+    broker.now += 29 * second;
+    expect(await broker.begun()).toBe("");
+    broker.now += second;
+    const first = await broker.begun();
+    expect(first).toMatch(/^[ab]$/);
+    expect(broker.counts(toOne)).toEqual([1, 1]);
+    await broker.run("giveBack", {
+      held: [{ account: "acme", messageId: broker.id(first), attempt: broker.state(broker.id(first))?.attempts ?? 0 }],
+    });
+    expect(broker.counts(toOne)).toEqual([0, 1]);
+    expect(await broker.begun()).toMatch(/^[ab]$/);
+    expect(broker.counts(toOne)).toEqual([1, 1]);
+  });
+
+  test("takes no hand away from others, and who waits for a hand takes no place", async () => {
+    await allow({ parallelism: 1 });
+    broker.hands = none;
+    await broker.send("a b", at("one"));
+    expect(await broker.begun()).toBe("");
+    expect([broker.state(broker.id("a"))?.line, broker.counts(toOne)]).toEqual(["host:one", null]);
+    broker.hands = plenty;
+    broker.now += spans.lineCheck;
+    await broker.run("claim", { limit: 10 });
+    expect(await broker.begun()).toBe("a");
+    expect(broker.counts(toOne)).toEqual([1, 1]);
+  });
+});
+
+describe("such a limit that is changed", () => {
+  test("lets more go on within a second when it is raised, and all when it is taken away", async () => {
+    await allow({ parallelism: 1 });
+    await broker.send("a b c d e", at("one"));
+    expect(await broker.begun()).toBe("a");
+    await allow({ parallelism: 3 });
+    broker.now += spans.lineCheck;
+    expect(await broker.begun()).toBe("b c");
+    await allow({});
+    broker.now += spans.lineCheck;
+    expect(await broker.begun()).toBe("d e");
+    await broker.end("a b c d e");
+    expect(broker.flow(toOne)).toBeUndefined();
+  });
+
+  test("holds from the next delivery on when it is lowered", async () => {
+    await allow({ parallelism: 3 });
+    await broker.send("a b c d e", at("one"));
+    expect(await broker.begun()).toBe("a b c");
+    await allow({ parallelism: 1 });
+    await broker.end("a b");
+    expect(await broker.begun()).toBe("");
+    expect(broker.counts(toOne)).toEqual([1, 2]);
+    await broker.end("c");
+    expect(await broker.begun()).toBe("d");
+  });
+
+  test("counts what begins from then on when there was none, and stops nothing that is under way", async () => {
+    await broker.send("a b", at("one"));
+    await allow({ parallelism: 1 });
+    await broker.send("c d", at("one"));
+    expect(await broker.begun()).toBe("a b c");
+    expect(broker.counts(toOne)).toEqual([1, 1]);
+    await broker.end("a b");
+    expect(await broker.begun()).toBe("");
+    await broker.end("c");
+    expect(await broker.begun()).toBe("d");
+  });
+
+  test("comes and goes while messages wait for their account in all", async () => {
+    await allow({ globalParallelism: 1 });
+    await broker.send("a b", at("one"));
+    await allow({ globalParallelism: 1, parallelism: 1 });
+    await broker.send("c d", at("one"));
+    // Those from before are not counted; of those since then one stands for the place.
+    expect([broker.counts("under-way:"), broker.counts(toOne), broker.flow(toOne)?.onward]).toEqual([[1, 2], [0, 1], 1]);
+    await allow({ globalParallelism: 1 });
+    expect(await broker.begun()).toBe("a");
+    await broker.end("a");
+    expect(await broker.begun()).toBe("b");
+    broker.now += spans.lineCheck;
+    await broker.end("b");
+    expect(await broker.begun()).toBe("c");
+    await broker.end("c");
+    expect(await broker.begun()).toBe("d");
+    await broker.end("d");
+    expect([broker.counts("under-way:"), broker.counts(toOne)]).toEqual([[0, 0], null]);
+  });
+
+  test("is looked at once in a second while others wait for it, and not more often", async () => {
+    await allow({ parallelism: 1 });
+    await broker.send("a b c", at("one"));
+    await broker.begun();
+    expect(broker.flow(toOne)?.dueAt).toBe(noon + spans.lineCheck);
+    broker.now += spans.lineCheck;
+    await broker.run("claim", { limit: 10 });
+    expect(broker.flow(toOne)?.dueAt).toBe(noon + 2 * spans.lineCheck);
+  });
+});
+
+describe("with other gates", () => {
+  test("an endpoint that is full holds up no other endpoint of the account, however many wait for it", async () => {
+    await allow({ parallelism: 2, globalParallelism: 4 });
+    await broker.send("a1 a2 a3 a4 a5 a6 a7 a8", at("one"));
+    await broker.send("b1 b2 b3", at("two"));
+    await broker.send("c1", at("three"));
+    expect(await broker.begun()).toBe("a1 a2 b1 b2");
+    expect([broker.counts("under-way:"), broker.counts(toOne), broker.counts(toTwo)]).toEqual([
+      [4, 1],
+      [2, 6],
+      [2, 1],
+    ]);
+    for (const [ended, next] of [
+      ["a1", "c1"],
+      ["b1", "a3"],
+      ["c1", "b3"],
+      ["a2", "a4"],
+    ] as const) {
+      await broker.end(ended);
+      expect(await broker.begun()).toBe(next);
+    }
+  });
+
+  test("no more for an endpoint wait before the account than could begin, and all go in the order in which they were accepted", async () => {
+    await allow({ parallelism: 2, globalParallelism: 1 });
+    await broker.send("x", at("two"));
+    await broker.send("a1 a2 a3 a4", at("one"));
+    await broker.send("y", at("two"));
+    expect(await broker.begun()).toBe("x");
+    expect([broker.counts("under-way:"), broker.counts(toOne), broker.flow(toOne)?.onward]).toEqual([[1, 3], [0, 2], 2]);
+    for (const [ended, next] of [
+      ["x", "a1"],
+      ["a1", "a2"],
+      ["a2", "a3"],
+      ["a3", "a4"],
+      ["a4", "y"],
+    ] as const) {
+      await broker.end(ended);
+      expect(await broker.begun()).toBe(next);
+    }
+  });
+
+  test("no more of a key wait before an endpoint than could begin, so that others are not held up by them", async () => {
+    await allow({ parallelism: 2 });
+    await broker.send("a b", at("one"));
+    await broker.send("k1 k2 k3 k4", { ...at("one"), ...withKey("k", { parallelism: 1 }) });
+    await broker.send("x y", at("one"));
+    expect(await broker.begun()).toBe("a b");
+    expect([broker.counts(toOne), broker.counts("key:k"), broker.flow("key:k")?.onward]).toEqual([[2, 3], [0, 3], 1]);
+    await broker.end("a b");
+    expect(await broker.begun()).toBe("k1 x");
+    await broker.end("x");
+    expect(await broker.begun()).toBe("y");
+    await broker.end("k1");
+    expect(await broker.begun()).toBe("k2");
+  });
+
+  test("a rate is kept by those that waited before an endpoint as well", async () => {
+    await allow({ parallelism: 1 });
+    await broker.send("a", at("one"));
+    await broker.send("k1 k2 k3 k4 k5", { ...at("one"), ...withKey("k", { rate: 2, period: 10 * second }) });
+    await broker.begun();
+    await allow({ parallelism: 10 });
+    broker.now += spans.lineCheck;
+    expect(await broker.begun()).toBe("k1 k2");
+    broker.now += 10 * second;
+    expect(await broker.begun()).toBe("k3 k4");
+  });
+
+  test("a key that is paused gets those back that wait before an endpoint", async () => {
+    await allow({ parallelism: 1 });
+    await broker.send("a", at("one"));
+    await broker.send("k1 k2", { ...at("one"), ...withKey("k", { parallelism: 1 }) });
+    await broker.send("x", at("one"));
+    expect(await broker.begun()).toBe("a");
+    await broker.run("pauseFlow", { account: "acme", id: "key:k" });
+    await broker.end("a");
+    broker.now += spans.flowCheck;
+    expect(await broker.begun()).toBe("x");
+    await broker.end("x");
+    await broker.run("resumeFlow", { account: "acme", id: "key:k" });
+    expect(await broker.begun()).toBe("k1");
+  });
+
+  test("a queue keeps its order, whatever endpoints its messages go to", async () => {
+    await allow({ parallelism: 1 });
+    await broker.send("a", at("one"));
+    await broker.send("q1", { ...at("one"), queue: "q" });
+    await broker.send("q2", { ...at("two"), queue: "q" });
+    await broker.send("x", at("one"));
+    expect(await broker.begun()).toBe("a");
+    for (const [ended, next] of [
+      ["a", "q1"],
+      ["q1", "x q2"],
+    ] as const) {
+      await broker.end(ended);
+      expect((await broker.begun()).split(" ").toSorted()).toEqual(next.split(" ").toSorted());
+    }
+  });
+});

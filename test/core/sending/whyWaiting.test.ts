@@ -1,0 +1,147 @@
+import { describe, expect, test } from "vitest";
+import { newFlow } from "../../../src/core/sending/limiter.ts";
+import { endedWithServer } from "../../../src/core/sending/createMessage.ts";
+import type { MessageState } from "../../../src/core/model/message.ts";
+import type { Standing } from "../../../src/core/sending/whyWaiting.ts";
+import { mostCounted, reasonsOf } from "../../../src/core/sending/whyWaiting.ts";
+import { noon } from "../broker.ts";
+
+const held: MessageState = {
+  ...{ account: "acme", id: "msg_9", state: "held", dueAt: null, attempts: 0, lost: 0, leasedBy: null, host: "shop.example", size: 1 },
+  ...{ tells: false, queue: null, flowKey: "k", slot: null, line: "key:k", marks: [], run: null },
+};
+const key = { ...newFlow("acme", "key:k", noon), parallelism: 2, running: 2, waiting: 5 };
+const standing: Standing = {
+  state: held,
+  retries: 3,
+  createdAt: noon,
+  notBefore: noon,
+  last: null,
+  queue: null,
+  key,
+  before: 4,
+  places: [],
+};
+const textsOf = (over: Partial<Standing>, now = noon): string[] => reasonsOf({ ...standing, ...over }, now).map(({ text }) => text);
+
+test("a message that waits for its account says how many are under way, of how many, and how to raise it", () => {
+  const allowance = { ...newFlow("acme", "under-way:", noon), parallelism: 2, running: 2, waiting: 5 };
+  const line = { state: { ...held, line: "under-way:" }, key: null };
+  expect(textsOf({ ...line, allowance })).toEqual([
+    'account: 2 of 2 deliveries under way ("waypost account limits acme --global-parallelism ..." raises the limit); 4 before it in line',
+  ]);
+  expect(textsOf({ ...line, allowance: { ...allowance, running: 1 } })).toEqual([
+    "the account is open; the next node that looks takes it on; 4 before it in line",
+  ]);
+});
+
+test("a message that was being sent when the server was restarted says so", () => {
+  const cut: MessageState = { ...held, state: "active", line: null, leasedBy: "nod_a", dueAt: endedWithServer };
+  expect(reasonsOf({ ...standing, state: cut, key: null }, noon + 5)).toEqual([
+    {
+      ...{ reason: "lease-over", node: "nod_a", since: noon, until: noon + 5 },
+      text: `the server was restarted while node nod_a was sending it since ${new Date(noon).toISOString()}, so it is sent again`,
+    },
+  ]);
+});
+
+test("a message that waits for what its account may have under way to its endpoint says so", () => {
+  const allowance = { ...newFlow("acme", "under-way:https://shop.example:8443/hook", noon), parallelism: 2, running: 2, waiting: 5 };
+  const line = { state: { ...held, host: "shop.example:8443", line: "under-way:https://shop.example:8443/hook" }, key: null };
+  const raise = '"waypost account limits acme --parallelism ..." raises the limit';
+  expect(reasonsOf({ ...standing, ...line, allowance }, noon)).toEqual([
+    {
+      ...{ reason: "account-endpoint", endpoint: "https://shop.example:8443/hook", used: 2, limit: 2, position: 4 },
+      text: `account: 2 of 2 deliveries under way to endpoint https://shop.example:8443/hook (${raise}); 4 before it in line`,
+    },
+  ]);
+  expect(textsOf({ ...line, allowance: { ...allowance, running: 1 } })).toEqual([
+    "the account at endpoint https://shop.example:8443/hook is open; the next node that looks takes it on; 4 before it in line",
+  ]);
+});
+
+test("places of a key and an endpoint that others have, who wait for the account, are not open", () => {
+  const onward = { ...key, running: 1, onward: 1, rate: 3, period: 1000, windowStart: noon, windowUsed: 2 };
+  expect(reasonsOf({ ...standing, key: onward }, noon)).toMatchObject([
+    { reason: "key-parallelism", used: 2, limit: 2, text: "key k: 1 of 2 in flight, 1 more in line for the account; 4 before it in line" },
+    { reason: "key-rate", used: 3, limit: 3, text: expect.stringMatching(/rate 2 of 3 used until .*, 1 more in line for the account;/) },
+  ]);
+  expect(textsOf({ key: { ...onward, rate: null, running: 0 } })).toEqual([
+    "key k is open; the next node that looks takes it on; 4 before it in line",
+  ]);
+  const allowance = { ...newFlow("acme", "under-way:https://shop.example/", noon), parallelism: 2, running: 1, onward: 1, waiting: 5 };
+  expect(reasonsOf({ ...standing, state: { ...held, line: "under-way:https://shop.example/" }, key: null, allowance }, noon)).toMatchObject(
+    [
+      {
+        reason: "account-endpoint",
+        used: 2,
+        limit: 2,
+        text: expect.stringMatching(/^account: 1 of 2 .*, 1 more in line for the account \(/),
+      },
+    ],
+  );
+});
+
+test.each(["under-way:", "under-way:https://shop.example/", "host:shop.example"])(
+  "a key that is paused will hold back what stands in line %s, too",
+  (line) => {
+    const allowance = { ...newFlow("acme", line, noon), parallelism: 2, running: 2, waiting: 5 };
+    const reasons = reasonsOf({ ...standing, state: { ...held, line }, key: { ...key, paused: true }, allowance }, noon);
+    expect(reasons.map(({ reason }) => reason)).toEqual([expect.stringMatching(/^(account|account-endpoint|host)$/), "key-paused"]);
+  },
+);
+
+describe("reasonsOf", () => {
+  test("counts those before it only so far", () => {
+    expect(reasonsOf({ ...standing, before: mostCounted }, noon)).toMatchObject([{ position: 1000 }]);
+    expect(reasonsOf({ ...standing, before: mostCounted }, noon)[0]).not.toHaveProperty("more");
+    expect(reasonsOf({ ...standing, before: mostCounted + 1 }, noon)).toMatchObject([
+      { position: 1000, more: true, text: "key k: 2 of 2 in flight; more than 1000 before it in line" },
+    ]);
+  });
+
+  test("tells all that closes a key", () => {
+    const closed = { ...key, paused: true, rate: 1, period: 1000, windowStart: noon, windowUsed: 1 };
+    expect(textsOf({ key: closed })).toEqual([
+      "key k is paused; 4 before it in line",
+      "key k: 2 of 2 in flight; 4 before it in line",
+      "key k: rate 1 of 1 used until 2026-01-01T12:00:01.000Z; 4 before it in line",
+    ]);
+    expect(textsOf({ key: closed }, noon + 1000)).toHaveLength(2);
+  });
+
+  test("has something to say of parts that went away between two reads", () => {
+    const queued = { ...held, queue: "q", line: "queue:q" };
+    const queue = { ...newFlow("acme", "queue:q", noon), running: 2, waiting: 1 };
+    expect(textsOf({ key: null })).toEqual(["key k is open; the next node that looks takes it on; 4 before it in line"]);
+    expect(textsOf({ state: queued })).toEqual(["queue q is open; the next node that looks takes it on; 4 before it in line"]);
+    expect(textsOf({ state: queued, queue, places: [{ messageId: "msg_1", holders: [] }] })).toEqual([
+      "queue q: 2 of 1 at work; 4 before it in line",
+    ]);
+    expect(textsOf({ state: { ...held, line: null } })).toEqual(["? is open; the next node that looks takes it on; 4 before it in line"]);
+    expect(textsOf({ state: { ...held, state: "active" } }, noon)).toHaveLength(1);
+    expect(textsOf({ state: { ...held, state: "pending" } }, noon)).toHaveLength(1);
+  });
+
+  test("is paused, and not due at any time, where it would be sent but for its queue", () => {
+    const queue = { ...newFlow("acme", "queue:q", noon), paused: true };
+    const state: MessageState = { ...held, state: "pending", line: null, queue: "q", slot: held.id, dueAt: noon + 9, attempts: 1 };
+    const last = { time: noon - 9, status: 500, error: null, nextDueAt: noon - 1 };
+    expect(textsOf({ state, queue, key: null, last })).toEqual(["queue q is paused"]);
+    expect(textsOf({ state: { ...state, attempts: 0 }, queue, key: null })).toEqual(["queue q is paused"]);
+    // Its time has not come.
+    const due = "retry 1 of 3 at 2026-01-01T12:00:00.009Z, after status 500";
+    expect(textsOf({ state, queue, key: null, last: { ...last, nextDueAt: noon + 9 } })).toEqual([due, "queue q is paused"]);
+    expect(textsOf({ state: { ...state, slot: null, attempts: 0 }, queue, key: null, notBefore: noon + 9 })).toEqual([
+      "due at 2026-01-01T12:00:00.009Z",
+      "queue q is paused",
+    ]);
+  });
+
+  test("counts retries without attempts that nobody reported", () => {
+    const state: MessageState = { ...held, state: "pending", line: null, dueAt: noon + 5, attempts: 3, lost: 1 };
+    const last = { time: noon, status: null, error: null, nextDueAt: noon + 5 };
+    expect(textsOf({ state, last })).toEqual(["retry 2 of 3 at 2026-01-01T12:00:00.005Z"]);
+    expect(textsOf({ state: { ...state, attempts: 1 } })).toEqual(["due at 2026-01-01T12:00:00.005Z"]);
+  });
+});

@@ -1,0 +1,62 @@
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { birthOf, firstIdAt, idMaker } from "../../../src/core/values/ids.ts";
+import type { IdKind } from "../../../src/core/model/message.ts";
+
+const noon = Date.UTC(2026, 0, 1, 12);
+const dated: readonly IdKind[] = ["msg", "log", "dlq", "nod", "jwt"];
+const time = fc.integer({ min: 0, max: 9_999_999_999_999 });
+const chance = fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true });
+
+describe("ids", () => {
+  test.each<[IdKind, RegExp]>([
+    ["msg", /^msg_[1-9A-HJ-NP-Za-km-z]{20}$/],
+    ["nod", /^nod_[1-9A-HJ-NP-Za-km-z]{20}$/],
+    ["jwt", /^jwt_[1-9A-HJ-NP-Za-km-z]{20}$/],
+    ["sig", /^sig_[1-9A-HJ-NP-Za-km-z]{28}$/],
+    ["log", /^1767268800000-\d{9}$/],
+    ["dlq", /^1767268800000-\d{9}$/],
+  ])("of kind %s look like %s", (kind, pattern) => {
+    expect(idMaker(() => 0.123)(kind, noon)).toMatch(pattern);
+  });
+
+  test("of two makers are told apart by chance, of one by its counter", () => {
+    const [one, other] = [idMaker(() => 0.1), idMaker(() => 0.2)];
+    expect(one("msg", noon)).not.toBe(other("msg", noon));
+    expect(one("msg", noon)).not.toBe(one("msg", noon));
+  });
+
+  test("of one maker sort by birth, even if its clock goes back, and beyond 10,000 in a millisecond", () => {
+    const make = idMaker(() => 0.999);
+    const times = [...Array.from({ length: 10_050 }, () => noon), noon - 60_000, noon + 1, noon + 2];
+    const ids = times.map((now) => make("msg", now));
+    expect([...ids].sort()).toEqual(ids);
+    expect(new Set(ids).size).toBe(ids.length);
+    expect(ids.at(-1)).toBeDefined();
+    expect(birthOf(ids.at(-1) ?? "")).toBe(noon + 2);
+  });
+});
+
+test.each(dated)("the birth of a %s id is when it was made", (kind) => {
+  fc.assert(
+    fc.property(time, chance, (now, random) => {
+      fc.pre(now > 0);
+      expect(birthOf(idMaker(() => random)(kind, now))).toBe(now);
+    }),
+  );
+});
+
+test.each(dated)("what is born at a time or later sorts behind the first %s id of that time, what is born before does not", (kind) => {
+  fc.assert(
+    fc.property(time, time, chance, (born, from, random) => {
+      fc.pre(born > 0);
+      const id = idMaker(() => random)(kind, born);
+      expect(id >= firstIdAt(kind, from)).toBe(born >= from);
+    }),
+  );
+});
+
+test("dlq and log ids are positions with the time in front, as clients read them", () => {
+  expect(firstIdAt("dlq", 1)).toBe("0000000000001-");
+  expect(birthOf("1767268800000-000412345")).toBe(1_767_268_800_000);
+});

@@ -1,0 +1,66 @@
+import { expect, test } from "vitest";
+import { maxLost, spans } from "../../../src/core/values/limits.ts";
+import type { Letter, RunFeatures } from "../../../src/core/model/message.ts";
+import { Broker, bytes, letterOf, noon } from "../broker.ts";
+
+const endpoint = "https://app.example/order";
+const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
+const start = letterOf({ url: endpoint, post: { kind: "start", runId: "wfr_1", url: endpoint, features, origin: "sdk", invoker: null } });
+const step: Letter = letterOf({
+  ...{ url: endpoint, delay: spans.lease },
+  post: { kind: "step", runId: "wfr_1", head: { stepId: 1, stepName: "s", stepType: "SleepFor", concurrent: 1 } },
+});
+
+test("a message that was due is not sent when its run has ended in the same claim", async () => {
+  const broker = await Broker.open();
+  await broker.run("publish", { account: "acme", letters: [start, step] });
+  const { messages } = broker.memory.tables;
+  const first = [...messages].find(([, { state }]) => state === "active");
+  if (!first) throw new Error("nothing was sent");
+  const [key, state] = first;
+  // It has killed so many nodes that it is not sent again.
+  messages.set(key, { ...state, attempts: maxLost, lost: maxLost });
+  broker.now = noon + spans.lease + 1;
+  await broker.run("claim", { limit: 10 });
+  expect([...broker.memory.tables.runs.values()]).toMatchObject([{ state: "RUN_FAILED" }]);
+  expect(broker.deliveries).toEqual([]);
+  expect([...messages.values()]).toEqual([]);
+});
+
+/** A run that has ended while its first message was being sent. */
+async function endedWhileSending(): Promise<{ broker: Broker; messageId: string }> {
+  const broker = await Broker.open();
+  const messageId = await broker.publish({ ...start, flowControl: { key: "k", parallelism: 1, rate: null, period: null } });
+  await broker.run("finishRun", { account: "acme", runId: "wfr_1", body: bytes("done") });
+  expect(broker.state(messageId)).toMatchObject({ state: "active" });
+  return { broker, messageId };
+}
+
+test("a message is not sent again when its lease runs out after the end of its run", async () => {
+  const { broker, messageId } = await endedWhileSending();
+  broker.now += spans.lease;
+  await broker.run("claim", { limit: 10 });
+  expect(broker.deliveries).toEqual([]);
+  expect(broker.log(messageId)).toBe("ERROR CANCELLED");
+  expect([...broker.memory.tables.messages.values()]).toEqual([]);
+  expect([...broker.memory.tables.flows.values()]).toMatchObject([{ running: 0, waiting: 0 }]);
+});
+
+test("a message that is given back after the end of its run is not sent any more", async () => {
+  const { broker, messageId } = await endedWhileSending();
+  expect(await broker.run("giveBack", { held: [{ account: "acme", messageId, attempt: 0 }] })).toEqual({ returned: 1 });
+  expect(broker.log(messageId)).toBe("CANCELLED");
+  expect([...broker.memory.tables.messages.values()]).toEqual([]);
+  expect([...broker.memory.tables.flows.values()]).toMatchObject([{ running: 0, waiting: 0 }]);
+});
+
+test("a message of a run that goes on is sent again when its lease runs out, or it was given back", async () => {
+  const broker = await Broker.open();
+  const messageId = await broker.publish(start);
+  broker.now += spans.lease;
+  await broker.run("claim", { limit: 10 });
+  expect(broker.deliveries).toMatchObject([{ attempt: 1, message: { id: messageId } }]);
+  await broker.run("giveBack", { held: [{ account: "acme", messageId, attempt: 1 }] });
+  await broker.run("claim", { limit: 10 });
+  expect(broker.deliveries).toMatchObject([{ attempt: 1, message: { id: messageId } }]);
+});

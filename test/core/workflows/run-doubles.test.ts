@@ -1,0 +1,80 @@
+import { expect, test } from "vitest";
+import type { InvokerPost, Letter, RunFeatures } from "../../../src/core/model/message.ts";
+import type { WaitPost } from "../../../src/core/workflows/wait.ts";
+import { Broker, bytes, letterOf, noon } from "../broker.ts";
+
+// A step that has its result keeps it, whoever brings another one.
+
+const endpoint = "https://app.example/order";
+const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
+const head = { stepId: 1, stepName: "s", stepType: "Wait", concurrent: 1 };
+
+const startOf = (runId: string, invoker: InvokerPost | null = null): Letter =>
+  letterOf({ url: endpoint, post: { kind: "start", runId, url: endpoint, features, origin: "sdk", invoker } });
+
+const result = letterOf({ url: endpoint, body: bytes("first"), post: { kind: "step", runId: "wfr_1", head } });
+
+const waiter: WaitPost = {
+  ...{ kind: "event", event: "paid", url: endpoint, headers: [], given: [], timeout: "1s", wait: 1000 },
+  ...{ timeoutUrl: endpoint, timeoutHeaders: [], timeoutGiven: [], step: head },
+};
+
+const publish = (broker: Broker, letter: Letter) => broker.run("publish", { account: "acme", letters: [letter] });
+
+const histories = (broker: Broker): string[][] => {
+  const steps = [...broker.memory.tables.steps.values()].filter(({ body }) => body.byteLength > 0);
+  return [...Map.groupBy(steps, ({ run }) => run).values()].map((one) => one.map(({ position, id }) => `${position} ${id.split("/")[1]}`));
+};
+const results = (broker: Broker): string[] =>
+  [...broker.memory.tables.steps.values()].filter(({ id }) => id.endsWith("/r1")).map(({ body }) => new TextDecoder().decode(body));
+
+test("an event wakes no step that has its result", async () => {
+  const broker = await Broker.open();
+  await publish(broker, startOf("wfr_1"));
+  await broker.run("wait", { account: "acme", runId: "wfr_1", waiter });
+  await publish(broker, result);
+  const told = await broker.run("notify", { account: "acme", event: "paid", body: bytes("x"), runId: "wfr_1", kind: "event" });
+  expect(told).toEqual({ notified: [], stored: true });
+  expect(results(broker)).toEqual(["first"]);
+  expect([...broker.memory.tables.activeRuns.values()]).toMatchObject([{ steps: 2 }]);
+});
+
+test("the end of its time wakes no step that has its result", async () => {
+  const broker = await Broker.open();
+  await publish(broker, startOf("wfr_1"));
+  await broker.run("wait", { account: "acme", runId: "wfr_1", waiter });
+  await publish(broker, result);
+  broker.now = noon + 2000;
+  await broker.run("claim", { limit: 10 });
+  expect(results(broker)).toEqual(["first"]);
+  expect([...broker.memory.tables.waiters.values()]).toEqual([]);
+});
+
+test("a late invocation of a run that has ended starts nothing for a later run of the same name", async () => {
+  const broker = await Broker.open();
+  await publish(broker, startOf("wfr_1"));
+  await broker.run("finishRun", { account: "acme", runId: "wfr_1", body: bytes("") });
+  broker.now = noon + 1;
+  await publish(broker, startOf("wfr_1"));
+  const invoke = (runId: string, createdAt: number) =>
+    publish(broker, startOf(runId, { runId: "wfr_1", createdAt, url: endpoint, headers: [], step: head }));
+  // In the words that a client takes for the end of its run.
+  await expect(invoke("late", noon)).rejects.toThrow(
+    'workflow-runid: there is no run \\"wfr_1\\" that has not ended and began at 1767268800000',
+  );
+  expect([...broker.memory.tables.waiters.values()]).toEqual([]);
+  await invoke("child", noon + 1);
+  // Who does not say which run it is means the one that goes on.
+  await publish(broker, startOf("other", { runId: "wfr_1", createdAt: 0, url: endpoint, headers: [], step: { ...head, stepId: 2 } }));
+  expect([...broker.memory.tables.waiters.values()]).toHaveLength(2);
+});
+
+test("a run that ends tells no step that has its result", async () => {
+  const broker = await Broker.open();
+  await publish(broker, startOf("wfr_1"));
+  await publish(broker, startOf("child", { runId: "wfr_1", createdAt: noon, url: endpoint, headers: [], step: head }));
+  await publish(broker, result);
+  await broker.run("finishRun", { account: "acme", runId: "child", body: bytes("second") });
+  expect(results(broker)).toEqual(["first"]);
+  expect(histories(broker)[0]).toEqual(["0 i", "1 r1"]);
+});

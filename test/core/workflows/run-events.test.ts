@@ -1,0 +1,32 @@
+import { expect, test } from "vitest";
+import { limits } from "../../../src/core/values/limits.ts";
+import type { RunFeatures } from "../../../src/core/model/message.ts";
+import { Broker, letterOf } from "../broker.ts";
+
+const url = "https://app.example/order";
+const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
+const start = letterOf({ url, post: { kind: "start", runId: "wfr_1", url, features, origin: "sdk", invoker: null } });
+
+/** A run of which so many branches wait for an event. */
+async function waiting(branches: number): Promise<Broker> {
+  const broker = await Broker.open();
+  await broker.publish(start);
+  for (let stepId = 1; stepId <= branches; stepId++) {
+    const waiter = {
+      ...({ kind: "event", event: "paid", url, headers: [], given: [], timeout: "7d", wait: 1_000 } as const),
+      ...{ timeoutUrl: url, timeoutHeaders: [], timeoutGiven: [], step: { stepId, stepName: "s", stepType: "Wait", concurrent: branches } },
+    };
+    await broker.run("wait", { account: "acme", runId: "wfr_1", waiter });
+  }
+  return broker;
+}
+
+const notify = (broker: Broker, size: number) =>
+  broker.run("notify", { account: "acme", event: "paid", body: new Uint8Array(size), runId: "wfr_1", kind: "event" });
+
+test("an event that comes to more than a history may is not told to all branches of a run", async () => {
+  const broker = await waiting(9);
+  await expect(notify(broker, limits.messageBytes)).rejects.toThrow('"code":"limit-exceeded"');
+  expect(broker.memory.tables.waiters.size).toBe(9);
+  expect((await notify(broker, 10)).notified).toHaveLength(9);
+});

@@ -1,0 +1,88 @@
+import { expect, test } from "vitest";
+import { memory } from "../../../src/core/values/limits.ts";
+import type { Delivery, Letter, RunFeatures } from "../../../src/core/model/message.ts";
+import { hostOf } from "../../../src/core/values/url.ts";
+import { laneOf } from "../../../src/core/fairness/capacity.ts";
+import { Broker, letterOf, none, noon, plenty } from "../broker.ts";
+
+const endpoint = "https://app.example/order";
+const features: RunFeatures = { lazyFetch: false, initialBody: true, detect: false, captured: true };
+const payload = new Uint8Array(512 * 1024);
+const planOf = (targetStep: number): Letter => {
+  const head = { stepId: 0, stepName: "s", stepType: "Run", concurrent: 600, targetStep };
+  return letterOf({ url: endpoint, body: new Uint8Array(10), post: { kind: "step", runId: "wfr_1", head } });
+};
+
+/** A run with that many steps side by side, each of which carries half a mebibyte; and behind them a message of another account. */
+async function crowd(count: number): Promise<Broker> {
+  const broker = await Broker.open();
+  await broker.run("createAccount", {
+    ...{ id: "other", name: "other", password: "", token: "t2", tokenHash: "h2" },
+    signingKeys: { current: "sig_1", next: "sig_2" },
+  });
+  broker.hands = none;
+  const start: Letter = letterOf({
+    ...{ url: endpoint, body: payload, delay: 1_000 },
+    post: { kind: "start", runId: "wfr_1", url: endpoint, features, origin: "sdk", invoker: null },
+  });
+  await broker.run("publish", { account: "acme", letters: [start, ...Array.from({ length: count }, (_, at) => planOf(at + 1))] });
+  broker.now = noon + 1;
+  await broker.run("publish", { account: "other", letters: [letterOf()] });
+  return broker;
+}
+
+/** Hands as they are when these deliveries are running. */
+function handsBeside(running: readonly Delivery[]): Broker["hands"] {
+  const busy = new Map<string, number>();
+  const bytes: Record<string, number> = {};
+  let free = memory.sending;
+  for (const { message } of running) {
+    const lane = laneOf(message.account, hostOf(message.url));
+    busy.set(lane, (busy.get(lane) ?? 0) + 1);
+    bytes[lane] = (bytes[lane] ?? 0) + message.body.byteLength;
+    free -= message.body.byteLength;
+  }
+  return { ...plenty, free: plenty.free - running.length, busy, bytes: { free, perBatch: memory.batch, busy: bytes } };
+}
+
+test("many large messages of one run to one host delay nobody else for longer than a few of them take", async () => {
+  const broker = await crowd(600);
+  const running: Delivery[] = [];
+  let claims = 0;
+  while (!running.some(({ message }) => message.account === "other")) {
+    broker.hands = handsBeside(running);
+    await broker.run("claim", { limit: 256 });
+    running.push(...broker.deliveries);
+    expect(++claims).toBeLessThan(20);
+  }
+  const before = running.filter(({ message }) => message.account === "acme").reduce((sum, { message }) => sum + message.body.byteLength, 0);
+  expect(before).toBeGreaterThan(0);
+  expect(before).toBeLessThanOrEqual(memory.batch / 4);
+  expect(claims).toBeLessThanOrEqual(3);
+});
+
+test("all of them are sent in the end, as hands and bytes are free", async () => {
+  const broker = await crowd(60);
+  const sent = new Set<string>();
+  for (let turn = 0; sent.size < 61; turn++) {
+    broker.hands = handsBeside([]);
+    broker.now += 10;
+    await broker.run("claim", { limit: 256 });
+    const { deliveries } = broker;
+    const ofRun = deliveries.filter(({ message }) => message.account === "acme");
+    const bytes = ofRun.reduce((sum, { message }) => sum + message.body.byteLength, 0);
+    expect(bytes).toBeLessThanOrEqual(memory.batch / 4);
+    const known = [...deliveries];
+    for (const { message } of known) {
+      sent.add(message.id);
+      await broker.run("settle", { ...outcomeFor(message.id, message.account, message.url) });
+      for (const one of broker.deliveries) known.push(one);
+    }
+    expect(turn).toBeLessThan(100);
+    expect(broker.faults).toEqual([]);
+  }
+});
+
+const outcomeFor = (messageId: string, account: string, url: string) => ({
+  ...{ account, messageId, host: hostOf(url), attempt: 0, status: 200, headers: [], body: new Uint8Array(0), error: null, took: 1 },
+});

@@ -1,0 +1,58 @@
+import { describe, expect, test } from "vitest";
+import type { Draft, Needs } from "../../../src/core/decision/command.ts";
+import type { Outcome, RunFeatures } from "../../../src/core/model/message.ts";
+import { settle } from "../../../src/core/commands/settle.ts";
+import { keyText } from "../../../src/store/queries/keys.ts";
+import { Broker, bytes, callbackTo, outcomeOf } from "../broker.ts";
+
+const endpoint = "https://app.example/order";
+const legacy: RunFeatures = { lazyFetch: true, initialBody: false, detect: true, captured: true };
+const head = { stepId: 1, stepName: "get", stepType: "Call", concurrent: 1 };
+const letters = {
+  first: { url: endpoint, post: { kind: "start", runId: "wfr_1", url: endpoint, features: legacy, origin: "sdk", invoker: null } },
+  told: {
+    ...{ url: endpoint, failureCallback: callbackTo(endpoint) },
+    post: { kind: "start", runId: "wfr_1", url: endpoint, features: legacy, origin: "sdk", invoker: null },
+  },
+  call: { url: "https://third.example/", retries: 1, callback: callbackTo(endpoint), post: { kind: "call", runId: "wfr_1", head } },
+} as const;
+
+/** What the settling of an outcome asks for, when it sees all that it has asked for. */
+async function needsOf(which: keyof typeof letters, outcome: Partial<Outcome>): Promise<Needs> {
+  const broker = await Broker.open();
+  const first = await broker.publish(letters[which === "call" ? "first" : which]);
+  const messageId = which !== "call" ? first : await broker.publish(letters.call);
+  const { tables } = broker.memory;
+  const seen: Pick<Draft, "get" | "outline" | "isBehind" | "ofRun"> = {
+    get: (table, ...key) => tables[table].get(keyText(key)),
+    outline: (table, ...key) => tables[table].get(keyText(key)),
+    isBehind: () => false,
+    ofRun: () => [],
+  };
+  return settle.further?.(outcomeOf({ messageId, ...outcome }), seen as Draft) ?? {};
+}
+
+const workflow = [["Upstash-Workflow-Sdk-Version", "1"]] as const;
+
+describe("what belongs to a run, which may be much, and its history are loaded", () => {
+  test.each([
+    ["when its first message arrives", "first", { status: 200, headers: workflow }],
+    ["when a message of it is to be sent again", "first", { status: 500, headers: workflow }],
+    ["when a third party is to be asked again", "call", { status: 500 }],
+  ] as const)("not %s", async (_, which, outcome) => {
+    const { ofRuns = [], stepsOf = [], envelopes = [] } = await needsOf(which, outcome);
+    expect([ofRuns, stepsOf, which === "call" ? [] : envelopes]).toEqual([[], [], []]);
+  });
+
+  test.each([
+    ["what answers is no workflow", { status: 200 }, []],
+    ["nothing is tried again", { status: 489, headers: [["Upstash-Nonretryable-Error", "true"]] }, []],
+    ["the code does not fit the history", { status: 500, body: bytes('{"message":"Incompatible step name."}') }, ["steps"]],
+  ] as const)("when %s", async (_, outcome, more) => {
+    const { ofRuns = [], stepsOf } = await needsOf("first", outcome);
+    // The history without its bodies, as far as it is looked at: nobody is told of it.
+    expect([ofRuns.map(({ table }) => table), stepsOf]).toEqual([["messages", "waiters", "notifications", ...more], []]);
+    const told = await needsOf("told", outcome);
+    expect(told.stepsOf).toEqual([{ account: "acme", run: expect.stringMatching(/^run_/) }]);
+  });
+});

@@ -1,0 +1,182 @@
+import { expect, test } from "vitest";
+import { limits } from "../../../src/core/values/limits.ts";
+import type { InvokerPost, Letter, RunFeatures } from "../../../src/core/model/message.ts";
+import type { WaitPost } from "../../../src/core/workflows/wait.ts";
+import { idMaker } from "../../../src/core/values/ids.ts";
+import { memoryStore } from "../../model/memoryStore.ts";
+import { Broker, bytes, callbackTo, letterOf, noon, outcomeOf } from "../broker.ts";
+
+// What comes to a run from outside does not make its history longer than it may be.
+
+const endpoint = "https://app.example/order";
+const features: RunFeatures = { lazyFetch: true, initialBody: true, detect: false, captured: true };
+const stepAt = (stepId: number) => ({ stepId, stepName: "s", stepType: "Wait", concurrent: 1 });
+
+const startOf = (runId: string, invoker: InvokerPost | null = null, more: Partial<RunFeatures> = {}): Letter =>
+  letterOf({ url: endpoint, post: { kind: "start", runId, url: endpoint, features: { ...features, ...more }, origin: "sdk", invoker } });
+
+const waiterAt = (stepId: number): WaitPost => ({
+  ...{ kind: "event", event: "paid", url: endpoint, headers: [], given: [], timeout: "1h", wait: 3_600_000 },
+  ...{ timeoutUrl: endpoint, timeoutHeaders: [], timeoutGiven: [], step: stepAt(stepId) },
+});
+
+const publish = (broker: Broker, letter: Letter) => broker.run("publish", { account: "acme", letters: [letter] });
+
+/** A broker with a run whose history is that long. */
+async function long(size: number, more: Partial<RunFeatures> = {}): Promise<Broker> {
+  const broker = await Broker.open();
+  await publish(broker, startOf("wfr_1", null, more));
+  resize(broker, { size });
+  return broker;
+}
+
+function resize({ memory: { tables } }: Broker, change: { size?: number; steps?: number }): void {
+  for (const [key, active] of tables.activeRuns) if (active.runId === "wfr_1") tables.activeRuns.set(key, { ...active, ...change });
+}
+
+const event = new Uint8Array(3000);
+const toRun = { account: "acme", event: "paid", body: event, runId: "wfr_1", kind: "event" } as const;
+
+test("an event that does not fit is refused, and wakes nothing of the run", async () => {
+  const broker = await long(limits.historyBytes - 10_000);
+  for (const stepId of [1, 2, 3]) await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(stepId) });
+  await expect(broker.run("notify", toRun)).rejects.toThrow("eventId: it does not fit into the history of the run wfr_1");
+  expect(broker.memory.tables.waiters.size).toBe(3);
+  expect(broker.memory.tables.notifications.size).toBe(0);
+  expect(await broker.run("notify", { ...toRun, body: bytes("small") })).toMatchObject({ stored: false, notified: [{}, {}, {}] });
+});
+
+test("an event for all runs passes over those that have no room for it", async () => {
+  const broker = await long(limits.historyBytes);
+  await publish(broker, startOf("wfr_2"));
+  for (const runId of ["wfr_1", "wfr_2"]) await broker.run("wait", { account: "acme", runId, waiter: waiterAt(1) });
+  const waiterIds = [...broker.memory.tables.waiters.values()].map(({ id }) => id);
+  expect(await broker.run("notify", { account: "acme", event: "paid", body: event, waiterIds })).toMatchObject({
+    notified: [{ runId: "wfr_2" }],
+  });
+  expect([...broker.memory.tables.waiters.values()]).toMatchObject([{ runId: "wfr_1" }]);
+});
+
+const called = { ...stepAt(7), stepName: "get", stepType: "Call" };
+const callOf = (runId: string, body = bytes("?")): Letter =>
+  letterOf({
+    ...{ url: "https://third.example", retries: 0, body, callback: callbackTo(endpoint) },
+    post: { kind: "call", runId, head: called },
+  });
+
+/** A run that has asked a third party, and whose history is that long now. */
+async function asking(size: number): Promise<{ broker: Broker; messageId: string }> {
+  const broker = await Broker.open();
+  await publish(broker, startOf("wfr_1"));
+  const messageId = await broker.publish(callOf("wfr_1"));
+  resize(broker, { size });
+  return { broker, messageId };
+}
+
+test.each([
+  ["that comes", { status: 200 }],
+  ["that says that it failed", { status: 500 }],
+])("an answer of a third party %s, and does not fit, ends the run with a reason", async (_, answer) => {
+  const { broker, messageId } = await asking(limits.historyBytes - 3_000);
+  await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(1) });
+  expect(await broker.settle(messageId, { host: "third.example", body: event, ...answer })).toBe("failed");
+  const { runs, activeRuns, messages, waiters, steps } = broker.memory.tables;
+  const error = `step 7 "get": the answer of the third party does not fit into the history of the run wfr_1, which comes to ${limits.historyBytes - 3_000} bytes; the limit is ${limits.historyBytes}`;
+  expect(broker.deadLetters).toMatchObject([{ messageId, error, run: { runId: "wfr_1" } }]);
+  expect([...runs.values()]).toMatchObject([{ state: "RUN_FAILED", failure: { error } }]);
+  expect([activeRuns.size, waiters.size]).toEqual([0, 0]);
+  expect([...steps.values()].map(({ id }) => id.split("/")[1])).toEqual(["i", "c7"]);
+  // What was being sent is left to arrive.
+  expect([...messages.values()].map(({ state }) => state)).toEqual(["active"]);
+  expect(broker.log(messageId)).toBe("ERROR FAILED");
+});
+
+test("a failure callback tells of a request to a third party no headers: its credentials are for the third party alone", async () => {
+  const broker = await Broker.open();
+  await publish(broker, { ...startOf("wfr_1"), failureCallback: callbackTo("https://other.example/") });
+  const messageId = await broker.publish({ ...callOf("wfr_1"), headers: [["Authorization", "s3cret"]] });
+  resize(broker, { size: limits.historyBytes - 3_000 });
+  expect(await broker.settle(messageId, { host: "third.example", status: 200, body: event })).toBe("failed");
+  const callback = [...broker.memory.tables.envelopes.values()].find(({ url }) => url === "https://other.example/");
+  const { sourceHeader, url } = JSON.parse(new TextDecoder().decode(callback?.body));
+  expect({ sourceHeader, url }).toEqual({ sourceHeader: {}, url: endpoint });
+});
+
+test("an answer that fits is a step, however long the history is already", async () => {
+  const { broker, messageId } = await asking(limits.historyBytes - 9_000);
+  expect(await broker.settle(messageId, { host: "third.example", status: 200, body: event })).toBe("delivered");
+  expect([...broker.memory.tables.steps.keys()].some((id) => id.endsWith("/f7"))).toBe(true);
+});
+
+test("answers that come at once, and fit one by one but not together, end the run", async () => {
+  const broker = await Broker.open();
+  await publish(broker, startOf("wfr_1"));
+  const head = { ...called, stepId: 8 };
+  const ids = [
+    await broker.publish(callOf("wfr_1")),
+    await broker.publish({ ...callOf("wfr_1"), post: { kind: "call", runId: "wfr_1", head } }),
+  ];
+  // So that neither alone is suspected to be too long.
+  resize(broker, { size: limits.historyBytes - 20 * 1024 * 1024 });
+  const source = { node: "nod_a", now: () => broker.now, random: () => 0.5, newId: idMaker(Math.random) };
+  const store = memoryStore(source, broker.memory);
+  const body = new Uint8Array(6 * 1024 * 1024);
+  const settled = await Promise.all(
+    ids.map((messageId) => store.execute("settle", outcomeOf({ messageId, host: "third.example", status: 200, body }))),
+  );
+  expect(settled.map(({ became }) => became)).toEqual(["delivered", "failed"]);
+  expect(broker.deadLetters).toMatchObject([{ messageId: ids[1], error: expect.stringContaining('step 8 "get"') }]);
+  expect([...broker.memory.tables.activeRuns.values()]).toEqual([]);
+});
+
+test("a step does not take an event that was kept, and does not fit", async () => {
+  const broker = await long(0);
+  await broker.run("notify", toRun);
+  resize(broker, { size: limits.historyBytes - 3_000 });
+  await expect(broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(4) })).rejects.toThrow(
+    `eventId: step 4 \\"s\\": it does not fit into the history of the run wfr_1, which comes to ${limits.historyBytes - 3_000} bytes; the limit is ${limits.historyBytes}`,
+  );
+  expect(broker.memory.tables.notifications.size).toBe(1);
+});
+
+test("no more steps wait than there is room for", async () => {
+  const broker = await long(0);
+  resize(broker, { steps: limits.steps - 1 });
+  await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(1) });
+  await expect(broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(2) })).rejects.toThrow("and 1 that wait");
+});
+
+test("the steps that wait for a run of an older version are counted when another one is to wait", async () => {
+  const broker = await long(0);
+  await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(1) });
+  const { activeRuns } = broker.memory.tables;
+  for (const [key, { waiting: _, ...older }] of activeRuns) activeRuns.set(key, { ...older, steps: limits.steps - 2 });
+  await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(2) });
+  expect([...activeRuns.values()]).toMatchObject([{ waiting: 2 }]);
+  await expect(broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(3) })).rejects.toThrow("and 2 that wait");
+});
+
+test("a run does not end with a result that does not fit into the history of the one that invoked it", async () => {
+  const broker = await long(limits.historyBytes - 1000);
+  await publish(broker, startOf("child", { runId: "wfr_1", createdAt: noon, url: endpoint, headers: [], step: stepAt(1) }));
+  const finish = (body: Uint8Array) => broker.run("finishRun", { account: "acme", runId: "child", body });
+  await expect(finish(event)).rejects.toThrow("result: it does not fit into the history of the run wfr_1");
+  expect(broker.memory.tables.activeRuns.size).toBe(2);
+  expect(await finish(bytes("1"))).toEqual({ finished: true });
+});
+
+test("a run that was invoked can be cancelled, however long the history of the other one is", async () => {
+  const broker = await long(limits.historyBytes);
+  resize(broker, { size: limits.historyBytes - 1 });
+  await publish(broker, startOf("child", { runId: "wfr_1", createdAt: noon, url: endpoint, headers: [], step: stepAt(1) }));
+  expect(await broker.run("cancelRuns", { account: "acme", runIds: ["child"] })).toEqual({ cancelled: 1 });
+});
+
+test("a history that would not fit into memory is sent to nobody, whether its endpoint can fetch it or not", async () => {
+  const broker = await long(limits.historyBytes, { lazyFetch: false });
+  await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(1) });
+  resize(broker, { size: 2 * limits.historyBytes });
+  broker.now = noon + 3_600_001;
+  await broker.run("claim", { limit: 10 });
+  expect(broker.deliveries.map(({ message }) => message.run?.size)).toContain(0);
+});

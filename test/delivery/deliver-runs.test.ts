@@ -1,0 +1,170 @@
+import { hash } from "node:crypto";
+import { describe, expect, test } from "vitest";
+import type { RunPart } from "../../src/core/model/message.ts";
+import type { Room } from "../../src/delivery/http/bodyBytes.ts";
+import { call, deliveryTo, httpDestination, opened } from "./http/destination.ts";
+
+const part: RunPart = { run: "run_1", runId: "wfr_1", createdAt: 1_800_000_000_000, kind: "step", slot: "i", position: 0, size: 2 };
+
+describe("a call to the endpoint of a run", () => {
+  const headersOf = async (changes: Parameters<typeof call>[1]): Promise<Record<string, unknown>> => {
+    let seen: Record<string, unknown> = {};
+    const port = await httpDestination((incoming, response) => {
+      seen = incoming.headers;
+      response.end();
+    });
+    await call(`http://127.0.0.1:${port}/`, changes);
+    return seen;
+  };
+
+  test("names the run, under both brands when it was started under the neutral one", async () => {
+    const headers = [
+      ["Svc-Workflow-Sdk-Version", "1"],
+      ["Svc-Label", "a"],
+      ["Svc-Mine", "b"],
+    ] as const;
+    const seen = await headersOf({ brand: "svc", headers, run: part });
+    for (const prefix of ["svc", "upstash"]) {
+      expect(seen).toMatchObject({
+        [`${prefix}-workflow-runid`]: "wfr_1",
+        [`${prefix}-workflow-createdat`]: "1800000000000",
+        [`${prefix}-workflow-sdk-version`]: "1",
+        [`${prefix}-label`]: "a",
+        [`${prefix}-message-id`]: expect.any(String),
+        [`${prefix}-signature`]: expect.any(String),
+      });
+    }
+    expect(seen["upstash-mine"]).toBeUndefined();
+  });
+
+  test("is under the other brand alone when it was started so, and says nothing twice", async () => {
+    const headers = [["Upstash-Workflow-Sdk-Version", "1"]] as const;
+    const seen = await headersOf({ brand: "upstash", headers, run: part });
+    expect(Object.keys(seen).filter((name) => name.startsWith("svc-"))).toEqual([]);
+    const both = [["Svc-Workflow-Sdk-Version", "1"], ...headers] as const;
+    expect((await headersOf({ brand: "svc", headers: both, run: part }))["upstash-workflow-sdk-version"]).toBe("1");
+  });
+
+  test("is no call to a third party, which learns nothing of the run", async () => {
+    const seen = await headersOf({ brand: "svc", run: { ...part, kind: "call" } });
+    expect(Object.keys(seen).filter((name) => /workflow|^upstash-/.test(name))).toEqual([]);
+  });
+});
+
+describe("the answer of a third party", () => {
+  const answering = (size: number): Promise<number> => httpDestination((_incoming, response) => response.end("x".repeat(size)));
+
+  test("is whole up to the size of a message, and no answer beyond", async () => {
+    const run = { ...part, kind: "call" as const };
+    const whole = await call(`http://127.0.0.1:${await answering(8 * 1024 * 1024)}/`, { run });
+    expect([whole.status, whole.body.byteLength]).toEqual([200, 8 * 1024 * 1024]);
+    const cut = await call(`http://127.0.0.1:${await answering(8 * 1024 * 1024 + 1)}/`, { run });
+    expect(cut).toMatchObject({ status: null, error: "the answer is larger than 8 MiB" });
+  });
+});
+
+describe("a response that a callback tells of", () => {
+  const mebibyte = 1024 * 1024;
+  const most = 6 * mebibyte;
+  const answering = (size: number, status = 500): Promise<number> =>
+    httpDestination((_incoming, response) => response.writeHead(status).end("x".repeat(size)));
+  const told = { url: "https://f.example/", method: "POST" as const, headers: [], retries: null, retryDelay: null, timeout: null };
+  const failureCallback = { ...told, flowControl: null, callback: null, failureCallback: null };
+  const plain = { callback: null, failureCallback: null };
+  const step = { ...plain, run: part };
+
+  test.each([
+    ["of a failure, with a failure callback", { ...plain, failureCallback }, 500, most],
+    ["of a failure, of a run", step, 500, most],
+    ["of the result of a call, of a run", { ...plain, run: { ...part, kind: "result" as const } }, 500, most],
+    ["of a success, with a callback", {}, 200, most],
+    ["of a failure, with none", plain, 500, 1_000],
+    ["of a success, with a failure callback alone, which is kept", { ...plain, failureCallback, keepResponse: true }, 200, 1_000],
+    ["of a failure callback itself", { ...plain, run: { ...part, kind: "failure" as const } }, 500, 1_000],
+  ])("is read as far as it may go: %s", async (_, changes, status, size) => {
+    const whole = await call(`http://127.0.0.1:${await answering(size, status)}/`, changes);
+    expect([whole.status, whole.body.byteLength, whole.cut, whole.error]).toEqual([status, size, undefined, null]);
+    const cut = await call(`http://127.0.0.1:${await answering(size + 1, status)}/`, changes);
+    expect([cut.status, cut.body.byteLength, cut.cut, cut.error]).toEqual([status, size, true, null]);
+  });
+
+  test("says how much of it is kept, and has the hash of all", async () => {
+    const outcome = await call(`http://127.0.0.1:${await answering(2_000)}/`, step);
+    expect(outcome).toMatchObject({ kept: 1_000, digest: hash("sha256", "x".repeat(2_000)) });
+    expect(outcome).not.toHaveProperty("cut");
+    expect(await call(`http://127.0.0.1:${await answering(1_000)}/`, step)).not.toHaveProperty("kept");
+  });
+
+  /** A room that notes what is asked of it. */
+  function noting(grants: boolean): { room: Room; taken: () => number; asked: string[] } {
+    let taken = 0;
+    const asked: string[] = [];
+    const add = (bytes: number): void => void (taken += bytes);
+    const take = (bytes: number): boolean => {
+      asked.push("take");
+      if (grants) add(bytes);
+      return grants;
+    };
+    const wait = (bytes: number, then: () => void): (() => void) => {
+      asked.push("wait");
+      add(bytes);
+      then();
+      return () => undefined;
+    };
+    return { room: { add, take, wait, keep: (bytes) => void (taken = Math.min(taken, bytes)) }, taken: () => taken, asked };
+  }
+
+  test("ends where every other one does when there is no memory for more", async () => {
+    const { room, taken, asked } = noting(false);
+    const url = `http://127.0.0.1:${await answering(200_000)}/`;
+    const outcome = await opened()(deliveryTo(url, step), room).outcome;
+    expect([outcome.status, outcome.body.byteLength, outcome.cut, taken()]).toEqual([500, 1_000, true, 1_000]);
+    expect(asked).toEqual(["take"]);
+    const none = await opened()(deliveryTo(`http://127.0.0.1:${await answering(1_000)}/`, step), room).outcome;
+    expect([none.body.byteLength, none.cut, asked.length]).toEqual([1_000, undefined, 1]);
+  });
+
+  test("takes memory for all of it, and holds what it has until somebody else ends that", async () => {
+    const told = noting(true);
+    const url = `http://127.0.0.1:${await answering(200_000)}/`;
+    await opened()(deliveryTo(url, step), told.room).outcome;
+    expect([told.taken(), told.asked]).toEqual([200_000, ["take"]]);
+    const called = noting(false);
+    const run = { ...part, kind: "call" as const };
+    const outcome = await opened()(deliveryTo(url, { ...plain, run }), called.room).outcome;
+    expect([outcome.body.byteLength, called.taken(), called.asked]).toEqual([200_000, 200_000, ["wait"]]);
+  });
+
+  test("that does not end in time is cut where it has more than is kept", async () => {
+    const port = await httpDestination((_incoming, response) => response.writeHead(500).write("x".repeat(1_001)));
+    const outcome = await call(`http://127.0.0.1:${port}/`, { ...step, timeout: 300 });
+    expect([outcome.status, outcome.body.byteLength, outcome.cut, outcome.error]).toEqual([500, 1_001, true, null]);
+    const short = await httpDestination((_incoming, response) => response.writeHead(500).write("x".repeat(1_000)));
+    expect(await call(`http://127.0.0.1:${short}/`, { ...step, timeout: 300 })).toMatchObject({
+      status: null,
+      error: "timed out after 300 ms",
+    });
+  });
+
+  test("says that there were more headers than are taken", async () => {
+    const many = (count: number): Promise<number> =>
+      httpDestination((_incoming, response) => {
+        for (let n = 0; n < count; n++) response.setHeader(`x-${n}`, "1");
+        response.sendDate = false;
+        response.writeHead(500, { connection: "close", "content-length": "0" }).end();
+      });
+    const [few, more] = [await call(`http://127.0.0.1:${await many(98)}/`), await call(`http://127.0.0.1:${await many(99)}/`)];
+    expect([few.headers.length, few.cut]).toEqual([100, undefined]);
+    expect([more.headers.length, more.cut]).toEqual([100, true]);
+  });
+});
+
+test("a success is read when the log is to keep it, and marked", async () => {
+  const port = await httpDestination((_incoming, response) => response.end("made"));
+  const url = `http://127.0.0.1:${port}/`;
+  const kept = await call(url, { callback: null, keepResponse: true });
+  expect(kept).toMatchObject({ status: 200, logged: true, body: new Uint8Array(Buffer.from("made")) });
+  const plain = await call(url, { callback: null });
+  expect([plain.body.byteLength, plain.headers, plain.logged]).toEqual([0, [], undefined]);
+  expect(await call(url)).not.toHaveProperty("logged");
+});

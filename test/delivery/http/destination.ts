@@ -1,0 +1,160 @@
+import { createServer as createHttpServer, type IncomingMessage, type RequestListener } from "node:http";
+import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
+import { onTestFinished } from "vitest";
+import { noBytes, type Delivery, type Envelope, type HeaderList, type Outcome } from "../../../src/core/model/message.ts";
+import { sharedEventLoop, systemClock } from "../../../src/clock/clock.ts";
+import type { Request } from "../../../src/delivery/http/connection.ts";
+import { Connections, type ConnectionsOptions } from "../../../src/delivery/http/pool.ts";
+import { createDeliver, type Deliver, type DeliverOptions } from "../../../src/delivery/deliver.ts";
+import { createEgress } from "../../../src/delivery/http/egress.ts";
+import type { Resolve } from "../../../src/delivery/http/dns.ts";
+
+/** Listens on loopback until the test is over, then cuts every connection. Answers the port. */
+async function listen(server: Server): Promise<number> {
+  const sockets = new Set<Socket>();
+  server.on("connection", (socket: Socket) => {
+    sockets.add(socket);
+    socket.on("error", () => {});
+    socket.on("close", () => sockets.delete(socket));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    sockets.forEach((socket) => socket.destroy());
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+export const httpDestination = (listener: RequestListener): Promise<number> => listen(createHttpServer(listener));
+
+/** A destination that does with its connection whatever it likes. */
+export const rawDestination = (onConnection: (socket: Socket) => void): Promise<number> => listen(createServer(onConnection));
+
+/** A destination that sends these bytes once a request has arrived. The connection stays open. */
+export const sayingDestination = (...texts: string[]): Promise<number> =>
+  rawDestination((socket) => socket.once("data", () => texts.forEach((text) => socket.write(text, "latin1"))));
+
+export async function bodyOf(request: IncomingMessage): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
+
+/** A port that nobody listens on. */
+export async function closedPort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+/** Connections that are cut when the test is over. */
+export function connecting(options: Omit<ConnectionsOptions, "longWork">): Connections {
+  const connections = new Connections({ ...options, longWork: sharedEventLoop() });
+  onTestFinished(() => connections.close());
+  return connections;
+}
+
+export type Heard = { status: number; headers: HeaderList; body: string };
+
+/** Sends a request, and answers with what is heard of it. Rejects with what it failed for. */
+export function ask(connections: Connections, url: string, request: Partial<Request> = {}): Promise<Heard> {
+  return new Promise((resolve, reject) => {
+    const heard: Heard = { status: 0, headers: [], body: "" };
+    connections.send(new URL(url), {
+      request: { method: "POST", path: "/", headers: [], body: noBytes, ...request },
+      sent: () => undefined,
+      begins: (status, fields) => Object.assign(heard, { status, headers: fields() }),
+      continues: (bytes) => void (heard.body += bytes.toString("latin1")),
+      ends: () => resolve(heard),
+      fails: reject,
+    });
+  });
+}
+
+export const signingKey = "sig_test";
+
+export function deliveryTo(url: string, changes: Partial<Envelope> = {}, attempt = 0): Delivery {
+  const message: Envelope = {
+    account: "acc",
+    id: "msg_1",
+    brand: "svc",
+    url,
+    method: "POST",
+    headers: [],
+    body: noBytes,
+    retries: 3,
+    retryDelay: null,
+    timeout: 10_000,
+    flowControl: null,
+    // Someone wants to know, so the answer is kept.
+    callback: {
+      url: "https://shop.example/",
+      method: "POST",
+      headers: [],
+      retries: null,
+      retryDelay: null,
+      timeout: null,
+      flowControl: null,
+      callback: null,
+      failureCallback: null,
+    },
+    failureCallback: null,
+    deduplication: null,
+    ...{ group: null, endpoint: null, queue: null, scheduleId: null },
+    labels: [],
+    redaction: null,
+    callerIp: null,
+    tells: null,
+    createdAt: 0,
+    notBefore: 0,
+    startedAtOnce: true,
+    ...changes,
+  };
+  return { message, attempt, signingKey };
+}
+
+export type Setup = Partial<DeliverOptions["limits"]> & { allow?: string[]; resolve?: Resolve; newId?: DeliverOptions["newId"] };
+
+/** A `deliver` that may call loopback, closed when the test is over. */
+export function opened({ allow = ["127.0.0.0/8", "::1/128"], resolve, newId = (kind) => `${kind}_id`, ...limits }: Setup = {}): Deliver {
+  const { deliver, close } = createDeliver({
+    egress: createEgress({ allow, ...(resolve ? { resolve } : {}) }),
+    clock: systemClock,
+    longWork: sharedEventLoop(),
+    limits: { responseBytes: 1_000, connectTimeout: 2_000, connectionsPerOrigin: 10, ...limits },
+    region: "EU-CENTRAL-1",
+    newId,
+  });
+  onTestFinished(close);
+  return deliver;
+}
+
+/** Such a one that answers with the outcome alone. */
+export function start(setup: Setup = {}): (delivery: Delivery) => Promise<Outcome> {
+  const deliver = opened(setup);
+  return (delivery) => deliver(delivery).outcome;
+}
+
+export const call = (url: string, changes: Partial<Envelope> = {}, setup: Setup = {}): Promise<Outcome> =>
+  start(setup)(deliveryTo(url, changes));
+/** A certificate for `shop.test`, signed by itself. It protects nothing. */
+export const certificate = {
+  key: `-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgWArMH7ZJJFedQ33Q
+yhnmz5ZX+tQskK23NgLaiGAzesmhRANCAARJoONBMO8Kxrdzpf8njRPKObBBtSwN
+3CggCpuNjSYxfaNO6cmi1ZbIPZ6P8dAd8boNedJ/K9gbjFthwAEI2IHy
+-----END PRIVATE KEY-----`,
+  cert: `-----BEGIN CERTIFICATE-----
+MIIBlTCCATugAwIBAgIUFMXbk7lcjWVX5DvxzUJMTnYsOG4wCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJc2hvcC50ZXN0MCAXDTI2MTEyMDExMDcxNVoYDzIxMjYxMDI3
+MTEwNzE1WjAUMRIwEAYDVQQDDAlzaG9wLnRlc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAARJoONBMO8Kxrdzpf8njRPKObBBtSwN3CggCpuNjSYxfaNO6cmi1ZbI
+PZ6P8dAd8boNedJ/K9gbjFthwAEI2IHyo2kwZzAdBgNVHQ4EFgQUlhf/6FZYiGbs
+HQxto/3aGuIkKvkwHwYDVR0jBBgwFoAUlhf/6FZYiGbsHQxto/3aGuIkKvkwDwYD
+VR0TAQH/BAUwAwEB/zAUBgNVHREEDTALgglzaG9wLnRlc3QwCgYIKoZIzj0EAwID
+SAAwRQIgSCcnjcsWSJT7ilOcutSu5lTayeG4kD2SIR527ybrbY4CIQD8KUXlauYz
+hKNubiarck7HLdGT7B9sS9Zz4ZZTee5jzw==
+-----END CERTIFICATE-----`,
+};

@@ -1,0 +1,38 @@
+import { laneOf } from "../../../src/core/fairness/capacity.ts";
+import { noBytes, type Delivery } from "../../../src/core/model/message.ts";
+import { BodyBytes } from "../../../src/delivery/http/bodyBytes.ts";
+import { sharedEventLoop, systemClock } from "../../../src/clock/clock.ts";
+import { createDeliver } from "../../../src/delivery/deliver.ts";
+import { createEgress } from "../../../src/delivery/http/egress.ts";
+
+// A process of its own, so that its memory is that of the responses: many calls to a third party at once, whose responses it prints.
+
+const [given = "", count = "0", budget = "0"] = process.argv.slice(2);
+const sent = JSON.parse(given) as Delivery;
+const delivery: Delivery = { ...sent, message: { ...sent.message, body: noBytes } };
+
+const { deliver, close } = createDeliver({
+  egress: createEgress({ allow: ["127.0.0.0/8"] }),
+  clock: systemClock,
+  longWork: sharedEventLoop(),
+  limits: { responseBytes: 1024 * 1024, connectTimeout: 10_000, connectionsPerOrigin: 1_000 },
+  region: "US-EAST-1",
+  newId: (kind) => kind,
+});
+const bytes = new BodyBytes(Number(budget));
+let most = 0;
+const look = setInterval(() => {
+  globalThis.gc?.();
+  most = Math.max(most, process.memoryUsage().arrayBuffers);
+}, 250);
+const ended = await Promise.all(
+  Array.from({ length: Number(count) }, async () => {
+    const room = bytes.open(laneOf("acme", "shop.example"));
+    const outcome = await deliver(delivery, room).outcome;
+    room.close();
+    return outcome.error ?? `${outcome.status} ${outcome.body.byteLength}`;
+  }),
+);
+clearInterval(look);
+await close();
+process.stdout.write(JSON.stringify({ most, free: bytes.free, ended: [...new Set(ended)] }));

@@ -1,0 +1,262 @@
+import { connect } from "node:net";
+import { expect, test } from "vitest";
+import { Closed, type Connections } from "../../../src/delivery/http/pool.ts";
+import { Lost, reading } from "../../../src/delivery/http/connection.ts";
+import { createEgress } from "../../../src/delivery/http/egress.ts";
+import { ask, bodyOf, connecting, httpDestination, rawDestination } from "./destination.ts";
+
+function start(perOrigin = 2): Connections {
+  const egress = createEgress({ allow: ["127.0.0.1"], resolve: async () => ["127.0.0.1"] });
+  return connecting({ connector: egress.connector(1_000), perOrigin });
+}
+
+const empty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+test("a connection is used again, for the origin it was made for", async () => {
+  let opened = 0;
+  const port = await rawDestination((socket) => {
+    opened++;
+    socket.on("data", () => socket.write(empty));
+  });
+  const connections = start();
+  for (let round = 0; round < 3; round++) await ask(connections, `http://a.test:${port}/`);
+  expect(opened).toBe(1);
+  await ask(connections, `http://b.test:${port}/`);
+  expect(opened).toBe(2);
+  expect(connections.count).toBe(2);
+});
+
+test.each([
+  ["that says so", `HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`],
+  ["that sends more than its answer", `${empty}HTTP/1.1 200 OK\r\n`],
+])("a destination %s gets a new connection for each request, and is forgotten", async (_case, said) => {
+  let opened = 0;
+  const port = await rawDestination((socket) => {
+    opened++;
+    socket.on("data", () => socket.write(said));
+  });
+  const connections = start();
+  for (let round = 0; round < 3; round++) expect((await ask(connections, `http://a.test:${port}/`)).status).toBe(200);
+  expect(opened).toBe(3);
+  expect(connections.count).toBe(0);
+});
+
+test("a shortage of sockets costs no request its attempt", async () => {
+  const port = await rawDestination((socket) => socket.on("data", () => socket.write(empty)));
+  const egress = createEgress({ allow: ["127.0.0.1"], resolve: async () => ["127.0.0.1"] }).connector(1_000);
+  let short = 3;
+  const connections = connecting({
+    connector: (options, callback) => {
+      // As undici tells it: alone.
+      const failed: (error: Error) => void = callback as never;
+      if (short-- > 0) failed(Object.assign(new Error("connect EMFILE"), { code: "EMFILE" }));
+      else egress(options, callback);
+    },
+    perOrigin: 1,
+  });
+  expect((await ask(connections, `http://127.0.0.1:${port}/`)).status).toBe(200);
+  expect(short).toBe(-1);
+});
+
+test("an answer that nobody asked for costs an idle connection, and is the answer to nothing", async () => {
+  let speak = (): void => undefined;
+  const port = await rawDestination((socket) => {
+    speak = () => void socket.write("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n");
+    socket.on("data", () => socket.write(empty));
+  });
+  const connections = start(1);
+  await ask(connections, `http://a.test:${port}/`);
+  speak();
+  await expect.poll(() => connections.count).toBe(0);
+  expect((await ask(connections, `http://a.test:${port}/`)).status).toBe(200);
+});
+
+test("a destination that closes without a word after each answer costs no request its attempt", async () => {
+  const port = await rawDestination((socket) => socket.once("data", () => socket.end(empty)));
+  const connections = start();
+  for (let round = 0; round < 6; round++) expect((await ask(connections, `http://a.test:${port}/`)).status).toBe(200);
+  const waiting = Array.from({ length: 20 }, () => ask(connections, `http://a.test:${port}/`));
+  expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual(waiting.map(() => 200));
+});
+
+test("bytes that came unasked before a request was sent are not its answer", async () => {
+  let speak = (): void => undefined;
+  const port = await rawDestination((socket) => {
+    speak = () => void socket.write("HTTP/1.1 299 Forged\r\nContent-Length: 0\r\n\r\n");
+    socket.on("data", () => socket.write(empty));
+  });
+  const connections = start();
+  const first = await ask(connections, `http://a.test:${port}/`);
+  speak();
+  const second = await ask(connections, `http://a.test:${port}/`);
+  // Now that it has been idle for a while.
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  speak();
+  // What has not come yet is the answer to the next request for all that anybody can know.
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  const third = await ask(connections, `http://a.test:${port}/`);
+  expect([first, second, third].map(({ status }) => status)).toEqual([200, 200, 200]);
+});
+
+test("an answer before the whole of its request is taken, and costs the connection", async () => {
+  let opened = 0;
+  const port = await rawDestination((socket) => {
+    opened++;
+    socket.once("data", () => {
+      socket.pause();
+      socket.write("HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n");
+    });
+  });
+  const connections = start(1);
+  for (let round = 0; round < 2; round++)
+    expect((await ask(connections, `http://a.test:${port}/`, { body: Buffer.alloc(30_000_000) })).status).toBe(413);
+  expect(opened).toBe(2);
+});
+
+test.each([0, 1, 200, 8_192, 8_193, 1_000_000])("a body of %d bytes arrives as it is, byte for byte", async (size) => {
+  let seen: Uint8Array = Buffer.alloc(0);
+  const port = await httpDestination((incoming, response) => {
+    void bodyOf(incoming).then((body) => {
+      seen = body;
+      response.end();
+    });
+  });
+  const body = Buffer.from(Array.from({ length: size }, (_none, at) => (at * 7) % 256));
+  // A window on something larger, as the bodies of requests are.
+  const around = Buffer.concat([Buffer.from("before"), body, Buffer.from("after")]);
+  await ask(start(), `http://a.test:${port}/`, { body: around.subarray(6, 6 + size) });
+  expect(Buffer.compare(seen, body)).toBe(0);
+});
+
+test("idle connections are closed when their time is over, and none is left", async () => {
+  const closedAfter: number[] = [];
+  const port = await rawDestination((socket) => {
+    const since = performance.now();
+    socket.on("data", () => socket.write("HTTP/1.1 200 OK\r\nKeep-Alive: timeout=3\r\nContent-Length: 0\r\n\r\n"));
+    socket.on("close", () => closedAfter.push(performance.now() - since));
+  });
+  const connections = start(3);
+  await Promise.all([1, 2, 3].map(() => ask(connections, `http://a.test:${port}/`)));
+  await expect.poll(() => closedAfter.length, { timeout: 5_000 }).toBe(3);
+  expect(connections.count).toBe(0);
+  // Earlier than the destination would, and not at once.
+  for (const time of closedAfter) expect(time).toBeGreaterThan(900);
+});
+
+test("origins whose connections broke off are forgotten", async () => {
+  const port = await rawDestination((socket) => socket.once("data", () => socket.end()));
+  const connections = start();
+  for (let round = 0; round < 20; round++) {
+    const origins = Array.from({ length: 10 }, (_none, at) => `http://s${round}-${at}.test:${port}`);
+    const all = await Promise.allSettled(origins.flatMap((origin) => [1, 2, 3].map(() => ask(connections, origin))));
+    expect(all.filter(({ status }) => status === "fulfilled")).toEqual([]);
+  }
+  expect(connections.count).toBe(0);
+});
+
+test("each of those that wait for a connection gets one, or the reason why there is none", async () => {
+  let tries = 0;
+  const port = await rawDestination((socket) => socket.on("data", () => socket.write(empty)));
+  const connections = connecting({
+    perOrigin: 2,
+    connector: (_to, answer) => {
+      const number = ++tries;
+      setImmediate(() => {
+        if (number % 2 === 1) return answer(new Error(`try ${number}`), null);
+        const socket = connect({ port, host: "127.0.0.1", ...reading });
+        socket.once("connect", () => answer(null, socket));
+      });
+    },
+  });
+  const all = await Promise.allSettled(Array.from({ length: 20 }, () => ask(connections, `http://a.test:${port}/`)));
+  const failed = all.filter(({ status }) => status === "rejected");
+  expect(failed.length).toBeGreaterThan(0);
+  expect(failed.length).toBeLessThan(20);
+});
+
+test("a connector that throws, or answers twice, costs nobody else a place", async () => {
+  const port = await rawDestination((socket) => socket.on("data", () => socket.write(empty)));
+  let tries = 0;
+  const connections = connecting({
+    perOrigin: 1,
+    connector: (_to, answer) => {
+      if (++tries === 1) throw new Error("thrown");
+      const socket = connect({ port, host: "127.0.0.1", ...reading }, () => {
+        answer(null, socket);
+        answer(new Error("late"), null);
+      });
+    },
+  });
+  await expect(ask(connections, `http://a.test:${port}/`)).rejects.toThrow("thrown");
+  expect(connections.count).toBe(0);
+  const answers = await Promise.all([1, 2].map(() => ask(connections, `http://a.test:${port}/`)));
+  expect(answers.map(({ status }) => status)).toEqual([200, 200]);
+  expect(tries).toBe(2);
+});
+
+test("what is taken back is never sent, and the others are", async () => {
+  const asked: string[] = [];
+  const port = await httpDestination((incoming, response) => {
+    asked.push(incoming.url ?? "");
+    setImmediate(() => response.end());
+  });
+  const connections = start(1);
+  const first = ask(connections, `http://a.test:${port}/`, { path: "/1" });
+  const takeBack = connections.send(new URL(`http://a.test:${port}/`), {
+    request: { method: "POST", path: "/2", headers: [], body: new Uint8Array(0) },
+    sent: () => expect.unreachable(),
+    begins: () => undefined,
+    continues: () => undefined,
+    ends: () => undefined,
+    fails: () => undefined,
+  });
+  const third = ask(connections, `http://a.test:${port}/`, { path: "/3" });
+  takeBack();
+  await Promise.all([first, third]);
+  expect(asked).toEqual(["/1", "/3"]);
+});
+
+test("closing ends what runs, what waits, and what is being opened; nothing is opened afterwards", async () => {
+  let opened = 0;
+  const port = await rawDestination((socket) => {
+    opened++;
+    socket.on("data", () => undefined);
+  });
+  const connections = start(1);
+  const running = ask(connections, `http://a.test:${port}/`);
+  const waiting = ask(connections, `http://a.test:${port}/`);
+  const opening = ask(connections, `http://b.test:${port}/`);
+  await expect.poll(() => opened).toBeGreaterThan(0);
+  const ends = Promise.allSettled([running, waiting, opening]);
+  connections.close();
+  for (const end of await ends) expect(end).toMatchObject({ status: "rejected", reason: expect.any(Closed) });
+  expect(() => connections.send(new URL("http://a.test/"), {} as never)).toThrow(Closed);
+});
+
+test("a connection that ends within an answer is lost", async () => {
+  const port = await rawDestination((socket) => socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhal")));
+  await expect(ask(start(), `http://a.test:${port}/`)).rejects.toBeInstanceOf(Lost);
+});
+
+const inPieces = `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${"1\r\nx\r\n".repeat(9_000)}`;
+
+test("a response in many small pieces is read in several turns, also if the connection ends behind it", async () => {
+  const port = await rawDestination((socket) => socket.once("data", () => socket.end(`${inPieces}0\r\n\r\n`)));
+  expect(await ask(start(), `http://a.test:${port}/`)).toMatchObject({ status: 200, body: "x".repeat(9_000) });
+});
+
+test("a connection that ends within such a response has lost it, and what is behind one belongs to no other request", async () => {
+  const said = [inPieces, `${inPieces}0\r\n\r\n${"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".repeat(200)}`, empty];
+  const port = await rawDestination((socket) =>
+    socket.on("data", () => {
+      const next = said.shift() ?? "";
+      if (next === inPieces) socket.end(next);
+      else socket.write(next);
+    }),
+  );
+  const connections = start(1);
+  await expect(ask(connections, `http://a.test:${port}/`)).rejects.toThrow(Lost);
+  const [long, after] = [ask(connections, `http://a.test:${port}/`), ask(connections, `http://a.test:${port}/`)];
+  expect(await long).toMatchObject({ status: 200, body: "x".repeat(9_000) });
+  expect(await after).toMatchObject({ status: 200, body: "" });
+});

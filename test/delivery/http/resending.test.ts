@@ -1,0 +1,212 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { connect, type AddressInfo, type Socket } from "node:net";
+import { expect, onTestFinished, test } from "vitest";
+import { Closed, type Connections } from "../../../src/delivery/http/pool.ts";
+import { type Caller, Lost, reading } from "../../../src/delivery/http/connection.ts";
+import { createEgress } from "../../../src/delivery/http/egress.ts";
+import { ask, connecting, deliveryTo, opened as openedDeliver, rawDestination } from "./destination.ts";
+
+function start(perOrigin = 2): Connections {
+  const egress = createEgress({ allow: ["127.0.0.1"], resolve: async () => ["127.0.0.1"] });
+  return connecting({ connector: egress.connector(1_000), perOrigin });
+}
+
+const empty = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+/** A destination that answers the first request of each connection, and does with the next one as the test says. Lists the requests. */
+async function fickle(next: (socket: Socket, opened: number) => unknown): Promise<{ port: number; requests: string[] }> {
+  const requests: string[] = [];
+  let opened = 0;
+  const port = await rawDestination((socket) => {
+    const number = ++opened;
+    let asked = 0;
+    socket.on("data", (bytes) => {
+      if (asked > 1) return;
+      requests.push(`${number}: ${bytes.toString("latin1").slice(-5)}`);
+      return asked++ === 0 ? socket.write(empty) : next(socket, number);
+    });
+  });
+  return { port, requests };
+}
+
+const post = { method: "POST", body: new TextEncoder().encode("hello") };
+
+/** Until a connection whose response has just ended may be used again. */
+async function untilIdle(): Promise<void> {
+  for (let look = 0; look < 3; look++) await new Promise(setImmediate);
+}
+
+const manners = [
+  ["ends", (socket: Socket) => socket.end(), Lost],
+  ["resets", (socket: Socket) => socket.resetAndDestroy(), "ECONNRESET"],
+] as const;
+
+test.each(manners)(
+  "a request on a reused connection that the destination %s after reading it is resent over a new one",
+  async (_case, cut) => {
+    const { port, requests } = await fickle(cut);
+    const connections = start(3);
+    const url = `http://a.test:${port}/`;
+    await Promise.all([ask(connections, url, post), ask(connections, url, post)]);
+    await untilIdle();
+    expect((await ask(connections, url, post)).status).toBe(200);
+    // Not over the other one, which has been idle for longer.
+    expect(requests).toEqual(["1: hello", "2: hello", expect.stringMatching(/^[12]: hello$/), "3: hello"]);
+    expect(connections.count).toBe(1);
+  },
+);
+
+/** Answers one request on each connection, and hands over the socket then. */
+async function leaving(): Promise<{ port: number; sockets: Socket[] }> {
+  const sockets: Socket[] = [];
+  const port = await rawDestination((socket) => {
+    sockets.push(socket);
+    socket.once("data", () => {
+      socket.pause();
+      socket.write(empty);
+    });
+  });
+  return { port, sockets };
+}
+
+test.each([
+  ["that the destination resets before the request is sent", 5, 0],
+  ["that it resets before it reads anything", 5, 30],
+  ["that it resets within the body", 20_000_000, 30],
+])("a request on a reused connection %s is resent over a new one", async (_case, size, after) => {
+  const { port, sockets } = await leaving();
+  const connections = start();
+  await ask(connections, `http://a.test:${port}/`);
+  await untilIdle();
+  const reset = (): unknown => sockets[0]?.resetAndDestroy();
+  if (after === 0) reset();
+  else setTimeout(reset, after);
+  expect((await ask(connections, `http://a.test:${port}/`, { body: Buffer.alloc(size) })).status).toBe(200);
+  expect(sockets.length).toBe(2);
+});
+
+test.each(manners)("a request on a reused connection that the destination %s within the response has failed", async (_case, cut, why) => {
+  const { port, requests } = await fickle((socket) => socket.write("H", () => cut(socket)));
+  const connections = start();
+  await ask(connections, `http://a.test:${port}/`);
+  await untilIdle();
+  await expect(ask(connections, `http://a.test:${port}/`)).rejects.toThrow(why);
+  expect(requests.length).toBe(2);
+});
+
+test.each(manners)("a request on a new connection that the destination %s has failed", async (_case, cut, why) => {
+  let opened = 0;
+  const port = await rawDestination((socket) => {
+    opened++;
+    socket.on("data", () => cut(socket));
+  });
+  await expect(ask(start(), `http://a.test:${port}/`)).rejects.toThrow(why);
+  expect(opened).toBe(1);
+});
+
+test.each(manners)("a request is resent once: it has failed if the destination %s the new connection, too", async (_case, cut, why) => {
+  let opened = 0;
+  const port = await rawDestination((socket) => {
+    const answers = ++opened === 1;
+    let asked = 0;
+    socket.on("data", () => (answers && asked++ === 0 ? socket.write(empty) : cut(socket)));
+  });
+  const connections = start();
+  await ask(connections, `http://a.test:${port}/`);
+  await untilIdle();
+  await expect(ask(connections, `http://a.test:${port}/`)).rejects.toThrow(why);
+  expect([opened, connections.count]).toEqual([2, 0]);
+});
+
+test("a request is resent over a new connection also where others wait, and a reused one is free first", async () => {
+  const requests: string[] = [];
+  let opened = 0;
+  const port = await rawDestination((socket) => {
+    const number = ++opened;
+    let asked = 0;
+    socket.on("data", (bytes) => {
+      const [, path = ""] = /^POST (\S+)/.exec(bytes.toString("latin1")) ?? [];
+      requests.push(`${number}: ${path}`);
+      if (path === "/bad" && asked > 0) socket.resetAndDestroy();
+      else socket.write(empty);
+      asked++;
+    });
+  });
+  const connections = start(2);
+  const url = `http://a.test:${port}/`;
+  await Promise.all([ask(connections, url), ask(connections, url)]);
+  await untilIdle();
+  const all = ["/bad", ...Array.from({ length: 10 }, (_none, at) => `/${at}`)].map((path) => ask(connections, url, { path }));
+  expect((await Promise.all(all)).map(({ status }) => status)).toEqual(all.map(() => 200));
+  const bad = requests.filter((text) => text.endsWith("/bad"));
+  expect(bad).toEqual([expect.stringMatching(/^[12]:/), "3: /bad"]);
+});
+
+test("no message to a Node server that closes idle connections fails, with one attempt each", async () => {
+  let served = 0;
+  const server = createServer((incoming, response) => {
+    incoming.resume();
+    served++;
+    response.end();
+  });
+  server.keepAliveTimeout = 5_000;
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => void server.close());
+  const deliver = openedDeliver();
+  const statuses: unknown[] = [];
+  for (let round = 0; round < 12; round++) {
+    const { outcome } = deliver(deliveryTo(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`));
+    // As its own timer does: the word of it is on its way when the request is sent.
+    server.closeIdleConnections();
+    const { status, error } = await outcome;
+    statuses.push(status ?? error);
+    await untilIdle();
+  }
+  expect([statuses, served]).toEqual([Array(12).fill(200), 12]);
+});
+
+test("an attempt began when its request was sent first, also if it was resent", async () => {
+  const late = 150;
+  const { port, requests } = await fickle((socket) => setTimeout(() => socket.destroy(), late));
+  const deliver = openedDeliver();
+  await deliver(deliveryTo(`http://127.0.0.1:${port}/`)).outcome;
+  await untilIdle();
+  const { status, took } = await deliver(deliveryTo(`http://127.0.0.1:${port}/`)).outcome;
+  expect([status, requests.length]).toEqual([200, 3]);
+  // A timer may ring some milliseconds early.
+  expect(took).toBeGreaterThan(late - 10);
+});
+
+test("a resent request can be taken back while it waits for a new connection, and fails when all are closed", async () => {
+  let refuses = false;
+  let asked = 0;
+  const { port } = await fickle((socket) => socket.resetAndDestroy());
+  const held: (() => void)[] = [];
+  const connections = connecting({
+    perOrigin: 1,
+    connector: (_to, answer) => {
+      const open = (): void => {
+        const socket = connect({ port, host: "127.0.0.1", ...reading }, () => answer(null, socket));
+      };
+      if (refuses) held.push(open);
+      else open();
+    },
+  });
+  await ask(connections, `http://a.test:${port}/`);
+  refuses = true;
+  await untilIdle();
+  const heard: string[] = [];
+  const caller = (name: string): Caller => ({
+    ...{ request: { method: "GET", path: "/", headers: [], body: new Uint8Array(0) }, sent: () => void asked++ },
+    ...{ begins: () => heard.push(`${name} begins`), continues: () => undefined, ends: () => heard.push(`${name} ends`) },
+    fails: (error) => heard.push(`${name} fails: ${error instanceof Closed}`),
+  });
+  const takeBack = connections.send(new URL(`http://a.test:${port}/`), caller("a"));
+  await expect.poll(() => held.length).toBe(1);
+  takeBack();
+  connections.send(new URL(`http://a.test:${port}/`), caller("b"));
+  connections.close();
+  expect([asked, heard, connections.count]).toEqual([1, ["b fails: true"], 0]);
+});

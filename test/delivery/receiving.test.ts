@@ -1,0 +1,106 @@
+import { spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { callback, failureCallback } from "../../src/api/views/callbackShapes.ts";
+import { openApi } from "../../src/api/server/openapi.ts";
+import { callbackLetter } from "../../src/core/sending/callback.ts";
+import type { Answer, Envelope, RunPart } from "../../src/core/model/message.ts";
+import { sign } from "../../src/delivery/signature.ts";
+import { closedPort, deliveryTo, httpDestination, start } from "./http/destination.ts";
+
+// The guide on receiving and the webhooks of the API document say what destinations receive. Here they are compared with it.
+
+const guide = readFileSync(join(import.meta.dirname, "../../docs/guides/receiving.md"), "utf8");
+
+/** The names in the first column of the tables of a section. */
+function namesIn(section: string): string[] {
+  const [, text = ""] = guide.split(`\n## ${section}\n`);
+  const [body = ""] = text.split("\n## ");
+  const cells = [...body.matchAll(/^\| (`[^|]+`) \|/gm)].map(([, cell = ""]) => cell);
+  return cells.flatMap((cell) => [...cell.matchAll(/`([^`]+)`/g)].map(([, name = ""]) => name));
+}
+
+type Webhook = { post: { parameters: { name: string }[] } };
+const webhooks = Object.values(openApi([])["webhooks"] as Record<string, Webhook>);
+
+const run: RunPart = { run: "run_1", runId: "wfr_1", createdAt: 1_800_000_000_000, kind: "step", slot: "i", position: 0, size: 2 };
+/** Has everything that a message can have. */
+const full: Partial<Envelope> = { callerIp: "9.9.9.9", group: "g", endpoint: "e", scheduleId: "scd_1", run, body: Buffer.from("hello") };
+
+test.each(["svc", "upstash"] as const)("every header of a delivery is in the guide and in the API document: brand %s", async (brand) => {
+  let names: string[] = [];
+  const port = await httpDestination(({ headers }, response) => {
+    names = Object.keys(headers).filter((name) => !["host", "connection", "content-length"].includes(name));
+    response.end();
+  });
+  await start()({ ...deliveryTo(`http://127.0.0.1:${port}/`, { ...full, brand }), standardKeys: ["sig_1"] });
+  const shown = new Set(namesIn("The request").map((name) => name.toLowerCase()));
+  expect([...new Set(names.map((name) => name.replace(/^upstash-/, "svc-")))].filter((name) => !shown.has(name))).toEqual([]);
+  // All that the guide lists is sent, but for the headers of the message itself.
+  expect([...shown].filter((name) => name !== "svc-forward-…" && name !== "content-type").length).toBe(
+    new Set(names.map((name) => name.replace(/^upstash-/, "svc-"))).size,
+  );
+  expect(webhooks.length).toBe(3);
+  for (const { post } of webhooks) {
+    const listed = new Set(post.parameters.map(({ name }) => name.toLowerCase()));
+    expect(names.filter((name) => !listed.has(name))).toEqual([]);
+  }
+});
+
+test("every member of a callback is in the guide and in the API document", () => {
+  const { message: envelope } = deliveryTo("http://shop.example/", { ...full, retries: 3 });
+  const to = envelope.callback;
+  if (to === null) throw new Error("the message has no callback");
+  const outcome: Answer = { status: null, headers: [["A", "b"]], body: new Uint8Array(0), error: "connection refused", cut: true };
+  const bodyWith = (dlqId: string | null): Record<string, unknown> => {
+    const tells = { kind: dlqId === null ? "callback" : "failureCallback", messageId: envelope.id, dlqId } as const;
+    return JSON.parse(Buffer.from(callbackLetter({ to, envelope, retried: 2, outcome, tells, most: 1_000_000 }).body).toString()) as Record<
+      string,
+      unknown
+    >;
+  };
+  const body = bodyWith("dlq_1");
+  expect(Object.keys(body).toSorted()).toEqual(namesIn("Callbacks").toSorted());
+  expect(Object.keys(failureCallback.shape).toSorted()).toEqual(Object.keys(body).toSorted());
+  expect(failureCallback.strict().parse(body)).toEqual(body);
+  expect(callback.strict().safeParse(bodyWith(null)).success).toBe(true);
+  expect([body["status"], Buffer.from(String(body["body"]), "base64").toString()]).toEqual([0, "connection refused"]);
+});
+
+test("the receiver in TypeScript of the guide accepts what is signed for it, and nothing else", async () => {
+  const [, source = ""] = /```ts\n(.*?)```/s.exec(guide) ?? [];
+  const folder = mkdtempSync(join(tmpdir(), "waypost-guide-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  writeFileSync(join(folder, "receiver.mts"), source);
+  const port = await closedPort();
+  const at = `http://127.0.0.1:${port}`;
+  const env = { PUBLIC_URL: at, PORT: String(port), WAYPOST_CURRENT_SIGNING_KEY: "sig_1", WAYPOST_NEXT_SIGNING_KEY: "sig_2" };
+  const receiver = spawn(process.execPath, [join(folder, "receiver.mts")], { env, stdio: "ignore" });
+  onTestFinished(() => void receiver.kill("SIGKILL"));
+  const url = `${at}/a?b=%20c`;
+  const send = async (changes: Partial<Parameters<typeof sign>[0]>, name = "Svc-Signature"): Promise<number> => {
+    const signature = sign({
+      brand: "svc",
+      url,
+      body: Buffer.from("hello"),
+      signingKey: "sig_1",
+      now: Date.now(),
+      id: "jwt_1",
+      ...changes,
+    });
+    return (await fetch(url, { method: "POST", body: "hello", headers: { [name]: signature } })).status;
+  };
+  await expect.poll(() => send({}).catch(() => 0), { timeout: 10_000 }).toBe(204);
+  expect(await send({ signingKey: "sig_2", brand: "upstash" }, "Upstash-Signature")).toBe(204);
+  const forged = [
+    { signingKey: "sig_3" },
+    { signingKey: "" },
+    { body: Buffer.from("other") },
+    { url: `${at}/other` },
+    { now: Date.now() - 301_000 },
+  ];
+  expect(await Promise.all(forged.map((changes) => send(changes)))).toEqual(forged.map(() => 401));
+  expect((await fetch(url, { method: "POST", body: "hello" })).status).toBe(401);
+});

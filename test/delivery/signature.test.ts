@@ -1,0 +1,130 @@
+import { createHmac } from "node:crypto";
+import { Receiver } from "@upstash/qstash";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { sign, verify } from "../../src/delivery/signature.ts";
+
+const url = "https://shop.example/hook?a=1";
+const now = Date.now();
+const options = { brand: "upstash" as const, url, body: Buffer.from("hello"), signingKey: "sig_current", now, id: "jwt_1" };
+const keys = ["sig_current", "sig_next"];
+
+const seal = (head: object, claims: object, key: string): string => {
+  const text = [head, claims].map((part) => Buffer.from(JSON.stringify(part)).toString("base64url")).join(".");
+  return `${text}.${createHmac("sha256", key).update(text).digest("base64url")}`;
+};
+
+describe("sign", () => {
+  test.each([
+    ["svc", "Svc"],
+    ["upstash", "Upstash"],
+  ] as const)("states who, where, when and what: brand %s", (brand, iss) => {
+    const token = sign({ ...options, brand, now: 1_700_000_000_999 });
+    const [header = "", payload = ""] = token.split(".");
+    expect(JSON.parse(Buffer.from(header, "base64url").toString())).toEqual({ alg: "HS256", typ: "JWT" });
+    expect(JSON.parse(Buffer.from(payload, "base64url").toString())).toEqual({
+      iss,
+      sub: url,
+      exp: 1_700_000_300,
+      nbf: 0,
+      iat: 1_700_000_000,
+      jti: "jwt_1",
+      body: "LPJNul-wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=",
+    });
+  });
+
+  test("pads the hash of the body, and no part of the token", () => {
+    const token = sign({ ...options, body: Buffer.alloc(0) });
+    expect(token).toMatch(/^[\w-]+\.[\w-]+\.[\w-]+$/);
+    const claims = JSON.parse(Buffer.from(token.split(".")[1] ?? "", "base64url").toString());
+    expect(claims.body).toBe("47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU=");
+  });
+
+  test("keeps signing right when there are more keys than it keeps", () => {
+    for (let key = 0; key < 2_000; key++) sign({ ...options, signingKey: `sig_${key}` });
+    const token = sign({ ...options, signingKey: "sig_0" });
+    expect(verify(token, { keys: ["sig_0"], body: options.body, now })).not.toBeNull();
+  });
+});
+
+describe("the published receiver", () => {
+  const receiver = new Receiver({ currentSigningKey: "sig_current", nextSigningKey: "sig_next" });
+
+  test.each([
+    ["the current key", "sig_current", "hello"],
+    ["the next key", "sig_next", "hello"],
+    ["an empty body", "sig_current", ""],
+    ["a body beyond ASCII", "sig_current", "žluťoučký kůň 🐎"],
+  ])("accepts %s", async (_case, signingKey, body) => {
+    const signature = sign({ ...options, signingKey, body: Buffer.from(body) });
+    expect(await receiver.verify({ signature, body, url })).toBe(true);
+  });
+
+  test("accepts a URL with quotes, escapes and other scripts", async () => {
+    const odd = 'https://shop.example/"\\%zz/ünï?q=日本';
+    const signature = sign({ ...options, url: odd });
+    expect(await receiver.verify({ signature, body: "hello", url: odd })).toBe(true);
+  });
+
+  test("refuses another key", async () => {
+    const signature = sign({ ...options, signingKey: "sig_other" });
+    await expect(receiver.verify({ signature, body: "hello" })).rejects.toThrow(/signature/);
+  });
+});
+
+describe("verify", () => {
+  const good = { keys, body: options.body, url, now };
+  const token = sign(options);
+
+  test("answers what the token says", () => {
+    expect(verify(token, good)).toMatchObject({ iss: "Upstash", sub: url, jti: "jwt_1" });
+    expect(verify(sign({ ...options, brand: "svc", signingKey: "sig_next" }), { keys, body: options.body, now })).toMatchObject({
+      iss: "Svc",
+    });
+  });
+
+  test.each([
+    ["another body", { ...good, body: Buffer.from("hallo") }],
+    ["another URL", { ...good, url: "https://shop.example/" }],
+    ["no key", { ...good, keys: [] }],
+    ["other keys", { ...good, keys: ["sig_other"] }],
+    ["its time over", { ...good, now: now + 301_000 }],
+  ])("refuses it with %s", (_case, changed) => {
+    expect(verify(token, changed)).toBeNull();
+  });
+
+  const claims = { iss: "Svc", sub: url, exp: now, nbf: 0, iat: 0, jti: "jwt_1", body: "LPJNul-wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ" };
+  const hs256 = { alg: "HS256", typ: "JWT" };
+
+  test.each(["", "="])("accepts a body hash that ends with %j", (padding) => {
+    expect(verify(seal(hs256, { ...claims, body: `${claims.body}${padding}` }, "sig_current"), good)).not.toBeNull();
+  });
+
+  test.each([
+    ["no algorithm", { alg: "none" }, claims],
+    ["an unknown issuer", hs256, { ...claims, iss: "Other" }],
+    ["a start in the future", hs256, { ...claims, nbf: now }],
+    ["times that are text", hs256, { ...claims, exp: "9999999999" }],
+    ["claims that are no object", hs256, []],
+  ])("refuses %s, even rightly signed", (_case, head, changed) => {
+    expect(verify(seal(head, changed, "sig_current"), good)).toBeNull();
+  });
+
+  test("refuses any token with one character changed", () => {
+    fc.assert(
+      fc.property(fc.nat(token.length - 1), fc.constantFrom(..."Aa0_-.=%"), (at, letter) => {
+        fc.pre(token[at] !== letter);
+        expect(verify(token.slice(0, at) + letter + token.slice(at + 1), good)).toBeNull();
+      }),
+    );
+  });
+
+  test("refuses any text, and does not throw", () => {
+    fc.assert(
+      fc.property(fc.string(), (text) => {
+        expect(verify(text, good)).toBeNull();
+      }),
+    );
+    expect(verify(`..${"a".repeat(1_000_000)}`, good)).toBeNull();
+  });
+});

@@ -1,0 +1,53 @@
+import { expect, test } from "vitest";
+import { spendingDuty } from "../../src/maintenance/meterSpending.ts";
+import { memoryStore } from "../model/memoryStore.ts";
+import { closedAfterwards, letterTo, sourceOf, TestClock, World } from "../store/world.ts";
+
+const prices = { messages: 100_000, workflowMessages: 0, gigabyte: 0 };
+
+async function open(): Promise<World> {
+  const clock = new TestClock();
+  const world = new World(closedAfterwards(memoryStore(sourceOf(clock, "nod_a"))), clock, "nod_a");
+  await world.account();
+  await world.store.execute("changeAccount", { account: "acc", change: { budget: 20 } });
+  return world;
+}
+
+const clockOf = ({ clock }: World) => ({ now: () => clock.now, sleep: async () => undefined });
+const spending = async (world: World) => (await world.store.read.account("acc"))?.spending;
+
+test("what an account has used in the month is added up by the prices, and told to the store", async () => {
+  const world = await open();
+  await world.publish([letterTo(), letterTo(), letterTo()]);
+  await spendingDuty({ store: world.store, clock: clockOf(world), prices }).run();
+  const month = Date.UTC(new Date(world.clock.now).getUTCFullYear(), new Date(world.clock.now).getUTCMonth());
+  expect(await spending(world)).toEqual({ month, dollars: 3 });
+  await world.publish(Array.from({ length: 17 }, () => letterTo()));
+  await spendingDuty({ store: world.store, clock: clockOf(world), prices }).run();
+  expect((await world.publish([letterTo()]))[0]).toMatchObject({
+    refused: "limit-exceeded",
+    message: expect.stringContaining("20.00 dollars"),
+  });
+});
+
+test("where nothing costs anything, it is never done", async () => {
+  const world = await open();
+  const free = { messages: 0, workflowMessages: 0, gigabyte: 0 };
+  const duty = spendingDuty({ store: world.store, clock: clockOf(world), prices: free });
+  expect(await duty.nextAt()).toBe(Infinity);
+});
+
+test("what could not be told is added up again, although nothing more comes in", async () => {
+  const world = await open();
+  let isAway = true;
+  const execute = ((...call: Parameters<typeof world.store.execute>) =>
+    isAway ? Promise.reject(new Error("away")) : world.store.execute(...call)) as typeof world.store.execute;
+  const duty = spendingDuty({ store: { ...world.store, execute }, clock: clockOf(world), prices });
+  await world.publish([letterTo()]);
+  await expect(duty.run()).rejects.toThrow("away");
+  expect(await duty.nextAt()).toBeLessThan(Infinity);
+  isAway = false;
+  await duty.run();
+  expect(await spending(world)).toMatchObject({ dollars: 1 });
+  expect(await duty.nextAt()).toBe(Infinity);
+});

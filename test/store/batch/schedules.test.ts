@@ -1,0 +1,158 @@
+import * as fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { nextAfter } from "../../../src/core/values/cron.ts";
+import type { ScheduleInput } from "../../../src/core/commands/schedule.ts";
+import { Memory, memoryStore } from "../../model/memoryStore.ts";
+import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { freshDatabase } from "../../postgres.ts";
+import { openNode } from "../postgres/postgresDatabase.ts";
+import { bytes, closedAfterwards, freshFolder, latest, letterTo, sourceOf, TestClock, World } from "../world.ts";
+
+// Schedules as several commands of a batch, several nodes, and several lives of a server see them: no time fires twice.
+
+const second = 1000;
+const minute = 60 * second;
+const hour = 60 * minute;
+
+/** Every five minutes, in account `acc`. */
+function scheduleOf({ queue = null, ...over }: Partial<Omit<ScheduleInput, "letter">> & { queue?: string | null } = {}): ScheduleInput {
+  const { body, ...letter } = letterTo({ queue });
+  return { account: "acc", id: "tick", cron: "*/5 * * * *", letter, body, ...over };
+}
+
+describe("in one batch with a claim", () => {
+  async function due(): Promise<World> {
+    const clock = new TestClock();
+    const world = new World(memoryStore(sourceOf(clock, "nod_a")), clock, "nod_a");
+    await world.account();
+    await world.send({ queue: "other", delay: hour });
+    await world.store.execute("createSchedule", scheduleOf());
+    clock.now = nextAfter("*/5 * * * *", clock.now) ?? 0;
+    return world;
+  }
+
+  test("a schedule that is replaced by one that goes elsewhere fires with the next claim, once", async () => {
+    const world = await due();
+    // The queue is there, and the claim has not looked at it.
+    await world.settle(await world.sent({ queue: "new" }));
+    const replaced = world.store.execute("createSchedule", scheduleOf({ queue: "new" }));
+    expect((await Promise.all([replaced, world.claim()]))[1]).toEqual([]);
+    world.clock.now += 1;
+    expect(await world.claim()).toMatchObject([{ message: { scheduleId: "tick", queue: "new" } }]);
+    expect(await world.claim()).toEqual([]);
+  });
+
+  test.each(["deleteSchedule", "pauseSchedule"] as const)("%s keeps it from firing", async (name) => {
+    const world = await due();
+    const [, fired] = await Promise.all([world.store.execute(name, { account: "acc", id: "tick" }), world.claim()]);
+    expect(fired).toEqual([]);
+  });
+
+  test("two claims fire it once", async () => {
+    const world = await due();
+    await Promise.all([world.store.execute("claim", { limit: 10 }), world.store.execute("claim", { limit: 10 })]);
+    expect(world.delivered()).toMatchObject([{ message: { scheduleId: "tick" } }]);
+  });
+});
+
+type OpenNodes = (clock: TestClock) => Promise<Store[]>;
+const twoInMemory: OpenNodes = async (clock) => {
+  const memory = new Memory();
+  return ["nod_a", "nod_b"].map((node, index) => memoryStore(sourceOf(clock, node, index + 1), memory));
+};
+const twoOnPostgres: OpenNodes = async (clock) => {
+  const url = await freshDatabase();
+  const open = async (node: string, seed: number) => closedAfterwards(await openNode(url, clock, { node, seed }));
+  return [await open("nod_a", 1), await open("nod_b", 2)];
+};
+
+describe.each([
+  ["memory", twoInMemory],
+  ["PostgreSQL", twoOnPostgres],
+])("two nodes at one %s", (_, open) => {
+  test("that claim at the same moment fire each schedule once", async () => {
+    const clock = new TestClock();
+    const worlds = (await open(clock)).map((store, index) => new World(store, clock, index === 0 ? "nod_a" : "nod_b"));
+    const [first] = worlds;
+    if (!first) throw new Error("no node");
+    await first.account();
+    const ids = Array.from({ length: 40 }, (_, at) => `s${at}`);
+    const body = bytes("to all");
+    await Promise.all(ids.map((id) => first.store.execute("createSchedule", scheduleOf({ id, cron: "* * * * *", body }))));
+    const start = clock.now;
+    for (let tick = 1; tick <= 3; tick++) {
+      clock.now = (nextAfter("* * * * *", start) ?? 0) + (tick - 1) * minute;
+      for (let turn = 0; turn < 4; turn++) {
+        await Promise.all(worlds.flatMap(({ store }) => [store.execute("claim", { limit: 9 }), store.execute("claim", { limit: 9 })]));
+      }
+      const { events } = await first.store.read.log(latest({ filter: { states: ["CREATED"] }, count: 1000 }));
+      const perSchedule = ids.map((id) => events.filter(({ envelope }) => envelope.scheduleId === id).length);
+      expect(perSchedule).toEqual(ids.map(() => tick));
+      for (const { body: sent } of events.map(({ envelope }) => envelope)) expect(sent).toEqual(body);
+    }
+    for (const { faults } of worlds) expect(faults).toEqual([]);
+  });
+});
+
+test("whatever two nodes and the clock do, no time of the expression fires twice", () => {
+  const what = fc.constantFrom("claim", "claim", "claim", "claim", "resume", "resume", "pause");
+  const turn = fc.oneof(
+    fc.record({ what, node: fc.constantFrom(0, 1) }),
+    fc.record({ by: fc.oneof(fc.integer({ min: 0, max: 2 * minute }), fc.integer({ min: -4 * minute, max: 8 * minute })) }),
+  );
+  const cron = fc.constantFrom("* * * * *", "*/5 * * * *", "CRON_TZ=Asia/Kolkata 7,37 * * * *");
+  return fc.assert(
+    fc.asyncProperty(cron, fc.array(turn, { minLength: 40, maxLength: 60 }), async (text, turns) => {
+      const clock = new TestClock();
+      const [first, second] = (await twoInMemory(clock)).map((store) => new World(store, clock, "nod"));
+      if (!first || !second) throw new Error("two at least");
+      await first.account();
+      await first.store.execute("createSchedule", scheduleOf({ cron: text }));
+      for (const one of turns) {
+        if ("by" in one) clock.now += one.by;
+        else {
+          const { store } = one.node === 0 ? first : second;
+          if (one.what === "claim") await store.execute("claim", { limit: 100 });
+          else await store.execute(one.what === "pause" ? "pauseSchedule" : "resumeSchedule", { account: "acc", id: "tick" });
+        }
+      }
+      const { events } = await first.store.read.log(latest({ filter: { states: ["CREATED"] }, count: 1000 }));
+      const fired = events.map(({ time }) => time).toSorted((one, other) => one - other);
+      // Between two firings lies one of its times, so each has one that it stands for.
+      fired.slice(1).forEach((at, index) => expect(nextAfter(text, fired[index] ?? at)).toBeLessThanOrEqual(at));
+    }),
+    { numRuns: 60 },
+  );
+});
+
+test("around a restart a schedule on the disk fires once: not again for what it fired, late for what it missed", async () => {
+  const clock = new TestClock();
+  const path = `${freshFolder()}/store.db`;
+  const open = async (seed: number) => new World(await sqliteStore(path, sourceOf(clock, "nod_a", seed)), clock, "nod_a");
+  let world = await open(1);
+  await world.account();
+  await world.store.execute("createSchedule", scheduleOf());
+  const restart = async (seed: number) => {
+    await world.store.close();
+    world = await open(seed);
+  };
+  const fired = async () => {
+    const { events } = await world.store.read.log(latest({ filter: { states: ["CREATED"] } }));
+    return events.map(({ time }) => time).toReversed();
+  };
+  const first = nextAfter("*/5 * * * *", clock.now) ?? 0;
+  clock.now = first;
+  await world.claim();
+  await restart(2);
+  await world.claim();
+  expect(await fired()).toEqual([first]);
+  await restart(3);
+  clock.now = first + 3 * hour + 7 * second;
+  await world.claim();
+  await world.claim();
+  expect(await fired()).toEqual([first, clock.now]);
+  const row = await world.store.read.setUp("schedules", "acc", "tick");
+  expect(row).toMatchObject({ dueAt: first + 3 * hour + 5 * minute, lastAt: clock.now, body: bytes("hello") });
+  await world.store.close();
+});

@@ -1,0 +1,75 @@
+import { describe, expect, test } from "vitest";
+import { accountNamed, World } from "../world.ts";
+import type { OpenStore } from "../world.ts";
+
+/** What is kept of accounts. */
+export function describeAccounts(open: OpenStore): void {
+  describe("accounts", () => {
+    test("have limits of their own that are changed, and taken back, one by one", async () => {
+      const world = await World.open(open);
+      await world.account();
+      const change = (limits: object) => world.store.execute("changeAccount", { account: "acc", change: { limits } });
+      await change({ retries: 5, delay: 1_000 });
+      await Promise.all([change({ retries: 7 }), change({ queues: 3, delay: null }), change({ groups: 2, tokens: null }), change({})]);
+      expect((await world.store.read.account("acc"))?.limits).toEqual({ retries: 7, queues: 3, groups: 2 });
+      await world.store.execute("changeAccount", { account: "acc", change: { plan: "paid" } });
+      await Promise.all([change({ retries: null }), change({ queues: null }), change({ groups: null })]);
+      expect(await world.store.read.account("acc")).toMatchObject({ plan: "paid", limits: {} });
+    });
+
+    test("that were deleted go when nothing else of them is left", async () => {
+      const world = await World.open(open);
+      const { store, clock } = world;
+      for (const id of ["acc", "other"]) await world.account(id);
+      const isLeft = () => store.read.isAnythingLeft("acc");
+      const remove = () => store.execute("removeAccount", { account: "acc", beside: "other" });
+      expect(await isLeft()).toBe(false);
+      await store.execute("upsertQueue", { account: "acc", name: "q", parallelism: 1 });
+      expect(await isLeft(), "a queue").toBe(true);
+      await store.execute("deleteQueue", { account: "acc", name: "q", slots: [] });
+      expect(await isLeft()).toBe(false);
+      await world.settle(await world.sent({}, "other"));
+      expect(await isLeft(), "what is of others").toBe(false);
+      const delivery = await world.sent();
+      expect(await isLeft(), "a message").toBe(true);
+      await world.settle(delivery);
+      await store.execute("changeAccount", { account: "acc", change: { state: "passive" } });
+      await store.execute("deleteAccount", { account: "acc", by: { kind: "commandLine", address: null } });
+      expect(await remove()).toEqual({ removed: false });
+      clock.now += 40 * 86_400_000;
+      const expire = async (audit: number) =>
+        void (await store.execute("expire", { account: "acc", retention: { log: 1, deadLetters: 1, audit }, now: clock.now, limit: 100 }));
+      await expire(1e12);
+      expect(await isLeft(), "its audit log").toBe(true);
+      await expire(1);
+      expect(await isLeft()).toBe(false);
+      expect(await remove()).toEqual({ removed: true });
+      expect((await store.read.accounts()).map(({ id }) => id)).toEqual(["other"]);
+      expect(await store.read.account("acc")).toBeNull();
+      expect(await remove()).toEqual({ removed: false });
+      // A report that comes when nobody thinks of it any more leaves nothing behind.
+      await world.settle(delivery);
+      expect(await isLeft()).toBe(false);
+      expect(await world.account("acc")).toMatchObject({ id: "acc", createdAt: clock.now });
+    });
+
+    test("leave their rows while all were deleted, whoever removes them at once", async () => {
+      const { store, clock } = await World.open(open);
+      const accounts = ["acc", "other"];
+      for (const id of accounts) {
+        await store.execute("createAccount", accountNamed(id));
+        await store.execute("changeAccount", { account: id, change: { state: "passive" } });
+        await store.execute("deleteAccount", { account: id });
+      }
+      clock.now += 40 * 86_400_000;
+      const removeAll = (beside: (account: string) => string) =>
+        Promise.all(accounts.map((account) => store.execute("removeAccount", { account, beside: beside(account) })));
+      const kept = [{ removed: false }, { removed: false }];
+      expect(await removeAll((account) => (account === "acc" ? "other" : "acc"))).toEqual(kept);
+      expect(await removeAll(() => "new")).toEqual(kept);
+      expect((await store.read.accounts()).map(({ id }) => id)).toEqual(accounts);
+      await store.execute("createAccount", accountNamed("new"));
+      expect(await removeAll(() => "new")).toEqual([{ removed: true }, { removed: true }]);
+    });
+  });
+}

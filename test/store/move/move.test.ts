@@ -1,0 +1,278 @@
+import { DatabaseSync } from "node:sqlite";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { firstIdAt } from "../../../src/core/values/ids.ts";
+import { migratePostgres } from "../../../src/store/postgres/migration.ts";
+import type { Cell, MovedTable, Side } from "../../../src/store/move/move.ts";
+import { move } from "../../../src/store/move/move.ts";
+import { postgresSide } from "../../../src/store/move/postgres.ts";
+import { sqliteSide } from "../../../src/store/move/sqlite.ts";
+import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
+import { StorageRefused, tableNames } from "../../../src/store/store.ts";
+import { freshDatabase } from "../../postgres.ts";
+import { randomFrom } from "../chance.ts";
+import { ask, openNode } from "../postgres/postgresDatabase.ts";
+import { freshFolder, paceOf, sourceOf, TestClock, World } from "../world.ts";
+
+// Everything of a store is moved into another one: whatever is in it, and however often it is interrupted.
+
+/** Opens a side, which is closed when the test ends, if not before. */
+async function opened(side: Promise<Side>): Promise<Side> {
+  const { close, ...rest } = await side;
+  let closing: Promise<void> | null = null;
+  const once = (): Promise<void> => (closing ??= close());
+  onTestFinished(once);
+  return { ...rest, close: once };
+}
+
+const clock = paceOf(new TestClock());
+const timeout = 90_000;
+
+const newPath = (): string => join(freshFolder(), "waypost.db");
+const source = (path: string): Promise<Side> => opened(sqliteSide(path, { name: "the old one", moves: false }));
+const target = (url: string): Promise<Side> => opened(postgresSide(url, { name: "the new one", moves: true, clock }));
+
+const silent = (): void => undefined;
+
+/** Texts that sort otherwise as UTF-16 than by their bytes, and whatever else somebody may have forgotten. */
+const odd = ["\u{1F984}", "\uFF5E", "é", "e\u0301", "a'b\\c", "two\nlines", "", "\\x00", "%_?$1", "NULL"];
+
+/** Fills every table there is with rows that have something in each column. The last columns of some rows are null where they may be. */
+async function fill(path: string, rows: number): Promise<void> {
+  const side = await sqliteSide(path, { name: "filled", moves: false });
+  const random = randomFrom(1);
+  for (const table of await side.tables()) {
+    // Only PostgreSQL has rows in it, and there they say what is gone.
+    if (table.name === "log_forgotten") continue;
+    const mayBeNull = new Set(
+      (await side.query(`select name from pragma_table_info(?) where "notnull" = 0 and pk = 0`, [table.name])).map(([name]) => name),
+    );
+    const made = Array.from({ length: rows }, (_, row) =>
+      table.columns.map(({ name, type }, column): Cell => {
+        if (mayBeNull.has(name) && row % 3 === 0) return null;
+        // Lines of the log are kept by the times in their ids.
+        const time = table.name === "log" && name === "id" ? "1700000000000-" : "";
+        if (type === "text") return `${time}${odd[(row + column) % odd.length]} ${name} ${row}`;
+        if (type === "bytea") return Uint8Array.from({ length: row % 300 }, () => Math.floor(random() * 256));
+        const most = type === "bigint" ? 2n ** 63n - 1n : 2n ** 31n - 1n;
+        return [most, -most - 1n, 0n, BigInt(row), most - 12_345n][row % 5] ?? 0n;
+      }),
+    );
+    await side.insert(table, made);
+  }
+  await side.close();
+}
+
+async function dump(side: Side): Promise<Record<string, Cell[][]>> {
+  const all: Record<string, Cell[][]> = {};
+  for (const { name, columns, key } of await side.tables()) {
+    const names = columns.map((column) => column.name).sort();
+    const rows = await side.query(`select ${names.join(", ")} from ${name} order by ${[...key].sort().join(", ")}`, []);
+    all[name] = rows.map((row) => row.map((cell) => (cell instanceof Uint8Array ? `bytes ${Buffer.from(cell).toString("hex")}` : cell)));
+  }
+  return all;
+}
+
+test("whatever is in any table is the same on PostgreSQL, and on SQLite again when it is moved back", { timeout }, async () => {
+  const [path, back, url] = [newPath(), newPath(), await freshDatabase()];
+  // More than a batch.
+  const rows = 1_050;
+  await fill(path, rows);
+  const lines: string[] = [];
+  const [from, to] = [await source(path), await target(url)];
+  await move({ from, to, say: (line) => lines.push(line) });
+  const there = await dump(to);
+  expect(there).toEqual(await dump(from));
+  const names = Object.keys(there);
+  expect(names.length).toBeGreaterThanOrEqual(tableNames.length);
+  for (const name of names.filter((one) => one !== "log_forgotten")) {
+    expect(there[name]).toHaveLength(rows);
+    expect(lines).toContain(`${name}: ${rows} of ${rows}`);
+    expect(lines).toContainEqual(
+      expect.stringMatching(new RegExp(`^${name}: ${rows} rows, the same on both sides, SHA-256 [0-9a-f]{64}$`)),
+    );
+  }
+  await to.close();
+
+  const again = await opened(postgresSide(url, { name: "the new one", moves: false, clock }));
+  const last = await opened(sqliteSide(back, { name: "the last one", moves: true }));
+  await move({ from: again, to: last, say: silent });
+  expect(await dump(last)).toEqual(there);
+});
+
+test("a body that is larger than a batch, and many that are together, arrive whole", { timeout }, async () => {
+  const [path, url] = [newPath(), await freshDatabase()];
+  await fill(path, 1);
+  const side = await sqliteSide(path, { name: "filled", moves: false });
+  const sizes = [20, 7, 7, 7, 0, 1];
+  for (const [index, size] of sizes.entries()) {
+    await side.query("insert into envelopes (account, id, detail, body) values ('big', ?, '{}', ?)", [
+      String(index),
+      new Uint8Array(size * 1024 * 1024).fill(index + 1),
+    ]);
+  }
+  await side.close();
+  const to = await target(url);
+  await move({ from: await source(path), to, say: silent });
+  const found = await to.query(
+    "select length(body), get_byte(body, 5) from envelopes where account = 'big' and length(body) > 0 order by id",
+    [],
+  );
+  expect(found).toEqual([20, 7, 7, 7, 1].map((size, index) => [BigInt(size * 1024 * 1024), [1n, 2n, 3n, 4n, 6n][index]]));
+});
+
+test("lines of the log of any day find their place, also of days that the target has no part for", { timeout }, async () => {
+  const [path, url] = [newPath(), await freshDatabase()];
+  const side = await sqliteSide(path, { name: "filled", moves: false });
+  const day = 24 * 3_600_000;
+  for (const days of [-400, -1, 0, 1, 2, 40])
+    await side.query("insert into log (account, id, message_id, time, states) values ('acc', ?, 'msg', 0, 'CREATED')", [
+      firstIdAt("log", Date.now() + days * day),
+    ]);
+  await side.close();
+  const [from, to] = [await source(path), await target(url)];
+  await move({ from, to, say: silent });
+  expect(await dump(to)).toEqual(await dump(from));
+  // A server goes on there with the day that it is.
+  await to.close();
+  const clock = new TestClock();
+  const world = new World(await openNode(url, clock), clock, "nod_a");
+  await world.account();
+  expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
+  await world.store.close();
+});
+
+test("a move that is interrupted anywhere goes on from there, and meanwhile no server starts on a part", { timeout }, async () => {
+  const [path, url] = [newPath(), await freshDatabase()];
+  await fill(path, 1_200);
+  for (let turn = 0, done = false; !done; turn++) {
+    expect(turn).toBeLessThan(40);
+    const [from, to] = [await source(path), await target(url)];
+    let left = 3;
+    /** Every third batch the power fails: before it is written, or before anybody heard that it was. */
+    const insert = async (table: MovedTable, rows: readonly Cell[][]): Promise<void> => {
+      left--;
+      if (left === 0 && turn % 2 === 0) throw new Error("the power failed");
+      await to.insert(table, rows);
+      if (left === 0) throw new Error("the power failed");
+    };
+    const lines: string[] = [];
+    const moving = move({ from, to: { ...to, insert }, say: (line) => lines.push(line) });
+    done = await moving.then(
+      () => true,
+      () => false,
+    );
+    expect(lines[0]).toBe(turn === 0 ? lines[0] : "going on with what was moved to the new one before");
+    if (done) expect(await dump(to)).toEqual(await dump(from));
+    await Promise.all([from.close(), to.close()]);
+    if (!done) await expect(openNode(url, new TestClock())).rejects.toThrow(/only a part of a store was moved here/);
+  }
+  const store = await openNode(url, new TestClock());
+  await store.close();
+});
+
+test("a half moved SQLite store is not opened by a server", async () => {
+  const [path, half] = [newPath(), newPath()];
+  await fill(path, 5);
+  const to = await opened(sqliteSide(half, { name: "half", moves: true }));
+  const insert = async (): Promise<void> => {
+    throw new Error("the power failed");
+  };
+  await expect(move({ from: await source(path), to: { ...to, insert }, say: silent })).rejects.toThrow("the power failed");
+  await to.close();
+  await expect(sqliteStore(half, sourceOf(new TestClock(), "nod_a"))).rejects.toThrow(StorageRefused);
+});
+
+test("a target with other data is left as it is", async () => {
+  const [path, url] = [newPath(), await freshDatabase()];
+  await fill(path, 5);
+  await migratePostgres({ url, clock });
+  await ask(url, "insert into lines values ('acc', 'host', 1)");
+  const to = await target(url);
+  await expect(move({ from: await source(path), to, say: silent })).rejects.toThrow(
+    "the new one: there is other data already (lines); name an empty one",
+  );
+  expect(await ask(url, "select account from lines union all select id from accounts")).toEqual([{ account: "acc" }]);
+  await to.close();
+  await (await openNode(url, new TestClock())).close();
+});
+
+test("a finished move is not begun again", async () => {
+  const [path, url] = [newPath(), await freshDatabase()];
+  await fill(path, 5);
+  const [from, to] = [await source(path), await target(url)];
+  await move({ from, to, say: silent });
+  await expect(move({ from, to, say: silent })).rejects.toThrow("there is other data already");
+});
+
+test("a source that was changed in between is noticed, whatever was changed", async () => {
+  for (const change of ["update envelopes set detail = 'x' where rowid = 1", "delete from lines where due_at = 0"]) {
+    const [path, url] = [newPath(), await freshDatabase()];
+    await fill(path, 5);
+    const to = await target(url);
+    const from = await source(path);
+    let count = 0;
+    const insert = async (table: MovedTable, rows: readonly Cell[][]): Promise<void> => {
+      if (++count === 15) throw new Error("the power failed");
+      await to.insert(table, rows);
+    };
+    await expect(move({ from, to: { ...to, insert }, say: silent })).rejects.toThrow("the power failed");
+    const file = new DatabaseSync(path);
+    file.exec(change);
+    file.close();
+    await expect(move({ from, to, say: silent })).rejects.toThrow(/the source was changed since the move began/);
+    await to.close();
+    await expect(openNode(url, new TestClock())).rejects.toThrow(/only a part/);
+  }
+});
+
+test("tables and columns that nobody has heard of are moved, and those that one side does not have are named", async () => {
+  const [path, url] = [newPath(), await freshDatabase()];
+  await (await sqliteSide(path, { name: "made", moves: false })).close();
+  const file = new DatabaseSync(path);
+  file.exec("create table news (part bigint not null, id text not null, share double precision, primary key (id, part)) without rowid");
+  file.exec("alter table lines add column extra text");
+  file.close();
+  await fill(path, 0);
+  const both = new DatabaseSync(path);
+  both.exec("insert into news values (9007199254740993, 'a', 0.1), (-1, 'a', null), (0, 'b', 3)");
+  both.exec("insert into lines values ('acc', 'host', 1, 'more')");
+  both.close();
+  await migratePostgres({ url, clock });
+  const from = await source(path);
+  const early = await target(url);
+  await expect(move({ from, to: early, say: silent })).rejects.toThrow(
+    "the two stores do not have the same tables: lines (account, due_at, extra, host); news (id, part, share); lines (account, due_at, host)",
+  );
+  await early.close();
+  await ask(url, `create table news (id text collate "C", part bigint, share double precision, primary key (part, id))`);
+  await ask(url, "alter table lines add column extra text");
+  const to = await target(url);
+  await move({ from, to, say: silent });
+  expect(await dump(to)).toEqual(await dump(from));
+  expect(await ask(url, "select part::text, id, share from news order by id, part")).toEqual([
+    { part: "-1", id: "a", share: null },
+    { part: "9007199254740993", id: "a", share: 0.1 },
+    { part: "0", id: "b", share: 3 },
+  ]);
+});
+
+test("a database that a server uses is neither a source nor a target, and of two moves to one database the second waits for nobody", async () => {
+  const url = await freshDatabase();
+  const store = await openNode(url, new TestClock());
+  for (const moves of [true, false]) {
+    await expect(postgresSide(url, { name: "db", moves, clock })).rejects.toThrow("db: a waypost server is using it; stop all servers");
+  }
+  await store.close();
+  const first = await target(url);
+  await expect(postgresSide(url, { name: "db", moves: true, clock })).rejects.toThrow("another waypost migrate-store is at work there");
+  await first.close();
+});
+
+test("a source stands still while it is moved: what would change it waits", async () => {
+  const url = await freshDatabase();
+  const from = await opened(postgresSide(url, { name: "db", moves: false, clock }));
+  await expect(ask(url, "set lock_timeout = 100; insert into lines values ('acc', 'host', 1)")).rejects.toThrow(/lock timeout/);
+  await from.close();
+  await ask(url, "insert into lines values ('acc', 'host', 1)");
+});

@@ -1,4 +1,0 @@
-import { describeStore } from "./contract.ts";
-import { languageDatabase } from "./postgresDatabase.ts";
-
-describeStore("PostgreSQL", languageDatabase());

@@ -1,0 +1,273 @@
+import { createServer, connect as connectSocket } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
+import { Client } from "pg";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { openPostgresShelf, PostgresDatabase, postgresStore } from "../../../src/store/postgres/database.ts";
+import { StorageRefused, Unavailable } from "../../../src/store/store.ts";
+import { freshDatabase, startPostgres } from "../../postgres.ts";
+import { randomFrom } from "../chance.ts";
+import { ask, openNode } from "./postgresDatabase.ts";
+import { closedAfterwards, letterTo, paceOf, TestClock, World } from "../world.ts";
+
+async function oneNode(url: string, node = "nod_a", clock = new TestClock()): Promise<World> {
+  return new World(closedAfterwards(await openNode(url, clock, { node })), clock, node);
+}
+
+const count = async (url: string): Promise<unknown> => (await ask(url, "select count(*)::int as count from envelopes"))[0]?.["count"];
+
+/** Ends the connections of one kind, as an administrator would. */
+const terminate = (url: string, kind: string) =>
+  ask(
+    url,
+    `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'waypost ${kind}' and datname = current_database()`,
+  );
+
+test("tables of a newer version are refused", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url);
+  await world.store.close();
+  await ask(url, "insert into schema_version (version) values (9999)");
+  await expect(openNode(url, new TestClock())).rejects.toBeInstanceOf(StorageRefused);
+});
+
+test("opening without a server says so", async () => {
+  await expect(openNode("postgres://postgres@127.0.0.1:1/none", new TestClock())).rejects.toBeInstanceOf(Unavailable);
+});
+
+test("the time is that of the database, whatever the clock of the machine says", async () => {
+  const url = await freshDatabase();
+  const ahead = 3_600_000;
+  const started = Date.now();
+  // A machine whose clock is an hour behind.
+  const clock = {
+    now: () => Date.now() - ahead,
+    sleep: (_: number, wake: AbortSignal) => new Promise<void>((resolve) => wake.addEventListener("abort", () => resolve())),
+  };
+  const store = closedAfterwards(await postgresStore({ url, node: "nod_a", random: Math.random, clock }));
+  const world = new World(store, new TestClock(), "nod_a");
+  const { createdAt } = await world.account();
+  expect(createdAt).toBeGreaterThan(started - 5_000);
+  await world.send({ delay: 60_000 });
+  const told = world.dues[0] ?? 0;
+  expect(Math.abs(told - (started + 60_000))).toBeLessThan(5_000);
+  expect(Math.abs(((await store.nextDueAt()) ?? 0) - told)).toBeLessThan(1_000);
+});
+
+test("a node hears what other nodes leave due, and its own once", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const [a, b] = [await oneNode(url, "nod_a", clock), await oneNode(url, "nod_b", clock)];
+  await a.account();
+  await a.send({ delay: 500 });
+  await vi.waitFor(() => expect(b.dues).toEqual([clock.now + 500]));
+  await b.send({ delay: 700 });
+  await vi.waitFor(() => expect(a.dues).toEqual([clock.now + 500, clock.now + 700]));
+  expect(b.dues).toEqual([clock.now + 500, clock.now + 700]);
+});
+
+test("a listener that lost its connection comes back, says that there may be something to do, and hears again", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const [a, b] = [await oneNode(url, "nod_a", clock), await oneNode(url, "nod_b", clock)];
+  await a.account();
+  await terminate(url, "listener");
+  await vi.waitFor(() => expect([a.dues, b.dues]).toEqual([[0], [0]]), { timeout: 10_000 });
+  await a.send({ delay: 500 });
+  await vi.waitFor(() => expect(b.dues).toEqual([0, clock.now + 500]));
+});
+
+test("a connection that was ended between two batches is not noticed by anybody", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url);
+  await world.account();
+  await world.store.read.accounts();
+  for (const kind of ["writer", "reader"]) {
+    await terminate(url, kind);
+    expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
+    expect(await world.store.read.accounts()).toHaveLength(1);
+  }
+  expect(await count(url)).toBe(2);
+});
+
+test("a connection that is ended while a batch waits for a lock: the batch is run again", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url);
+  await world.account();
+  const id = await world.send({ delay: 1 });
+  const rival = await rivalHolding(url, "select * from messages for update");
+  const cancelling = world.store.execute("cancel", { account: "acc", messageIds: [id] });
+  await waiting(url);
+  await terminate(url, "writer");
+  await rival.query("commit");
+  expect(await cancelling).toEqual({ cancelled: 1 });
+});
+
+test("a batch in a deadlock, or kept waiting, is run again", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url);
+  await world.account();
+  const [one, two] = [await world.send({ delay: 1 }), await world.send({ delay: 1 })];
+  const rival = await rivalHolding(url, `select * from messages where id = '${two}' for update`);
+  const cancelling = world.store.execute("cancel", { account: "acc", messageIds: [one, two] });
+  await waiting(url);
+  // Whoever of the two is picked as the victim.
+  await rival.query(`select * from messages where id = '${one}' for update`).catch(() => undefined);
+  await rival.query("rollback");
+  expect(await cancelling).toEqual({ cancelled: 2 });
+});
+
+test("whether it can store anything is not tried in the middle of a batch, which would be stored with it", async () => {
+  const url = await freshDatabase();
+  await oneNode(url);
+  const clock = new TestClock();
+  const database = new PostgresDatabase({ url, node: "nod_b", random: randomFrom(1), clock: paceOf(clock), now: () => clock.now });
+  onTestFinished(() => database.close());
+  await database.tryToStore();
+  const written = Promise.withResolvers<void>();
+  const end = Promise.withResolvers<void>();
+  const failing = database.transaction(async ({ query }) => {
+    await query("insert into log_forgotten (account, up_to) values ('a', '1')", []);
+    written.resolve();
+    await end.promise;
+    throw new Error("nothing of it happened");
+  });
+  await written.promise;
+  const trial = database.tryToStore();
+  // Time enough to go through, if nothing kept it back.
+  await Promise.race([trial, ask(url, "select pg_sleep(0.3)")]);
+  end.resolve();
+  await expect(failing).rejects.toThrow("nothing of it happened");
+  await trial;
+  expect(await ask(url, "select account from log_forgotten")).toEqual([]);
+});
+
+test("one statement at fault spoils its own command only", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url);
+  await world.account();
+  await ask(url, "alter table envelopes add constraint odd check (id is null or detail not like '%poison%')");
+  const all = await Promise.allSettled([world.send({ delay: 1 }), world.send({ labels: ["poison"], delay: 1 }), world.send({ delay: 1 })]);
+  expect(all.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+  expect(await count(url)).toBe(2);
+});
+
+test("when the connection is cut while a commit is under way, callers are told that it is not known, and nothing is stored twice", async () => {
+  const url = await freshDatabase();
+  const proxy = await cuttingProxy(url);
+  const world = await oneNode(proxy.url);
+  await world.account();
+  // As the protocol ends a text: the beginning says "read committed".
+  proxy.cutAt("commit\0");
+  const all = await Promise.allSettled([world.publish([letterTo({ delay: 1 })]), world.publish([letterTo({ delay: 1 })])]);
+  for (const one of all) expect(one).toMatchObject({ status: "rejected", reason: { name: "Refusal", code: "unavailable" } });
+  expect(await count(url)).toBe(2);
+  expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
+});
+
+test("when the connection is cut before the commit, the batch is run again and nothing is stored twice", async () => {
+  const url = await freshDatabase();
+  const proxy = await cuttingProxy(url);
+  const world = await oneNode(proxy.url);
+  await world.account();
+  await world.send({ delay: 1 });
+  proxy.cutAt("unnest");
+  // The texts of statements pass once; a new connection is told them again.
+  await terminate(url, "writer");
+  expect(await world.publish([letterTo({ delay: 1 })])).toMatchObject([{ deduplicated: false }]);
+  expect(await count(url)).toBe(2);
+});
+
+test("without a server everything is refused as unavailable, and works again once it is back", async () => {
+  const postgres = await startPostgres();
+  onTestFinished(() => postgres.stop());
+  const proxy = await cuttingProxy(postgres.url);
+  const world = await oneNode(proxy.url);
+  await world.account();
+  proxy.close();
+  await expect(world.send()).rejects.toMatchObject({ code: "unavailable" });
+  await expect(world.store.read.accounts()).rejects.toMatchObject({ code: "unavailable" });
+  await expect(world.store.nextDueAt()).rejects.toMatchObject({ code: "unavailable" });
+  proxy.open();
+  expect(await world.send()).toMatch(/^msg_/);
+  expect(await world.store.read.accounts()).toHaveLength(1);
+});
+
+test("tools are told that there is no store yet", async () => {
+  const looking = openPostgresShelf({ url: await freshDatabase() }, { name: "tool" });
+  await expect(looking).rejects.toThrow(
+    new StorageRefused("there is no store in this database yet; waypost start --database-url with its URL makes one"),
+  );
+});
+
+test("tools can look into a database", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url);
+  const account = await world.account();
+  const { shelf, close } = await openPostgresShelf({ url }, { name: "nod_b" });
+  expect(await shelf.accounts()).toEqual([account]);
+  await close();
+});
+
+/** A transaction of somebody else's, which keeps what it selects. */
+async function rivalHolding(url: string, select: string): Promise<Client> {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  onTestFinished(() => client.end());
+  await client.query("begin");
+  await client.query(select);
+  return client;
+}
+
+/** Until some connection waits for a lock. */
+const waiting = (url: string) =>
+  vi.waitFor(async () => expect(await ask(url, "select 1 from pg_locks where not granted")).not.toEqual([]), {
+    timeout: 5_000,
+    interval: 20,
+  });
+
+/** Passes everything on, until it is told to cut the connection once a text has passed to the server. */
+async function cuttingProxy(target: string) {
+  const { hostname, port } = new URL(target);
+  const sockets = new Set<Socket>();
+  let cutting: string | null = null;
+  let isOpen = true;
+  const server = createServer((client) => {
+    if (!isOpen) return client.destroy();
+    const upstream = connectSocket(Number(port), hostname);
+    for (const socket of [client, upstream]) {
+      sockets.add(socket);
+      socket.on("error", () => undefined);
+      socket.on("close", () => sockets.delete(socket));
+    }
+    client.on("close", () => upstream.end());
+    upstream.on("close", () => client.destroy());
+    upstream.on("data", (data) => client.write(data));
+    client.on("data", (data) => {
+      upstream.write(data);
+      if (cutting === null || !data.includes(cutting)) return;
+      cutting = null;
+      client.destroy();
+    });
+    return undefined;
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  const url = new URL(target);
+  url.port = String((server.address() as AddressInfo).port);
+  return {
+    url: url.href,
+    cutAt: (text: string) => {
+      cutting = text;
+    },
+    close: () => {
+      isOpen = false;
+      for (const socket of sockets) socket.destroy();
+    },
+    open: () => {
+      isOpen = true;
+    },
+  };
+}

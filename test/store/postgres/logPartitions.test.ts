@@ -1,0 +1,300 @@
+import { Client } from "pg";
+import { expect, onTestFinished, test } from "vitest";
+import { freshDatabase } from "../../postgres.ts";
+import { makeTablesOf } from "./olderTables.ts";
+import { ask, openNode } from "./postgresDatabase.ts";
+import { closedAfterwards, latest, TestClock, World } from "../world.ts";
+
+const day = 24 * 60 * 60 * 1000;
+
+async function oneNode(url: string, clock: TestClock): Promise<World> {
+  const world = new World(closedAfterwards(await openNode(url, clock)), clock, "nod_a");
+  await world.account();
+  return world;
+}
+
+/** What follows on each other: deliver one, and let a day pass. */
+async function days(world: World, count: number): Promise<string[]> {
+  const ids: string[] = [];
+  for (let turn = 0; turn < count; turn++) {
+    const delivery = await world.sent();
+    await world.settle(delivery);
+    ids.push(delivery.message.id);
+    world.clock.now += day;
+  }
+  return ids;
+}
+
+/** The messages of which the log shows something, the last one first. */
+const seen = async (world: World): Promise<string[]> => [
+  ...new Set((await world.store.read.log(latest())).events.map(({ envelope }) => envelope.id)),
+];
+
+const partsOf = async (url: string): Promise<unknown[]> =>
+  (await ask(url, "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'log'::regclass order by 1")).map(
+    ({ name }) => name,
+  );
+
+const rowsOf = async (url: string): Promise<unknown> => (await ask(url, "select count(*)::int as n from log"))[0]?.["n"];
+
+const keptIn = async (url: string): Promise<unknown> => (await ask(url, "select count(*)::int as n from kept_log"))[0]?.["n"];
+
+const expire = (world: World, log: number) =>
+  world.store.execute("expire", { account: "acc", retention: { log, deadLetters: log }, now: world.clock.now, limit: 100 });
+
+test("each day has its part, which is there before its first row", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url, new TestClock());
+  const first = Math.floor(world.clock.now / day);
+  await days(world, 3);
+  const parts = [0, 1, 2].map((index) => `log_day_${first + index}`);
+  expect(await partsOf(url)).toEqual(expect.arrayContaining(["log_before", ...parts]));
+  for (const part of parts) expect(await ask(url, `select count(*)::int as n from ${part}`)).toEqual([{ n: 1 }]);
+});
+
+test("what is past its time is seen no more, is not deleted row by row, and goes with its day; its messages go at once", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url, new TestClock());
+  const first = Math.floor(world.clock.now / day);
+  const ids = await days(world, 4);
+  const kept = 2 * day;
+  await world.store.forgetBefore(world.clock.now - kept);
+  // Nobody has been through it, so nothing is dropped.
+  expect(await partsOf(url)).toContain(`log_day_${first}`);
+  // Two lines of the log, four buckets of usage, and the sightings of two days.
+  expect(await expire(world, kept)).toEqual({ removed: 14, more: false });
+  expect(await rowsOf(url)).toBe(4);
+  expect(await seen(world)).toEqual([ids[3], ids[2]]);
+  expect(await world.states(ids[0] ?? "")).toEqual([]);
+  expect(await ask(url, "select count(*)::int as n from envelopes")).toEqual([{ n: 2 }]);
+  // A second time there is nothing left to do, and nothing is found again.
+  expect(await expire(world, kept)).toEqual({ removed: 0, more: false });
+  await world.store.forgetBefore(world.clock.now - kept);
+  expect(await partsOf(url)).not.toContain("log_before");
+  expect(await partsOf(url)).not.toContain(`log_day_${first}`);
+  expect(await partsOf(url)).toContain(`log_day_${first + 2}`);
+  expect(await seen(world)).toEqual([ids[3], ids[2]]);
+});
+
+test("an account that keeps its log for less time has its rows deleted, as those days stay for others", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url, new TestClock());
+  await days(world, 4);
+  await world.store.forgetBefore(world.clock.now - 30 * day);
+  expect(await expire(world, 2 * day)).toEqual({ removed: 14, more: false });
+  expect(await rowsOf(url)).toBe(2);
+});
+
+test("a dead letter that outlives the time of the log takes its message and its log with it, although the row is still in its day", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url, new TestClock());
+  const { dlqId } = await world.die();
+  world.clock.now += 2 * day;
+  await world.store.forgetBefore(world.clock.now - day);
+  const retention = { log: day, deadLetters: 30 * day };
+  await world.store.execute("expire", { account: "acc", retention, now: world.clock.now, limit: 100 });
+  expect([await rowsOf(url), await keptIn(url)]).toEqual([1, 1]);
+  const entry = await world.store.read.deadLetter("acc", dlqId);
+  expect(entry?.envelope.body.byteLength).toBeGreaterThan(0);
+  expect(await world.states(entry?.envelope.id ?? "")).toEqual(["CREATED", "ACTIVE", "ERROR", "FAILED"]);
+  expect(await world.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [dlqId], logRetention: day })).toMatchObject({
+    deleted: 1,
+  });
+  expect(await ask(url, "select count(*)::int as n from envelopes")).toEqual([{ n: 0 }]);
+  expect([await rowsOf(url), await keptIn(url)]).toEqual([1, 0]);
+});
+
+/** A message that was delivered, one that has failed for good after a retry, and one that waits for its next retry, all on the same day. */
+async function threeKinds(world: World): Promise<{ done: string; dead: string; waiting: string; dlqId: string }> {
+  const [done, dead, waiting] = [
+    await world.sent(),
+    await world.sent({ retries: 1, retryDelay: "1000" }),
+    await world.sent({ retries: 3 }),
+  ];
+  await world.settle(done);
+  await world.settle(dead, { status: 500 });
+  await world.settle(waiting, { status: 500, headers: [["Retry-After", String((5 * day) / 1_000)]] });
+  world.clock.now += 1_000;
+  for (const delivery of await world.claim()) await world.settle(delivery, { status: 500 });
+  const [letter] = (await world.store.read.deadLetters(latest())).entries;
+  if (!letter) throw new Error("one has failed for good");
+  return { done: done.message.id, dead: dead.message.id, waiting: waiting.message.id, dlqId: letter.letter.id };
+}
+
+const dead = ["CREATED", "ACTIVE", "ERROR", "RETRY", "ACTIVE", "ERROR", "FAILED"];
+const waiting = ["CREATED", "ACTIVE", "ERROR", "RETRY"];
+
+const keeping = (world: World, limit: number) =>
+  world.store.execute("expire", { account: "acc", retention: { log: day, deadLetters: 30 * day }, now: world.clock.now, limit });
+
+test("what must stay of a day has moved before the day is dropped, at whatever point a node dies, and another one goes on", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  let world = await oneNode(url, clock);
+  const part = `log_day_${Math.floor(clock.now / day)}`;
+  const ids = await threeKinds(world);
+  clock.now += 2 * day;
+  // Its day has five entries.
+  for (let turn = 0; turn < 5; turn++) {
+    await world.store.forgetBefore(clock.now - day);
+    expect(await partsOf(url), "its day holds what has not moved").toContain(part);
+    expect([await world.states(ids.dead), await world.states(ids.waiting)]).toEqual([dead, waiting]);
+    await keeping(world, 1);
+    // The node is gone after one entry, and with it all that it knew.
+    world = new World(closedAfterwards(await openNode(url, clock, { node: `nod_${turn}` })), clock, `nod_${turn}`);
+  }
+  await world.store.forgetBefore(clock.now - day);
+  expect(await partsOf(url)).not.toContain(part);
+  expect([await world.states(ids.dead), await world.states(ids.waiting), await world.states(ids.done)]).toEqual([dead, waiting, []]);
+  expect([await rowsOf(url), await keptIn(url)]).toEqual([0, 4]);
+  // The dead letter goes, and with it its log; the other one has its log until it has ended, and for a day longer.
+  await world.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [ids.dlqId], logRetention: day });
+  expect([await world.states(ids.dead), await world.states(ids.waiting), await keptIn(url)]).toEqual([[], waiting, 1]);
+  clock.now += 4 * day;
+  for (const delivery of await world.claim()) await world.settle(delivery);
+  clock.now += day;
+  await keeping(world, 100);
+  expect(await world.states(ids.waiting)).toEqual([...waiting, "ACTIVE", "DELIVERED"]);
+  clock.now += 1;
+  await keeping(world, 100);
+  expect([await world.states(ids.waiting), await keptIn(url)]).toEqual([[], 0]);
+  expect(await ask(url, "select count(*)::int as n from envelopes")).toEqual([{ n: 0 }]);
+});
+
+test("nodes that remove the same log at once, while dead letters are deleted, lose nothing and leave nothing behind", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const world = await oneNode(url, clock);
+  const others = ["nod_b", "nod_c"].map(async (node) => new World(closedAfterwards(await openNode(url, clock, { node })), clock, node));
+  const worlds = [world, ...(await Promise.all(others))];
+  const all: Awaited<ReturnType<typeof threeKinds>>[] = [];
+  for (let turn = 0; turn < 12; turn++) all.push(await threeKinds(world));
+  const [gone, kept] = [all.slice(0, 6), all.slice(6)];
+  clock.now += 2 * day;
+  await Promise.all([
+    ...worlds.map(async (one) => {
+      while ((await keeping(one, 5)).more);
+    }),
+    ...gone.map(({ dlqId }, at) =>
+      worlds[at % 3]?.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [dlqId], logRetention: day }),
+    ),
+  ]);
+  for (const ids of kept) expect([await world.states(ids.dead), await world.states(ids.waiting)]).toEqual([dead, waiting]);
+  for (const ids of gone) expect([await world.states(ids.dead), await world.states(ids.waiting)]).toEqual([[], waiting]);
+  expect(await keptIn(url)).toBe(6 * 4 + 6);
+});
+
+test("of an account that is gone nothing is noted any more, when no day is left that could hold lines of it", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url, new TestClock());
+  await world.account("other");
+  await days(world, 2);
+  await world.store.execute("changeAccount", { account: "acc", change: { state: "passive" } });
+  await world.store.execute("deleteAccount", { account: "acc" });
+  world.clock.now += 40 * day;
+  const [kept, noted] = [41 * day, () => ask(url, "select account from log_forgotten")];
+  await world.store.forgetBefore(world.clock.now - kept);
+  await expire(world, day);
+  expect(await world.store.execute("removeAccount", { account: "acc", beside: "other" })).toEqual({ removed: true });
+  await world.store.forgetBefore(world.clock.now - kept);
+  expect([await rowsOf(url), await noted()], "a line is there still, and would be seen again").toEqual([1, [{ account: "acc" }]]);
+  world.clock.now += 20 * day;
+  await world.store.forgetBefore(world.clock.now - kept);
+  expect([await rowsOf(url), await noted()]).toEqual([0, []]);
+});
+
+test("a day is not dropped while others read it for long, and nobody who writes waits for that", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url, new TestClock());
+  const first = Math.floor(world.clock.now / day);
+  await days(world, 4);
+  const kept = 2 * day;
+  await world.store.forgetBefore(world.clock.now - kept);
+  await expire(world, kept);
+  const reader = new Client({ connectionString: url });
+  await reader.connect();
+  onTestFinished(() => reader.end());
+  await reader.query("begin isolation level repeatable read; select count(*) from log");
+  await world.store.forgetBefore(world.clock.now - kept);
+  expect(await partsOf(url)).toContain(`log_day_${first}`);
+  // A new day finds its part all the same.
+  await days(world, 2);
+  await reader.query("commit");
+  await world.store.forgetBefore(world.clock.now - kept);
+  expect(await partsOf(url)).not.toContain(`log_day_${first}`);
+});
+
+test("a part that somebody took away is made again by whoever writes", async () => {
+  const url = await freshDatabase();
+  const world = await oneNode(url, new TestClock());
+  await days(world, 2);
+  const today = `log_day_${Math.floor(world.clock.now / day)}`;
+  const delivery = await world.sent();
+  await ask(url, `drop table ${today}`);
+  await world.settle(delivery);
+  expect(await partsOf(url)).toContain(today);
+  expect(await seen(world)).toContain(delivery.message.id);
+});
+
+test("nodes that drop the same days at once do it once, and none of them fails", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const worlds = [await oneNode(url, clock)];
+  for (const node of ["nod_b", "nod_c"]) worlds.push(new World(closedAfterwards(await openNode(url, clock, { node })), clock, node));
+  const [first] = worlds;
+  if (!first) throw new Error("one at least");
+  const [day0, kept] = [Math.floor(clock.now / day), 2 * day];
+  await days(first, 5);
+  await first.store.forgetBefore(clock.now - 5 * day);
+  await expire(first, kept);
+  await Promise.all(worlds.map(({ store }) => store.forgetBefore(clock.now - kept)));
+  const left = await partsOf(url);
+  for (const gone of ["log_before", `log_day_${day0}`, `log_day_${day0 + 1}`]) expect(left).not.toContain(gone);
+  expect(left).toContain(`log_day_${day0 + 3}`);
+});
+
+test("of a log that is kept for less than a day only what is old enough is told of by its last line", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock(Math.ceil((new TestClock().now + day) / day) * day + day / 2);
+  const world = await oneNode(url, clock);
+  await world.store.execute("changeAccount", { account: "acc", change: { limits: { logEntries: 1 } } });
+  const minute = 60_000;
+  // A line of another node, whose transaction began before, may still come in among these.
+  const deliver = async (): Promise<void> => void (await world.settle(await world.sent()));
+  await deliver();
+  clock.now += minute;
+  await deliver();
+  await deliver();
+  await world.store.forgetBefore(clock.now - minute);
+  const { id } = await world.store.read.tooMany("log", "acc", 1);
+  await world.store.execute("trim", {
+    account: "acc",
+    tooMany: { log: { id: id ?? "", most: 1 }, keptLog: null, deadLetters: null, audit: null },
+    limit: 100,
+  });
+  expect(await seen(world)).toHaveLength(1);
+  expect(await ask(url, "select * from log_forgotten")).toEqual([]);
+});
+
+test("the log of a database of the version before becomes the first part of the new one", async () => {
+  const [made, url] = [await freshDatabase(), await freshDatabase()];
+  const clock = new TestClock();
+  const world = await oneNode(made, clock);
+  const ids = await days(world, 2);
+  await world.store.close();
+  await makeTablesOf(3, "postgres", (sql) => ask(url, sql));
+  for (const table of ["accounts", "envelopes", "log"]) await copy(table, { from: made, to: url });
+  const again = new World(closedAfterwards(await openNode(url, clock)), clock, "nod_b");
+  expect(await seen(again)).toEqual(ids.toReversed());
+  expect((await partsOf(url))[0]).toBe("log_before");
+  const [next] = await days(again, 1);
+  expect(await seen(again)).toEqual([next, ...ids.toReversed()]);
+});
+
+async function copy(table: string, { from, to }: { from: string; to: string }): Promise<void> {
+  const [row] = await ask(from, `select json_agg(one)::text as rows from ${table} as one`);
+  await ask(
+    to,
+    `insert into ${table} select * from json_populate_recordset(null::${table}, '${String(row?.["rows"]).replaceAll("'", "''")}')`,
+  );
+}

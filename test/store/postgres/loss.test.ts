@@ -1,0 +1,112 @@
+import { expect, test } from "vitest";
+import type { Loss } from "../../../src/core/nodes/acknowledged.ts";
+import { nodesKept } from "../../../src/core/nodes/acknowledged.ts";
+import { postgresStore } from "../../../src/store/postgres/database.ts";
+import { freshDatabase } from "../../postgres.ts";
+import { randomFrom } from "../chance.ts";
+import { ask, openNode } from "./postgresDatabase.ts";
+import { closedAfterwards, letterTo, paceOf, TestClock, World } from "../world.ts";
+
+// A database that has lost what it acknowledged, as a standby that was behind has after a failover.
+
+async function nodeAt(url: string): Promise<{ world: World; losses: Loss[] }> {
+  const clock = new TestClock();
+  const losses: Loss[] = [];
+  const options = { url, node: "nod_a", random: randomFrom(1), now: () => clock.now, clock: paceOf(clock) };
+  const store = await postgresStore({ ...options, onLoss: (loss) => void losses.push(loss) });
+  return { world: new World(closedAfterwards(store), clock, "nod_a"), losses };
+}
+
+/** Runs a statement while the node has no connection that writes. */
+async function between(url: string, sql: string): Promise<void> {
+  await ask(
+    url,
+    "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'waypost writer' and datname = current_database()",
+  );
+  await ask(url, sql);
+}
+
+const counter = async (url: string): Promise<unknown> => (await ask(url, "select counter::int as counter from nodes"))[0]?.["counter"];
+
+test("every batch that changes something raises the counter of its node by one, and no other batch does", async () => {
+  const url = await freshDatabase();
+  const { world } = await nodeAt(url);
+  expect(await counter(url)).toBe(0);
+  await world.account();
+  await world.send({ delay: 1 });
+  expect(await counter(url)).toBe(2);
+  await world.claim();
+  await expect(world.publish([letterTo()], "nobody")).rejects.toMatchObject({ name: "Refusal" });
+  expect(await counter(url)).toBe(2);
+  const [row] = await ask(url, "select id, used_at::text as used from nodes");
+  expect(row).toEqual({ id: "nod_a", used: String(world.clock.now) });
+});
+
+test("a node reports once what the database has lost, with its time, and goes on with the counter of the database", async () => {
+  const url = await freshDatabase();
+  const { world, losses } = await nodeAt(url);
+  await world.account();
+  const from = world.clock.now;
+  for (let batch = 0; batch < 3; batch++) {
+    world.clock.now += 1_000;
+    await world.send({ delay: 1 });
+  }
+  await between(url, `update nodes set counter = 1, used_at = ${from}`);
+  world.clock.now += 1_000;
+  await world.send({ delay: 1 });
+  expect(losses).toEqual([{ batches: 3, from, to: from + 3_000 }]);
+  expect(await counter(url)).toBe(2);
+  await world.send({ delay: 1 });
+  await between(url, "select 1");
+  await world.send({ delay: 1 });
+  expect(losses).toHaveLength(1);
+  expect(await counter(url)).toBe(4);
+});
+
+test("a row that only has a session tells of no batch: when the loss began is not known", async () => {
+  const url = await freshDatabase();
+  const { world, losses } = await nodeAt(url);
+  await world.account();
+  await between(url, "update nodes set counter = 0, used_at = 0");
+  await world.send({ delay: 1 });
+  expect(losses).toEqual([{ batches: 1, from: null, to: world.clock.now }]);
+});
+
+test("a commit whose outcome is not known is never reported as lost, stored or not", async () => {
+  const url = await freshDatabase();
+  const { world, losses } = await nodeAt(url);
+  await world.account();
+  // The connection is lost while the commit waits: whether it was stored the node is not told.
+  await ask(
+    url,
+    `create function cut() returns trigger language plpgsql as $$
+      begin perform pg_terminate_backend(pg_backend_pid()); return null; end $$`,
+  );
+  await ask(
+    url,
+    "create constraint trigger cut after insert on envelopes deferrable initially deferred for each row execute function cut()",
+  );
+  await expect(world.send({ delay: 1 })).rejects.toMatchObject({
+    message: "storage unavailable: the request may or may not have been stored; check before you retry",
+  });
+  await ask(url, "drop trigger cut on envelopes");
+  await world.send({ delay: 1 });
+  // As if one more had been stored that the node does not know of.
+  await between(url, "update nodes set counter = counter + 1");
+  await world.send({ delay: 1 });
+  expect(losses).toEqual([]);
+  expect(await counter(url)).toBe(4);
+});
+
+test("a node that starts removes the rows of nodes that have changed nothing for 30 days", async () => {
+  const url = await freshDatabase();
+  const { world } = await nodeAt(url);
+  const before = world.clock.now - nodesKept;
+  await ask(
+    url,
+    `insert into nodes (id, started_at, used_at) values ('old', 1, ${before - 1}), ('new', ${before}, 0), ('used', 1, ${before})`,
+  );
+  closedAfterwards(await openNode(url, world.clock, { node: "nod_b" }));
+  const ids = (await ask(url, "select id from nodes order by id")).map(({ id }) => id);
+  expect(ids).toEqual(["new", "nod_a", "nod_b", "used"]);
+});

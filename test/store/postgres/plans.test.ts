@@ -1,0 +1,264 @@
+import type { Client } from "pg";
+import { expect, onTestFinished, test } from "vitest";
+import type { TableName } from "../../../src/core/decision/command.ts";
+import { dueTables } from "../../../src/core/fairness/turns.ts";
+import { turnTexts } from "../../../src/store/sql/dueRows.ts";
+import type { Loader } from "../../../src/store/batch/loader.ts";
+import { day, makeParts } from "../../../src/store/postgres/logParts.ts";
+import { connect, connectionOf, plainly } from "../../../src/store/postgres/session.ts";
+import { loaderOf } from "../../../src/store/sql/loader.ts";
+import { statementsOf } from "../../../src/store/sql/statements.ts";
+import { tableNames } from "../../../src/store/store.ts";
+import type { ColumnType } from "../../../src/store/sql/tables.ts";
+import { tables } from "../../../src/store/sql/tables.ts";
+import { freshDatabase } from "../../postgres.ts";
+import { openNode } from "./postgresDatabase.ts";
+import { closedAfterwards, TestClock } from "../world.ts";
+
+// How PostgreSQL means to find what batches ask for, whatever it believes of the tables: docs/decisions/0041.
+
+/** Each index that a statement may go through, and the columns by which it must be searched. */
+type Asked = { what: string; text: string; parameters: number; ways: Record<string, readonly string[]> };
+
+/** Lines of the log are hardly ever asked for by their keys, and a part of it is never emptied while it is in use. */
+const names = tableNames.filter((one) => one !== "log");
+
+function byKeys(): Asked[] {
+  const { dialect } = connectionOf(async () => ({ rows: [] }));
+  return names.flatMap((name) => {
+    const { whole, outline, update, remove, keyTypes } = statementsOf(dialect, name);
+    const { key, columns, unlocked } = tables[name];
+    // Of some nothing is ever changed; and what is compared with all that was read is found by any of it that is unique.
+    const isUpdated = !unlocked && Object.keys(columns).length > key.length;
+    const ways = { [`${tables[name].name}_pkey`]: key };
+    return [
+      { what: `${name} take`, text: whole.take, parameters: keyTypes.length, ways },
+      { what: `${name} outline`, text: outline.take, parameters: keyTypes.length, ways },
+      ...(isUpdated ? [{ what: `${name} update`, text: update.sql, parameters: update.types.length, ways }] : []),
+      { what: `${name} remove`, text: remove, parameters: keyTypes.length, ways },
+    ];
+  });
+}
+
+/** How the accounts that have something due take turns. */
+function inTurns(): Asked[] {
+  const { dialect } = connectionOf(async () => ({ rows: [] }));
+  return dueTables.flatMap((name) => {
+    const { accounts, rows } = turnTexts(dialect, name);
+    const index = `${tables[name].name}_turn`;
+    return [
+      { what: `${name}: accounts in turn`, text: accounts.replace("?", "$1"), parameters: 1, ways: { [index]: ["account"] } },
+      { what: `${name}: rows of a turn`, text: rows, parameters: 3, ways: { [index]: ["account", "due_at"] } },
+    ];
+  });
+}
+
+/** What is asked of the loader, and the statement that it puts for that. */
+async function loaded(): Promise<Asked[]> {
+  const put: { text: string; parameters: number }[] = [];
+  const loader = loaderOf(
+    connectionOf(async ({ text, values = [] }) => {
+      put.push({ text, parameters: values.length });
+      return { rows: [] };
+    }),
+  );
+  const [account, run, event] = ["a", "r", "e"];
+  const ofSteps = { steps_pkey: ["account", "id"] };
+  const asks: [string, () => Promise<unknown>, Asked["ways"]][] = [
+    ["first of a line", () => loader.heads([{ account, line: "l", limit: 3 }]), { messages_line: ["account", "line"] }],
+    [
+      "messages of a run",
+      () => loader.ofRuns([{ account, run, table: "messages" }]),
+      { messages_run: ["account", "run"], messages_pkey: ["account", "id"] },
+    ],
+    ["waiters of a run", () => loader.ofRuns([{ account, run, table: "waiters" }]), { waiters_pkey: ["account", "id"] }],
+    ["notifications of a run", () => loader.ofRuns([{ account, run, table: "notifications" }]), { notifications_pkey: ["account", "id"] }],
+    ["steps of a run", () => loader.ofRuns([{ account, run, table: "steps" }]), ofSteps],
+    [
+      "waiters of an event",
+      () => loader.ofRuns([{ account, run, table: "waiters", event }]),
+      { waiters_event: ["account", "event", "id"], waiters_pkey: ["account", "id"] },
+    ],
+    ["history", () => loader.steps([{ account, run }]), ofSteps],
+    ["size of a history", () => loader.sizesOfSteps([{ account, run }]), ofSteps],
+  ];
+  const asked: Asked[] = [];
+  for (const [what, ask, ways] of asks) {
+    put.length = 0;
+    await ask();
+    const [one] = put;
+    if (!one || put.length > 1) throw new Error(`${what}: ${put.length} statements`);
+    asked.push({ what, text: one.text, parameters: one.parameters, ways });
+  }
+  return asked;
+}
+
+type PlanNode = { "Node Type"?: string; "Index Name"?: string; "Index Cond"?: string; "Relation Name"?: string; "Actual Loops"?: number };
+/** `loops`: how often it was done, where the plan was carried out. */
+type Way = { index: string; condition: string; loops: number };
+
+/** What a plan reads from tables, and how. */
+function waysOf(plan: unknown): Way[] {
+  if (typeof plan !== "object" || plan === null) return [];
+  const {
+    "Node Type": type = "",
+    "Index Name": index,
+    "Index Cond": condition = "",
+    "Relation Name": relation,
+    "Actual Loops": loops = 0,
+  } = plan as PlanNode;
+  const isRead = index !== undefined || (relation !== undefined && type === "Seq Scan");
+  const own = isRead ? [{ index: index ?? `all of ${relation}`, condition, loops }] : [];
+  return [...own, ...Object.values(plan).flatMap((part) => (Array.isArray(part) ? part.flatMap(waysOf) : waysOf(part)))];
+}
+
+async function planOf(writer: Client, { text, parameters }: Asked): Promise<unknown> {
+  await plainly(writer, `prepare explained as ${text}`);
+  const nulls = Array.from({ length: parameters }, () => "null").join(", ");
+  const [row] = await plainly(writer, `explain (format json) execute explained (${nulls})`);
+  await plainly(writer, "deallocate explained");
+  return row?.["QUERY PLAN"];
+}
+
+/** What is read in another way than the one that is meant, by all the columns that are known; and what reads nothing. */
+async function strays(writer: Client, asked: readonly Asked[]): Promise<string[]> {
+  const found: string[] = [];
+  for (const one of asked) {
+    const used = waysOf(await planOf(writer, one));
+    if (used.length === 0) found.push(`${one.what}: nothing`);
+    for (const { index, condition } of used) {
+      const columns = one.ways[index];
+      if (!columns?.every((column) => condition.includes(column))) found.push(`${one.what}: ${index} ${condition}`);
+    }
+  }
+  return found;
+}
+
+/** So many rows in each table: with `accounts`, lines of which each has many messages, and runs with a few each. */
+async function fill(writer: Client, rows: number, accounts: number): Promise<void> {
+  const value = (column: string, type: ColumnType): string => {
+    if (column === "account") return `'acc' || (i % ${accounts})`;
+    if (column === "line") return `'key:k' || (i % 50)`;
+    if (column === "run") return `'run' || (i / 4)`;
+    if (type === "text") return `'${column}' || lpad(i::text, 12, '0')`;
+    return type === "bytea" ? `'x'::bytea` : "i";
+  };
+  for (const name of names) {
+    const { name: table, columns } = tables[name as TableName];
+    const values = Object.entries(columns).map(([column, type]) => value(column, type));
+    const into = `${table} (${Object.keys(columns).join(", ")})`;
+    await plainly(writer, `insert into ${into} select ${values.join(", ")} from generate_series(1, ${rows}) as i on conflict do nothing`);
+  }
+}
+
+test("rows are found by the index that is meant, each by itself, whatever is believed of the tables", async () => {
+  const url = await freshDatabase();
+  closedAfterwards(await openNode(url, new TestClock()));
+  const writer = await connect({ url }, { kind: "writer" });
+  onTestFinished(() => writer.end());
+  const asked = [...byKeys(), ...inTurns(), ...(await loaded())];
+  const lookAt = async (): Promise<void> => {
+    await plainly(writer, "vacuum");
+    await plainly(writer, "analyze");
+  };
+  // As autovacuum does, when nothing is left of what was there.
+  await lookAt();
+  expect(await strays(writer, asked)).toEqual([]);
+  // Nobody looks at what comes then.
+  await fill(writer, 30_000, 1);
+  expect(await strays(writer, asked)).toEqual([]);
+  await lookAt();
+  expect(await strays(writer, asked)).toEqual([]);
+  for (const name of names) await plainly(writer, `truncate ${tables[name].name}`);
+  await fill(writer, 30_000, 1_000);
+  await lookAt();
+  expect(await strays(writer, asked)).toEqual([]);
+});
+
+test("a line of the log is looked for in the part of its day alone, where it is taken away", async () => {
+  const url = await freshDatabase();
+  closedAfterwards(await openNode(url, new TestClock()));
+  const writer = await connect({ url }, { kind: "writer" });
+  onTestFinished(() => writer.end());
+  // What is of today, or older, has no parts of its own.
+  const today = Math.floor(Date.now() / day);
+  const days = Array.from({ length: 10 }, (_, index) => (today + 5 + index) * day);
+  await makeParts(writer, days);
+  const idAt = (time: number): string => `${String(time)}-000000001`;
+  for (const at of days) {
+    await plainly(
+      writer,
+      `insert into log (account, id, message_id, time, states) values ('acc', '${idAt(at + 1)}', 'msg', ${at + 1}, 'DELIVERED')`,
+    );
+  }
+  const { dialect } = connectionOf(async () => ({ rows: [] }));
+  await plainly(writer, `prepare explained as ${statementsOf(dialect, "log").remove}`);
+  const keys = `array['acc', 'acc'], array['${idAt((days[3] ?? 0) + 1)}', '${idAt((days[7] ?? 0) + 1)}']`;
+  const [row] = await plainly(writer, `explain (analyze, format json) execute explained (${keys})`);
+  const lookups = waysOf(row?.["QUERY PLAN"]).reduce((sum, { loops }) => sum + loops, 0);
+  expect(lookups).toBe(2);
+  expect(await plainly(writer, "select count(*)::int as count from log")).toEqual([{ count: 8 }]);
+});
+
+type Node = { client: Client; loader: Loader };
+
+/** Nodes in the middle of a transaction that waits for locks as long as it takes, and messages m1 and m4 of one run, m2 and m3 of another. */
+async function nodesOverRuns(count: number): Promise<Node[]> {
+  const url = await freshDatabase();
+  closedAfterwards(await openNode(url, new TestClock()));
+  const nodes: Node[] = [];
+  while (nodes.length < count) {
+    const client = await connect({ url }, { kind: "writer" });
+    onTestFinished(() => client.end());
+    nodes.push({ client, loader: loaderOf(connectionOf((query) => client.query(query))) });
+  }
+  const row = (id: string, run: string): string => `('acc', '${id}', 'active', 0, 0, 'h', 0, 0, '${run}')`;
+  const rows = [row("m1", "run1"), row("m4", "run1"), row("m2", "run2"), row("m3", "run2")].join(", ");
+  const [first] = nodes;
+  if (first)
+    await plainly(first.client, `insert into messages (account, id, state, attempts, lost, host, size, tells, run) values ${rows}`);
+  for (const { client } of nodes) await plainly(client, "begin; set local lock_timeout = 0; set local deadlock_timeout = 100");
+  return nodes;
+}
+
+const bothRuns = ["run1", "run2"].map((run) => ({ account: "acc", run, table: "messages" as const }));
+
+test("messages of runs are locked in the order in which everybody locks messages", async () => {
+  const [ofRuns, byKey, holding] = await nodesOverRuns(3);
+  if (!ofRuns || !byKey || !holding) throw new Error("no nodes");
+  await plainly(holding.client, "select 1 from messages where id = 'm4' for update");
+  const first = ofRuns.loader.ofRuns(bothRuns);
+  // It has what comes before m4, and waits.
+  await waitingFor(holding.client, 1);
+  const second = byKey.loader.rows("messages", [
+    ["acc", "m2"],
+    ["acc", "m4"],
+  ]);
+  await waitingFor(holding.client, 2);
+  await plainly(holding.client, "rollback");
+  expect((await first).messages.map(({ id }) => id)).toEqual(["m1", "m2", "m3", "m4"]);
+  await plainly(ofRuns.client, "rollback");
+  expect((await second).length).toBe(2);
+});
+
+test("messages of runs are as others have left them, by whom they were held when they were found", async () => {
+  const [ofRuns, holding] = await nodesOverRuns(2);
+  if (!ofRuns || !holding) throw new Error("no nodes");
+  await plainly(holding.client, "update messages set state = 'cancelling', attempts = 7 where id = 'm2'");
+  await plainly(holding.client, "delete from messages where id = 'm4'");
+  const found = ofRuns.loader.ofRuns(bothRuns);
+  await waitingFor(holding.client, 1);
+  await plainly(holding.client, "commit");
+  const { messages } = await found;
+  expect(messages.map(({ id, attempts, state }) => [id, attempts, state])).toEqual([
+    ["m1", 0, "active"],
+    ["m2", 7, "cancelling"],
+    ["m3", 0, "active"],
+  ]);
+});
+
+/** Until so many connections wait for a lock. */
+async function waitingFor(client: Client, count: number): Promise<void> {
+  const waiting = "select count(*)::int as count from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+  await expect.poll(async () => (await plainly(client, waiting))[0]?.count, { timeout: 10_000 }).toBe(count);
+}

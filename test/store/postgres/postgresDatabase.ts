@@ -1,0 +1,44 @@
+import { Client } from "pg";
+import type { Store } from "../../../src/store/store.ts";
+import { postgresStore } from "../../../src/store/postgres/database.ts";
+import { freshDatabase } from "../../postgres.ts";
+import { randomFrom } from "../chance.ts";
+import type { OpenStore, TestClock } from "../world.ts";
+import { closedAfterwards, paceOf } from "../world.ts";
+
+/** Opens one node at a database, with the time of the test. */
+export const openNode = (url: string, clock: TestClock, { node = "nod_a", seed = 1 } = {}): Promise<Store> =>
+  postgresStore({ url, node, random: randomFrom(seed), clock: paceOf(clock), now: () => clock.now });
+
+/** Runs one statement on a connection of its own. */
+export async function ask(url: string, sql: string): Promise<Record<string, unknown>[]> {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  try {
+    return (await client.query(sql)).rows;
+  } finally {
+    await client.end();
+  }
+}
+
+/**
+ * A database that sorts as people of some language do, not by bytes: what depends on the order of ids must not care.
+ * Every store that is opened finds it empty.
+ */
+export function languageDatabase(): OpenStore {
+  let made: Promise<string> | null = null;
+  return async (clock, node) => {
+    made ??= inLanguage();
+    const url = await made;
+    await ask(url, `drop schema public cascade; create schema public`);
+    return closedAfterwards(await openNode(url, clock, { node }));
+  };
+}
+
+async function inLanguage(): Promise<string> {
+  const url = new URL(await freshDatabase());
+  const name = `${url.pathname.slice(1)}_language`;
+  await ask(url.href, `create database ${name} template template0 locale_provider icu icu_locale 'en-US'`);
+  url.pathname = `/${name}`;
+  return url.href;
+}

@@ -1,0 +1,51 @@
+import { expect, test } from "vitest";
+import { freshDatabase } from "../../postgres.ts";
+import { failRuns, startOf } from "../contract/failedRuns.ts";
+import { openNode } from "./postgresDatabase.ts";
+import { closedAfterwards, earliest, TestClock, World } from "../world.ts";
+
+async function twoNodes(): Promise<[World, World]> {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const open = async (node: string, seed: number) => new World(closedAfterwards(await openNode(url, clock, { node, seed })), clock, node);
+  const worlds: [World, World] = [await open("nod_a", 1), await open("nod_b", 2)];
+  await worlds[0].account();
+  return worlds;
+}
+
+const entriesOf = async ({ store }: World): Promise<string[]> =>
+  (await store.read.deadLetters(earliest({ filter: { ofRuns: true } }))).entries.map(({ letter }) => letter.id);
+
+const resume = ({ store }: World, dlqId: string | undefined, overrides = {}) =>
+  store.execute("resumeRun", { account: "acc", dlqId: dlqId ?? "", from: "failure", overrides, logRetention: 1e9 });
+
+const countRuns = async ({ store }: World): Promise<number> =>
+  (await store.read.runs({ account: "acc", filter: { states: ["RUN_STARTED"] }, cursor: null, count: 100 })).runs.length;
+
+test("nodes that resume one run at once make one new run of it", async () => {
+  const worlds = await twoNodes();
+  for (let round = 1; round <= 15; round++) {
+    for (const world of worlds) world.delivered();
+    await failRuns(worlds[0], [startOf(`wfr_${round}`)]);
+    const [dlqId] = await entriesOf(worlds[0]);
+    const results = await Promise.allSettled([...worlds, ...worlds].map((world) => resume(world, dlqId)));
+    expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+    for (const result of results) if (result.status === "rejected") expect(result.reason).toMatchObject({ code: "not-found" });
+    expect(await countRuns(worlds[1])).toBe(round);
+    expect(await entriesOf(worlds[1])).toEqual([]);
+  }
+});
+
+test("nodes that resume two runs by one name at once make one run of that name", async () => {
+  const worlds = await twoNodes();
+  for (let round = 1; round <= 10; round++) {
+    for (const world of worlds) world.delivered();
+    await failRuns(worlds[0], [startOf(`one_${round}`), startOf(`two_${round}`)]);
+    const dlqIds = (await entriesOf(worlds[0])).slice(-2);
+    const results = await Promise.allSettled(worlds.map((world, at) => resume(world, dlqIds[at], { runId: `name_${round}` })));
+    expect(results.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected"]);
+    expect(await countRuns(worlds[1])).toBe(round);
+    // The other one is still there.
+    expect(await entriesOf(worlds[1])).toHaveLength(round);
+  }
+});

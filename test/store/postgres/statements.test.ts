@@ -1,0 +1,158 @@
+import { Client } from "pg";
+import { expect, onTestFinished, test, vi } from "vitest";
+import type { Letter } from "../../../src/core/model/message.ts";
+import { postgresStore } from "../../../src/store/postgres/database.ts";
+import { freshDatabase } from "../../postgres.ts";
+import { randomFrom } from "../chance.ts";
+import { openNode } from "./postgresDatabase.ts";
+import { startOf } from "../contract/failedRuns.ts";
+import { accountNamed, closedAfterwards, letterTo, paceOf, TestClock, World } from "../world.ts";
+
+// What a batch costs on the wire does not depend on how much is in it. What can go without waiting for an answer does.
+
+const original = Client.prototype.query;
+
+type Cost = { statements: number; trips: number };
+type Putting = Client & { connectionParameters?: { application_name?: string } };
+
+/**
+ * Counts what is put to databases by those connections that write: statements, and how often somebody waits for answers. What is put
+ * when the answers of so many trips have come belongs to the next one.
+ */
+function counting(): { during(work: () => Promise<unknown>): Promise<Cost> } {
+  let cost: Cost = { statements: 0, trips: 0 };
+  let answered = 0;
+  const counted = function (this: Putting, ...given: unknown[]) {
+    const answer: unknown = Reflect.apply(original, this, given);
+    if (this.connectionParameters?.application_name !== "waypost writer") return answer;
+    const [mine, trip] = [cost, answered + 1];
+    mine.statements++;
+    mine.trips = Math.max(mine.trips, trip);
+    return Promise.resolve(answer).finally(() => (answered = mine === cost ? Math.max(answered, trip) : answered));
+  } as typeof original;
+  const spy = vi.spyOn(Client.prototype, "query").mockImplementation(counted);
+  onTestFinished(() => spy.mockRestore());
+  return {
+    during: async (work) => {
+      [cost, answered] = [{ statements: 0, trips: 0 }, 0];
+      await work();
+      return { ...cost };
+    },
+  };
+}
+
+/** What messages go through: published, and settled while others stand in line behind them, claimed, and settled. */
+async function statementsFor(count: number, over: (index: number) => Partial<Letter>): Promise<Record<string, Cost>> {
+  const clock = new TestClock();
+  const world = new World(closedAfterwards(await openNode(await freshDatabase(), clock)), clock, "nod_a");
+  await world.account();
+  world.hands = { total: 1_000, perHost: 1 };
+  const letters = Array.from({ length: count }, (_, index) => letterTo({ url: `https://host-${index}.example/`, ...over(index) }));
+  const { during } = counting();
+  // The first batch finds a part of the log, or makes it.
+  await world.store.execute("claim", { limit: 1 });
+  const published = await during(() => world.publish(letters));
+  const sent = world.delivered();
+  expect(sent).toHaveLength(count);
+  await world.publish(letters);
+  const settled = await during(() => Promise.all(sent.map((delivery) => world.settle(delivery))));
+  const next = world.delivered();
+  for (const { message } of next) world.putDown(message.id);
+  clock.now += 3_600_000;
+  const claimed = await during(() => world.claim(count));
+  return { published, settled, claimed };
+}
+
+test("messages to many hosts take as many statements and round trips as those to a few, usage and all", async () => {
+  const few = await statementsFor(2, () => ({}));
+  expect(few).toEqual({
+    // One of them sights what was not sighted within the same five seconds, in the first batch of an hour as well.
+    published: { statements: 9, trips: 3 },
+    settled: { statements: 9, trips: 3 },
+    // Leases that ran out are asked for apart.
+    claimed: { statements: 16, trips: 6 },
+  });
+  expect(await statementsFor(60, () => ({}))).toEqual(few);
+});
+
+test("the same with keys and queues", async () => {
+  const over = (index: number): Partial<Letter> => ({
+    queue: `q${index}`,
+    flowControl: { key: `k${index}`, parallelism: 1, rate: null, period: null },
+  });
+  const few = await statementsFor(2, over);
+  expect(few).toEqual({
+    // Their queues are new, and so they are counted.
+    published: { statements: 16, trips: 5 },
+    settled: { statements: 19, trips: 6 },
+    claimed: { statements: 19, trips: 5 },
+  });
+  expect(await statementsFor(60, over)).toEqual(few);
+});
+
+test("the same for workflow runs: their histories are read together", async () => {
+  const statements = async (count: number): Promise<Cost[]> => {
+    const clock = new TestClock();
+    const world = new World(closedAfterwards(await openNode(await freshDatabase(), clock)), clock, "nod_a");
+    await world.account();
+    world.hands = { total: 1_000, perHost: 1_000 };
+    const { during } = counting();
+    await world.store.execute("claim", { limit: 1 });
+    const started = await during(() => world.publish(Array.from({ length: count }, (_, index) => startOf(`wfr_${index}`))));
+    const sent = world.delivered();
+    expect(sent).toHaveLength(count);
+    const settled = await during(() => Promise.all(sent.map((delivery) => world.settle(delivery))));
+    return [started, settled];
+  };
+  const few = await statements(2);
+  // The history that a step carries is read behind what is written, without waiting for that.
+  expect(few.map(({ trips }) => trips)).toEqual([3, 3]);
+  expect(await statements(50)).toEqual(few);
+});
+
+/** Notes what is put to a connection that has not answered yet, and was not opened for that: from version 9 on the driver refuses it. */
+function overlapping(): string[] {
+  const noted: string[] = [];
+  const unanswered = new Map<Client, number>();
+  const watched = function (this: Putting, ...given: unknown[]) {
+    const count = unanswered.get(this) ?? 0;
+    if (count > 0 && !this.pipeline) noted.push(`${this.connectionParameters?.application_name}: ${JSON.stringify(given[0])}`);
+    unanswered.set(this, count + 1);
+    const answer: unknown = Reflect.apply(original, this, given);
+    const answered = (): unknown => unanswered.set(this, (unanswered.get(this) ?? 1) - 1);
+    void Promise.resolve(answer).then(answered, answered);
+    return answer;
+  } as typeof original;
+  const spy = vi.spyOn(Client.prototype, "query").mockImplementation(watched);
+  onTestFinished(() => spy.mockRestore());
+  return noted;
+}
+
+test.each(["session", "transaction"] as const)(
+  "nothing is put to a connection that has not answered yet, unless it was opened for that (pooling %s)",
+  async (pooling) => {
+    const [url, clock, noted] = [await freshDatabase(), new TestClock(), overlapping()];
+    const options = { url, pooling, now: () => clock.now, clock: paceOf(clock) };
+    const worlds = await Promise.all(
+      ["nod_a", "nod_b"].map(
+        async (node, index) =>
+          new World(closedAfterwards(await postgresStore({ ...options, node, random: randomFrom(index + 1) })), clock, node),
+      ),
+    );
+    await worlds[0]?.account();
+    const work = async (world: World, index: number): Promise<void> => {
+      await Promise.all([
+        ...[1, 2, 3, 4].map((turn) => world.store.execute("createAccount", accountNamed(`${world.node}_${index}_${turn}`))),
+        ...[500, 400, 300].map((delay) => world.publish([letterTo({ delay: delay - index })])),
+        ...Array.from({ length: 10 }, () => world.store.read.accounts()),
+        world.sent().then((delivery) => world.settle(delivery)),
+        world.store.forgetBefore(clock.now - 30 * 24 * 3_600_000),
+      ]);
+    };
+    for (let round = 0; round < 5; round++) {
+      await Promise.all(worlds.map((world) => work(world, round)));
+      clock.now += 24 * 3_600_000;
+    }
+    expect(noted).toEqual([]);
+  },
+);

@@ -1,0 +1,112 @@
+import { chmodSync, chownSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
+import { postgresStore } from "../../../src/store/postgres/database.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { Unavailable } from "../../../src/store/store.ts";
+import type { Postgres } from "../../postgres.ts";
+import { startPostgres } from "../../postgres.ts";
+import { selfSigned } from "./certificate.ts";
+import { randomFrom } from "../chance.ts";
+import { ask } from "./postgresDatabase.ts";
+import { closedAfterwards, freshFolder, paceOf, TestClock, World } from "../world.ts";
+
+// A PostgreSQL that lets in nobody who does not speak TLS, with a certificate that it has signed itself.
+
+let postgres: Postgres;
+let port: string;
+const own = selfSigned(["localhost", "127.0.0.1"]);
+
+beforeAll(async () => {
+  postgres = await startPostgres();
+  ({ port } = new URL(postgres.url));
+  await speakTls(postgres.url, own);
+});
+afterAll(() => postgres.stop());
+
+async function speakTls(url: string, { certificate, key }: typeof own): Promise<void> {
+  const [row] = await ask(url, "show data_directory");
+  const folder = String(row?.["data_directory"]);
+  const { uid, gid } = statSync(folder);
+  const write = (name: string, text: string): void => {
+    const path = join(folder, name);
+    writeFileSync(path, text);
+    chmodSync(path, 0o600);
+    chownSync(path, uid, gid);
+  };
+  write("server.crt", certificate);
+  write("server.key", key);
+  write("pg_hba.conf", "hostssl all all all trust\n");
+  await ask(url, "alter system set ssl = on");
+  await ask(url, "select pg_reload_conf()");
+  await vi.waitFor(() => expect(ask(url, "select 1")).rejects.toThrow("no encryption"), { timeout: 20_000 });
+}
+
+/** A file with a certificate, as `sslrootcert` names it. */
+function fileOf({ certificate }: { certificate: string }): string {
+  const path = join(freshFolder(), "ca.pem");
+  writeFileSync(path, certificate);
+  return path;
+}
+
+const urlTo = (host: string, query: string): string => `postgres://postgres@${host}:${port}/postgres?${query}`;
+
+function open(url: string, { clock = new TestClock(), node = "nod_a" } = {}): Promise<Store> {
+  return postgresStore({ url, node, random: randomFrom(1), clock: paceOf(clock), now: () => clock.now });
+}
+
+test.each([
+  ["verify-full", "localhost"],
+  ["verify-full", "127.0.0.1"],
+  ["require", "localhost"],
+])("with sslmode=%s and its certificate as sslrootcert nodes work at %s, and hear of each other", async (mode, host) => {
+  const url = urlTo(host, `sslmode=${mode}&sslrootcert=${fileOf(own)}`);
+  const asking = urlTo("localhost", `sslmode=verify-full&sslrootcert=${fileOf(own)}`);
+  await ask(asking, "drop schema public cascade; create schema public");
+  const clock = new TestClock();
+  const at = async (node: string) => new World(closedAfterwards(await open(url, { clock, node })), clock, node);
+  const [a, b] = [await at("nod_a"), await at("nod_b")];
+  await a.account();
+  const delivery = await a.sent();
+  await a.settle(delivery);
+  expect(await b.states(delivery.message.id)).toEqual(["CREATED", "ACTIVE", "DELIVERED"]);
+  // Its own look would come in half a minute.
+  await a.send({ delay: 500 });
+  await vi.waitFor(() => expect(b.dues).toContain(clock.now + 500), { timeout: 10_000 });
+  const connections = await ask(
+    asking,
+    "select application_name as name, ssl from pg_stat_ssl join pg_stat_activity using (pid) where application_name like 'waypost %'",
+  );
+  expect(new Set(connections.map(({ name }) => name))).toEqual(new Set(["waypost writer", "waypost reader", "waypost listener"]));
+  expect(connections.map(({ ssl }) => ssl)).not.toContain(false);
+});
+
+test.each([
+  ["another authority", () => `sslmode=verify-full&sslrootcert=${fileOf(selfSigned(["localhost"]))}`, /certificate.*sslrootcert=/],
+  ["the authorities that everybody knows", () => "sslmode=require", /certificate.*sslrootcert=/],
+  ["no TLS", () => "sslmode=disable", /no encryption.*sslmode=verify-full/],
+  ["a file that is not there", () => "sslmode=verify-full&sslrootcert=/none/ca.pem", /\/none\/ca\.pem/],
+])("with %s it is refused, in words that say what to do", async (_, query, said) => {
+  const opening = open(urlTo("localhost", query()));
+  await expect(opening).rejects.toThrow(said);
+  await expect(opening).rejects.toThrow(/^PostgreSQL cannot be reached: /);
+  await expect(opening).rejects.toBeInstanceOf(Unavailable);
+});
+
+test("a certificate for another host is refused, and TLS with whoever answers is not", async () => {
+  const other = await startPostgres();
+  onTestFinished(() => other.stop());
+  const certified = selfSigned(["db.internal"]);
+  await speakTls(other.url, certified);
+  const at = (query: string): string => `postgres://postgres@localhost:${new URL(other.url).port}/postgres?${query}`;
+  await expect(open(at(`sslmode=verify-full&sslrootcert=${fileOf(certified)}`))).rejects.toThrow(/name of the host.*certificate is for/);
+  const store = closedAfterwards(await open(at("sslmode=no-verify")));
+  expect(await store.read.accounts()).toEqual([]);
+});
+
+test("a database without TLS is not talked to in clear where TLS is asked for", async () => {
+  const other = await startPostgres();
+  onTestFinished(() => other.stop());
+  const url = `${other.url}?sslmode=verify-full`;
+  await expect(open(url)).rejects.toThrow(/does not support SSL.*ssl = on/);
+});

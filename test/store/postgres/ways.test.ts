@@ -1,0 +1,350 @@
+import { Client } from "pg";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { spans } from "../../../src/core/values/limits.ts";
+import type { PostgresOptions } from "../../../src/store/postgres/session.ts";
+import { inFoundation, postgresStore } from "../../../src/store/postgres/database.ts";
+import { StorageRefused } from "../../../src/store/store.ts";
+import { freshDatabase } from "../../postgres.ts";
+import { randomFrom } from "../chance.ts";
+import { makeTablesOf } from "./olderTables.ts";
+import { ask, openNode } from "./postgresDatabase.ts";
+import { proxyTo } from "./postgresProxy.ts";
+import { closedAfterwards, paceOf, TestClock, World } from "../world.ts";
+
+// How a node comes to its database: over several hosts, through a pooler, beside nodes of other versions.
+
+/** `hastes`: how many times faster it waits for its next look. Pauses of 3 and 5 s, which tell a slow host from a silent one, stay as they are. */
+type Given = Omit<Partial<PostgresOptions>, "clock"> & { clock?: TestClock; hastes?: number };
+
+async function nodeAt(url: string, { clock = new TestClock(), node = "nod_a", hastes = 1, ...more }: Given) {
+  const pace = paceOf(clock);
+  const isPatience = (time: number): boolean => [300, 3_000, 5_000].includes(time);
+  const sleep: typeof pace.sleep = (until, wake) =>
+    pace.sleep(isPatience(until - clock.now) ? until : clock.now + (until - clock.now) / hastes, wake);
+  const store = await postgresStore({ url, node, random: randomFrom(1), now: () => clock.now, ...more, clock: { ...pace, sleep } });
+  return new World(closedAfterwards(store), clock, node);
+}
+
+const listeners = "application_name = 'waypost listener' and datname = current_database()";
+
+/** Waits until the database has seen the end of all connections of one kind. */
+const ended = (url: string, kind: string): Promise<void> =>
+  vi.waitFor(async () =>
+    expect(
+      await ask(url, `select 1 from pg_stat_activity where application_name = 'waypost ${kind}' and datname = current_database()`),
+    ).toEqual([]),
+  );
+
+const withHosts = (url: string, hosts: string, query: string): string => {
+  const { username, pathname } = new URL(url);
+  return `postgres://${username}@${hosts}${pathname}${query}`;
+};
+
+test("of several hosts the one is taken that answers", async () => {
+  const url = await freshDatabase();
+  const world = await nodeAt(withHosts(url, `127.0.0.1:1,${new URL(url).host}`, "?target_session_attrs=read-write"), {});
+  await world.account();
+  expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
+  expect(await world.store.read.accounts()).toHaveLength(1);
+});
+
+test("a database that takes no changes is none to work with", async () => {
+  const url = await freshDatabase();
+  await ask(url, `alter database ${new URL(url).pathname.slice(1)} set default_transaction_read_only = on`);
+  await expect(nodeAt(`${url}?target_session_attrs=read-write`, {})).rejects.toThrow("no host of the database takes changes");
+});
+
+test("through a pooler nothing outlives a transaction: nothing is prepared, set or listened for", async () => {
+  const url = await freshDatabase();
+  const asked: string[] = [];
+  const watched = watching(asked, Client.prototype.query);
+  const query = vi.spyOn(Client.prototype, "query").mockImplementation(watched);
+  onTestFinished(() => query.mockRestore());
+  const world = await nodeAt(url, { pooling: "transaction" });
+  await world.account();
+  const delivery = await world.sent();
+  await world.settle(delivery);
+  await world.send({ delay: 1 });
+  expect(await world.states(delivery.message.id)).toEqual(["CREATED", "ACTIVE", "DELIVERED"]);
+  expect(asked.length).toBeGreaterThan(20);
+  expect(asked.filter((text) => /^named|^listen\b|pg_notify|(^|; )set (?!local)|pg_advisory_lock/i.test(text))).toEqual([]);
+  // A pooler refuses connections that ask for limits as they are opened, so each transaction has its own.
+  for (const text of asked.filter((one) => one.startsWith("begin") && !one.includes("advisory"))) {
+    expect(text).toContain("set local statement_timeout");
+    expect(text).toContain("set local idle_in_transaction_session_timeout");
+  }
+});
+
+/** Notes each text, and whether it was to be prepared under a name. */
+function watching(asked: string[], original: typeof Client.prototype.query) {
+  return function (this: Client, ...given: unknown[]) {
+    const [first] = given;
+    if (typeof first === "string") asked.push(first);
+    else if (typeof first === "object" && first !== null && "text" in first)
+      asked.push(`${"name" in first ? "named " : ""}${String(first.text)}`);
+    return Reflect.apply(original, this, given);
+  } as typeof Client.prototype.query;
+}
+
+test("a node behind a pooler hears of the others by looking", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const a = await nodeAt(url, { clock });
+  const b = await nodeAt(url, { clock, node: "nod_b", pooling: "transaction" });
+  await a.account();
+  let changes = 0;
+  b.store.onAccounts(() => changes++);
+  await a.send({ delay: 500 });
+  await vi.waitFor(() => expect(b.dues).toContain(clock.now + 500), { timeout: 10_000 });
+  expect(changes).toBeGreaterThan(0);
+});
+
+test.each([
+  ["0A000", "which it does not know"],
+  ["42501", "which the user may not"],
+  ["42601", "which it does not understand"],
+])("where the database refuses to listen (%s, %s) nodes find by looking what the others left", async (code) => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const refused: string[] = [];
+  const through = await proxyTo(url, {
+    refuses: (text) => {
+      if (!/^listen /i.test(text)) return null;
+      refused.push(text);
+      return code;
+    },
+  });
+  const [a, b] = [await nodeAt(through, { clock }), await nodeAt(through, { clock, node: "nod_b" })];
+  expect(refused, "once each").toHaveLength(2);
+  let changes = 0;
+  b.store.onAccounts(() => changes++);
+  await a.account();
+  const [start, id] = [clock.now, await a.send({ delay: 500 })];
+  await vi.waitFor(() => expect(b.dues).toContain(start + 500), { timeout: 10_000 });
+  expect(changes).toBeGreaterThan(0);
+  // Whoever sent it is gone.
+  await a.store.close();
+  clock.now += 500;
+  expect((await b.claim()).map(({ message }) => message.id)).toEqual([id]);
+  await b.settle(await b.sent());
+});
+
+test("nodes that could listen at first, and are refused it when they connect again, find by looking what the others left", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  let [isRefused, refusals] = [false, 0];
+  const refuses = (text: string): string | null => (isRefused && /^listen /i.test(text) && ++refusals > 0 ? "0A000" : null);
+  const through = await proxyTo(url, { refuses });
+  const [a, b] = [await nodeAt(through, { clock }), await nodeAt(through, { clock, node: "nod_b" })];
+  await a.account();
+  isRefused = true;
+  await ask(url, `select pg_terminate_backend(pid) from pg_stat_activity where ${listeners}`);
+  await vi.waitFor(
+    () =>
+      expect(
+        [a, b].filter(({ dues }) => dues.includes(0)),
+        "both look at once",
+      ).toHaveLength(2),
+    { timeout: 10_000 },
+  );
+  expect(refusals, "once each").toBe(2);
+  let changes = 0;
+  b.store.onAccounts(() => changes++);
+  await a.send({ delay: 500 });
+  await vi.waitFor(() => expect(b.dues).toContain(clock.now + 500), { timeout: 10_000 });
+  expect(changes).toBeGreaterThan(0);
+  // Nobody can be told of it, and whoever makes it does not wait for that.
+  await a.store.execute("rotateToken", { account: "acc", password: "p", token: "t", tokenHash: "h" });
+  expect(await ask(url, `select pid from pg_stat_activity where ${listeners}`)).toEqual([]);
+});
+
+test("where what nodes say to each other gets lost they find it at their own look", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  let lost = 0;
+  const through = await proxyTo(url, { loses: (type) => type === "A" && ++lost > 0 });
+  const [a, b] = [await nodeAt(through, { clock }), await nodeAt(through, { clock, node: "nod_b", hastes: 100 })];
+  await a.account();
+  await a.send({ delay: 500 });
+  await vi.waitFor(() => expect(b.dues).toContain(clock.now + 500), { timeout: 10_000 });
+  expect(lost).toBeGreaterThan(0);
+});
+
+test("what the others will see anyhow they are not told", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const [a, b] = [await nodeAt(url, { clock }), await nodeAt(url, { clock, node: "nod_b" })];
+  await a.account();
+  const start = clock.now;
+  await a.send({ delay: 500 });
+  await vi.waitFor(() => expect(b.dues).toEqual([start + 500]));
+  // They look then, and see these as well.
+  for (const delay of [500, 600, 10_000]) await a.send({ delay });
+  await a.send({ delay: 400 });
+  await vi.waitFor(() => expect(b.dues).toEqual([start + 500, start + 400]));
+  // That time has come, and they may have looked already.
+  clock.now += 400;
+  await a.send({ delay: 10_000 });
+  await vi.waitFor(() => expect(b.dues).toEqual([start + 500, start + 400, start + 10_400]));
+});
+
+test("a node that lost its connection tells the others to look, as they may have missed something", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const [a, b] = [await nodeAt(url, { clock }), await nodeAt(url, { clock, node: "nod_b" })];
+  await a.account();
+  await a.send({ delay: 500 });
+  await vi.waitFor(() => expect(b.dues).toHaveLength(1));
+  const [listener] = await ask(url, `select pid from pg_stat_activity where ${listeners} order by backend_start limit 1`);
+  await ask(url, `select pg_terminate_backend(${String(listener?.["pid"])})`);
+  await vi.waitFor(() => expect([...a.dues, ...b.dues].filter((at) => at === 0)).toHaveLength(2), { timeout: 10_000 });
+});
+
+test("a node that is closed while it connects again ends all the same", async () => {
+  const url = await freshDatabase();
+  const world = await nodeAt(url, {});
+  let [reach, open] = [(): void => undefined, (): void => undefined];
+  const reached = new Promise<void>((resolve) => (reach = resolve));
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  const original = Client.prototype.query;
+  const gated = function (this: Client, ...given: unknown[]) {
+    const answer: unknown = Reflect.apply(original, this, given);
+    if (!String(given[0]).startsWith("listen ")) return answer;
+    reach();
+    return opened.then(() => answer);
+  } as typeof original;
+  const query = vi.spyOn(Client.prototype, "query").mockImplementation(gated);
+  onTestFinished(() => query.mockRestore());
+  await ask(url, `select pg_terminate_backend(pid) from pg_stat_activity where ${listeners}`);
+  await reached;
+  const closing = world.store.close();
+  // It has been told to close, and is connected only then.
+  await new Promise((resolve) => setImmediate(resolve));
+  open();
+  await closing;
+  await vi.waitFor(async () => expect(await ask(url, `select pid from pg_stat_activity where ${listeners}`)).toEqual([]), {
+    timeout: 5_000,
+  });
+});
+
+test("of nodes that start at once each sees what those before it have founded", async () => {
+  const url = await freshDatabase();
+  const clock = new TestClock();
+  const worlds = await Promise.all(["nod_a", "nod_b", "nod_c"].map((node) => nodeAt(url, { clock, node })));
+  const founded = await Promise.all(
+    worlds.map(({ store }, index) =>
+      inFoundation({ url, clock: paceOf(clock) }, async () => {
+        if ((await store.read.accounts()).length > 0) return 0;
+        const secrets = { signingKeys: { current: "a", next: "b" }, password: "p", token: `t${index}`, tokenHash: `h${index}` };
+        await store.execute("createAccount", { id: `acc${index}`, name: "owner", ...secrets });
+        return 1;
+      }),
+    ),
+  );
+  expect(founded.reduce<number>((sum, one) => sum + one, 0)).toBe(1);
+  expect(await worlds[0]?.store.read.accounts()).toHaveLength(1);
+});
+
+test("a node that is stopped while it does what the others wait for holds them up no longer than a lease", async () => {
+  const url = await freshDatabase();
+  const { lease } = spans;
+  Object.assign(spans, { lease: 1_000 });
+  onTestFinished(() => void Object.assign(spans, { lease }));
+  const place = { url, clock: paceOf(new TestClock()) };
+  let goOn: () => void = () => undefined;
+  const stopped = inFoundation(place, () => new Promise<void>((resolve) => (goOn = resolve)));
+  const held =
+    "select 1 from pg_locks join pg_database on oid = database where datname = current_database() and locktype = 'advisory' and granted";
+  await vi.waitFor(async () => expect(await ask(url, held)).toHaveLength(1));
+  expect(await inFoundation(place, async () => "founded")).toBe("founded");
+  goOn();
+  await expect(stopped).rejects.toThrow("cannot be reached");
+});
+
+test("a newer schema that this program can work with is none of its business", async () => {
+  const url = await freshDatabase();
+  const a = await nodeAt(url, {});
+  await a.account();
+  await ask(url, "insert into schema_version (version, readable_by) values (9999, 3)");
+  expect(await a.send({ delay: 1 })).toMatch(/^msg_/);
+  const b = await nodeAt(url, { node: "nod_b" });
+  expect(await b.send({ delay: 1 })).toMatch(/^msg_/);
+});
+
+test("a newer schema that it cannot work with: it changes nothing any more, says so, and none starts", async () => {
+  const url = await freshDatabase();
+  const told: string[] = [];
+  const a = await nodeAt(url, { onOutdated: (trouble) => void told.push(trouble) });
+  await a.account();
+  const before = await a.send({ delay: 1 });
+  await ask(url, "insert into schema_version (version) values (9999)");
+  await expect(a.send({ delay: 1 })).rejects.toMatchObject({ code: "unavailable", message: expect.stringContaining("nothing was stored") });
+  await expect(a.store.execute("cancel", { account: "acc", messageIds: [before] })).rejects.toMatchObject({ code: "unavailable" });
+  expect(told[0]).toContain("schema version 9999");
+  await expect(openNode(url, new TestClock())).rejects.toBeInstanceOf(StorageRefused);
+  expect(await ask(url, "select count(*)::int as count from messages")).toEqual([{ count: 1 }]);
+});
+
+test.each(["session", "transaction"] as const)("a node that writes nothing notices it at its own look (pooling %s)", async (pooling) => {
+  const url = await freshDatabase();
+  const told: string[] = [];
+  const clock = new TestClock();
+  const a = await nodeAt(url, { clock, pooling, hastes: 100, onOutdated: (trouble) => void told.push(trouble) });
+  await a.account();
+  await ask(url, "insert into schema_version (version, readable_by) values (9998, 3)");
+  await a.send({ delay: 500 });
+  const dues = a.dues.length;
+  clock.now += 60_000;
+  await vi.waitFor(() => expect(a.dues.length, "it looks").toBeGreaterThan(dues), { timeout: 10_000 });
+  expect(told, "it can work with these").toEqual([]);
+  await ask(url, "insert into schema_version (version) values (9999)");
+  await vi.waitFor(
+    () => {
+      clock.now += 1_000;
+      expect(told[0] ?? "").toContain("schema version 9999");
+    },
+    { timeout: 10_000 },
+  );
+});
+
+test("tables of programs that would not notice newer ones stay as they are while such a program is at work", async () => {
+  const url = await freshDatabase();
+  await makeTablesOf(7, "postgres", (sql) => ask(url, sql));
+  const older = new Client({ connectionString: url, application_name: "waypost writer" });
+  await older.connect();
+  const opening = openNode(url, new TestClock()).then((store) => store.close());
+  await expect(opening).rejects.toThrow("stop all of them first");
+  await expect(opening).rejects.toBeInstanceOf(StorageRefused);
+  expect(await ask(url, "select max(version) as version from schema_version")).toEqual([{ version: 7 }]);
+  await older.end();
+  await ended(url, "writer");
+  // Two that start at once do not keep each other out.
+  const both = await Promise.all(["nod_a", "nod_b"].map((node) => nodeAt(url, { node })));
+  await both[0]?.account();
+  expect(await both[1]?.send({ delay: 1 })).toMatch(/^msg_/);
+});
+
+test("tables of programs that do notice are brought up to date while those are at work", async () => {
+  const url = await freshDatabase();
+  await makeTablesOf(8, "postgres", (sql) => ask(url, sql));
+  const older = new Client({ connectionString: url, application_name: "waypost writer" });
+  await older.connect();
+  onTestFinished(() => older.end());
+  const a = await nodeAt(url, {});
+  await a.account();
+  expect(await a.send({ delay: 1 })).toMatch(/^msg_/);
+});
+
+test("a migration that shuts out programs waits for what they have begun, and they for it", async () => {
+  const url = await freshDatabase();
+  const a = await nodeAt(url, {});
+  await a.account();
+  const migration = new Client({ connectionString: url });
+  await migration.connect();
+  onTestFinished(() => migration.end());
+  await migration.query("begin; lock table schema_version in access exclusive mode; insert into schema_version (version) values (9999)");
+  const sending = a.send({ delay: 1 });
+  await vi.waitFor(async () => expect(await ask(url, "select 1 from pg_locks where not granted")).not.toEqual([]), { timeout: 5_000 });
+  await migration.query("commit");
+  await expect(sending).rejects.toMatchObject({ code: "unavailable" });
+});

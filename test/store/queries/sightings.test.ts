@@ -1,0 +1,250 @@
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { expect, test } from "vitest";
+import type { Filter } from "../../../src/core/search/filter.ts";
+import { firstIdAt } from "../../../src/core/values/ids.ts";
+import { glance, sightingsAt, sightsOf } from "../../../src/core/search/timeIndex.ts";
+import { queriesOf } from "../../../src/store/queries/index.ts";
+import type { Shelf } from "../../../src/store/queries/storageReads.ts";
+import { scanLimit } from "../../../src/store/queries/storageReads.ts";
+import { openSqlite } from "../../../src/store/sqlite/database.ts";
+import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
+import { sqlShelf } from "../../../src/store/sql/reads.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { freshDatabase } from "../../postgres.ts";
+import { ask, openNode } from "../postgres/postgresDatabase.ts";
+import { closedAfterwards, earliest, freshFolder, letterTo, sourceOf, statesOf, TestClock, World } from "../world.ts";
+
+// What the contract does not show of sightings: what they save, and what they make of a store that had none.
+
+const day = 24 * 60 * 60 * 1_000;
+const rare = "https://rare.example/";
+
+test("something rare is found at once in a log of which one page does not go through all", async () => {
+  const clock = new TestClock();
+  const world = new World(closedAfterwards(await sqliteStore(":memory:", sourceOf(clock, "nod_a"))), clock, "nod_a");
+  await world.account();
+  const common = letterTo({ delay: 600, body: new Uint8Array(0), labels: ["common"] });
+  const wanted = { ...common, url: rare, callerIp: "192.0.2.9" };
+  for (const letters of [[common], [wanted], [common], [wanted], [common]]) {
+    await world.publish(letters.flatMap((letter) => (letter === wanted ? [letter] : Array.from({ length: scanLimit }, () => letter))));
+    clock.now += 10_000;
+  }
+  const filters: Filter[] = [
+    { urls: [rare] },
+    { paths: ["/"], labels: ["common"] },
+    { callerIps: ["192.0.2.9"] },
+    { hosts: ["rare.example"] },
+  ];
+  for (const filter of filters) {
+    const found = await world.store.read.log(earliest({ filter, count: 10 }));
+    expect({ states: statesOf(found), cursor: found.cursor }, JSON.stringify(filter)).toEqual({
+      states: ["CREATED", "CREATED"],
+      cursor: null,
+    });
+  }
+});
+
+test("a host of all is no longer way than the log itself, however seldom something is told", async () => {
+  const clock = new TestClock();
+  const world = new World(closedAfterwards(await sqliteStore(":memory:", sourceOf(clock, "nod_a"))), clock, "nod_a");
+  await world.account();
+  for (let n = 0; n < 60; n++) {
+    await world.settle(await world.sent({ labels: n % 2 ? ["odd"] : [] }));
+    clock.now += 60_000;
+  }
+  const whole = await world.store.read.log(earliest({ count: 500 }));
+  const found = await world.store.read.log(earliest({ filter: { hosts: ["one.example"], labels: ["odd", "none"] }, count: 500 }));
+  expect([whole.events.length, found.events.length]).toEqual([180, 90]);
+  const paths = await world.store.read.log(earliest({ filter: { paths: ["/hook"] }, count: 500 }));
+  expect(paths).toEqual(whole);
+});
+
+test("of very many URLs within five seconds the first ones are told apart, and all are found", async () => {
+  const path = join(freshFolder(), "store.db");
+  const clock = new TestClock();
+  const world = new World(closedAfterwards(await sqliteStore(path, sourceOf(clock, "nod_a"))), clock, "nod_a");
+  await world.account();
+  const urlOf = (n: number): string => `https://one.example/${n}`;
+  for (const first of [0, 600, 1_200, 1_800]) {
+    await world.publish(Array.from({ length: 600 }, (_, n) => letterTo({ url: urlOf(first + n), delay: 600, body: new Uint8Array(0) })));
+  }
+  const database = new DatabaseSync(path, { readOnly: true });
+  const count = (of: string): unknown => database.prepare("select count(*) as n from sightings where id like ?").get(`% ${of}%`)?.n;
+  expect([count("url:"), count("path:"), count("host:"), count("any")]).toEqual([1_000, 1_000, 1, 1]);
+  database.close();
+  for (const n of [0, 999, 1_000, 2_399]) {
+    const { events } = await world.store.read.log(earliest({ filter: { urls: [urlOf(n)] }, count: 10 }));
+    expect(events.map(({ envelope }) => envelope.url)).toEqual([urlOf(n)]);
+  }
+});
+
+type Read = { found: number; cursor: string | null; stretches: number; rows: number; marked: number; sightings: number };
+
+/** What a page of at most a thousand reads: stretches of the log, rows within them, rows by their marks, and sightings. */
+async function readFor(path: string, filter: Filter, cursor: string | null = null): Promise<Read> {
+  const database = openSqlite(path, { readOnly: true });
+  const shelf = sqlShelf(database.connection);
+  const read = { stretches: 0, rows: 0, marked: 0, sightings: 0 };
+  const counted: Shelf = {
+    ...shelf,
+    range: async (table, range) => {
+      const rows = await shelf.range(table, range);
+      // One line alone is looked at to see where the log begins.
+      if ((table === "log" || table === "envelopes") && range.limit > 1) {
+        read.stretches++;
+        read.rows += rows.length;
+      }
+      if (table === "sightings") read.sightings += rows.length;
+      return rows;
+    },
+    rows: async (table, keys, how) => {
+      // Those that are shown are read once more, whole.
+      if (table === "log" && how?.bodies === false) read.marked += keys.length;
+      return shelf.rows(table, keys, how);
+    },
+  };
+  const page = await queriesOf(counted).log(earliest({ filter, cursor, count: 1_000 }));
+  database.close();
+  return { found: page.events.length, cursor: page.cursor, ...read };
+}
+
+test("the shorter way is taken, and none reads more than the log as a whole", async () => {
+  const path = join(freshFolder(), "store.db");
+  const clock = new TestClock();
+  const world = new World(closedAfterwards(await sqliteStore(path, sourceOf(clock, "nod_a"))), clock, "nod_a");
+  await world.account();
+  // 240 times within five seconds each: all with one path and one label, one in eighty with a URL and a label of its own.
+  for (let n = 0; n < 240; n++) {
+    const isRare = n % 80 === 40;
+    const letter = { url: `https://one.example/hook${isRare ? "?rare" : ""}`, labels: isRare ? ["all", "rare"] : ["all"] };
+    await world.settle(await world.sent(letter));
+    clock.now += 10_000;
+  }
+  const whole = await readFor(path, {});
+  expect(whole).toMatchObject({ found: 720, rows: 480, marked: 0 });
+
+  // Many marks and few sightings, and the other way round.
+  const bySightings = await readFor(path, { urls: ["https://one.example/hook?rare"], labels: ["all"] });
+  expect(bySightings).toMatchObject({ found: 9, marked: 0 });
+  expect(await readFor(path, { paths: ["/hook"], labels: ["rare"] })).toMatchObject({ found: 9, rows: 0 });
+  // Many of both: marks name what is looked for, and sightings only the time.
+  expect(await readFor(path, { paths: ["/hook"], labels: ["all"] })).toMatchObject({ found: 720, rows: 0 });
+
+  for (const filter of [{ paths: ["/hook"] }, { hosts: ["one.example"] }, { paths: ["/hook"], hosts: ["one.example"] }]) {
+    const { found, stretches, rows } = await readFor(path, filter);
+    expect({ filter, found, isMore: stretches > whole.stretches || rows > whole.rows }).toEqual({ filter, found: 720, isMore: false });
+  }
+});
+
+test.each<[string, (at: number) => "url" | "caller"]>([
+  ["by turns", (at) => ((at / glance) % 2 < 1 ? "url" : "caller")],
+  ["one all the time and the other once a day", (at) => ((at + glance) % day < glance ? "url" : "caller")],
+])("what was sighted often, but never together, %s, is gone through page by page", async (_, sightedThen) => {
+  const path = join(freshFolder(), "store.db");
+  const clock = new TestClock();
+  const world = new World(closedAfterwards(await sqliteStore(path, sourceOf(clock, "nod_a"))), clock, "nod_a");
+  await world.account();
+  const both = { url: "https://one.example/a", callerIp: "192.0.2.1" };
+  const start = clock.now;
+  await world.settle(await world.sent(both));
+  const other = await world.sent({ url: "https://two.example/b", callerIp: "192.0.2.2" });
+  clock.now += 6 * day;
+  await world.settle(await world.sent(both));
+  const [url = "", , , caller = ""] = sightsOf(both).split(" ");
+  const database = new DatabaseSync(path);
+  const sighted = database.prepare("insert into sightings (account, id) select account, ? from sightings limit 1 on conflict do nothing");
+  const told = database.prepare(
+    `insert into log select account, ?, '${other.message.id}', time, states, status, detail, body from log where account = 'acc' order by id limit 1`,
+  );
+  database.exec("begin");
+  for (let at = start + glance; at < clock.now - glance; at += glance) {
+    for (const id of sightingsAt(sightedThen(at) === "url" ? url : caller, at)) sighted.run(id);
+    told.run(`${firstIdAt("log", at)}other`);
+  }
+  database.exec("commit");
+  database.close();
+
+  const filter: Filter = { urls: [both.url], callerIps: [both.callerIp] };
+  let found = 0;
+  for (let cursor: string | null = null; ;) {
+    const page: Read = await readFor(path, filter, cursor);
+    expect(page.sightings).toBeLessThan(12_000);
+    found += page.found;
+    if (page.cursor === null) break;
+    cursor = page.cursor;
+  }
+  expect(found).toBe(6);
+});
+
+/** Takes a store back to the version before there were sightings. */
+const olderTables = [
+  ...["messages_due", "messages_leased", "messages_turn", "lines_turn", "flows_turn", "schedules_turn", "waiters_turn"].map(
+    (index) => `drop index ${index}`,
+  ),
+  "create index messages_due on messages (due_at, id) where due_at is not null",
+  "drop table kept_log",
+  "drop table storage_probe",
+  "drop table nodes",
+  "alter table usage drop column stored_bytes",
+  ...["envelopes", "dead_letters", "url_groups", "schedules", "steps"].flatMap((table) =>
+    ["sum", "body_sum"].map((column) => `alter table ${table} drop column ${column}`),
+  ),
+  "alter table deduplications drop column made",
+  "alter table messages drop column endpoint",
+  "alter table messages rename column counted_to_endpoint to counted_to_host",
+  "drop table sightings",
+  "alter table messages drop column sights",
+  "delete from schema_version where version >= 13",
+];
+
+type Given = { open(clock: TestClock): Promise<Store>; run(sql: string): Promise<unknown> };
+
+const databases: [string, () => Promise<Given>][] = [
+  [
+    "SQLite",
+    async () => {
+      const path = join(freshFolder(), "store.db");
+      const run = async (sql: string): Promise<void> => {
+        const database = new DatabaseSync(path);
+        database.exec(sql);
+        database.close();
+      };
+      return { open: (clock) => sqliteStore(path, sourceOf(clock, "nod_a")), run };
+    },
+  ],
+  [
+    "PostgreSQL",
+    async () => {
+      const url = await freshDatabase();
+      return { open: (clock) => openNode(url, clock), run: (sql) => ask(url, sql) };
+    },
+  ],
+];
+
+test.each(databases)("what a store of an older version on %s has told before, and tells of what it had, is found", async (_name, given) => {
+  const { open, run } = await given();
+  const clock = new TestClock();
+  // The tables are brought to this version on the day that it is.
+  clock.now = Date.now() - day;
+  const old = new World(await open(clock), clock, "nod_a");
+  await old.account();
+  await old.settle(await old.sent({ url: rare }));
+  clock.now += day;
+  await old.settle(await old.sent({ url: rare }));
+  clock.now += 1;
+  const late = await old.sent({ url: rare });
+  await old.store.close();
+  for (const sql of olderTables) await run(sql);
+
+  const world = new World(closedAfterwards(await open(clock)), clock, "nod_a");
+  const told = async (): Promise<string[]> => statesOf(await world.store.read.log(earliest({ filter: { urls: [rare] } })));
+  const before = ["CREATED", "ACTIVE", "DELIVERED", "CREATED", "ACTIVE", "DELIVERED", "CREATED", "ACTIVE"];
+  expect(await told()).toEqual(before);
+  await world.settle(await world.sent({ url: "https://other.example/" }));
+  clock.now += 2 * day;
+  await world.settle(late);
+  clock.now += 1;
+  await world.settle(await world.sent({ url: rare }));
+  expect(await told()).toEqual([...before, "DELIVERED", "CREATED", "ACTIVE", "DELIVERED"]);
+});

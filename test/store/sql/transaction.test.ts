@@ -1,0 +1,80 @@
+import { expect, test } from "vitest";
+import { noHands } from "../../../src/core/fairness/capacity.ts";
+import type { Connection, Database } from "../../../src/store/sql/database.ts";
+import { RecentSightings } from "../../../src/store/batch/recentTimeIndex.ts";
+import { runSqlBatch } from "../../../src/store/sql/transaction.ts";
+import { accountNamed, sourceOf, TestClock } from "../world.ts";
+
+/** A database whose statements that write answer when they are told to, each by itself. */
+function slowDatabase(answerTo: (sql: string) => Promise<void>) {
+  let open = 0;
+  let openAtEnd: number | null = null;
+  const connection: Connection = {
+    dialect: {
+      given: () => ({ values: "values", from: "", also: "", using: "", column: () => "?" }),
+      ...{ lock: () => "", isRow: () => "", by: () => "" },
+    },
+    query: async () => [],
+    each: async (sql) => {
+      if (sql.startsWith("select")) return [];
+      open++;
+      await answerTo(sql).finally(() => open--);
+      return [];
+    },
+  };
+  const database: Database = {
+    transaction: async (run) => await run(connection, Promise.resolve(null)).finally(() => (openAtEnd = open)),
+    isConflict: () => false,
+    recentSightings: new RecentSightings(),
+  };
+  return { database, connection, openAtEnd: () => openAtEnd };
+}
+
+const later = (turns: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, turns * 5));
+
+/** Makes an account, with its entry in the audit log. */
+const create = (database: Database) => {
+  const by = { kind: "commandLine", address: null } as const;
+  const calls = [{ name: "createAccount", input: { ...accountNamed("acc"), by } }] as const;
+  return runSqlBatch(database, sourceOf(new TestClock(), "nod_a"), calls, noHands);
+};
+
+test("a transaction ends when all that belongs to it was answered, also where something has failed", async () => {
+  const { database, openAtEnd } = slowDatabase(async (sql) => {
+    if (sql.includes("into accounts")) throw new Error("the first");
+    await later(2);
+  });
+  await expect(create(database)).rejects.toThrow("the first");
+  expect(openAtEnd()).toBe(0);
+});
+
+test("of what fails together the first tells why, whichever table it is of", async () => {
+  const first = Promise.withResolvers<void>();
+  const { database } = slowDatabase(async (sql) => {
+    await (sql.includes("into accounts") ? first.promise.then(() => later(1)) : later(1));
+    first.resolve();
+    throw new Error(sql.includes("into accounts") ? "refused because of that" : "the first");
+  });
+  await expect(create(database)).rejects.toThrow("the first");
+});
+
+test("what is asked together with a beginning that fails is answered before the transaction ends", async () => {
+  let [asked, open, openAtEnd] = [0, 0, -1];
+  const { connection } = slowDatabase(async () => undefined);
+  const slow: Connection = {
+    ...connection,
+    each: async () => {
+      [asked, open] = [asked + 1, open + 1];
+      await later(2);
+      open--;
+      return [];
+    },
+  };
+  const database: Database = {
+    transaction: async (run) => run(slow, Promise.reject(new Error("not begun"))).finally(() => (openAtEnd = open)),
+    isConflict: () => false,
+    recentSightings: new RecentSightings(),
+  };
+  await expect(create(database)).rejects.toThrow("not begun");
+  expect([asked > 0, openAtEnd]).toEqual([true, 0]);
+});

@@ -1,0 +1,48 @@
+import { join } from "node:path";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { afterAll } from "vitest";
+import { elapsed } from "../../../src/clock/clock.ts";
+import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
+import { openSqlite } from "../../../src/store/sqlite/database.ts";
+import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { tableNames } from "../../../src/store/store.ts";
+import { tables } from "../../../src/store/sql/tables.ts";
+import { describeStore } from "../contract/index.ts";
+import { closedAfterwards, freshFolder, pauseOf, sourceOf } from "../world.ts";
+
+describeStore("SQLite in memory", async (clock, node) => closedAfterwards(await sqliteStore(":memory:", sourceOf(clock, node))));
+
+describeStore("SQLite on disk", async (clock, node) =>
+  closedAfterwards(await sqliteStore(join(freshFolder(), "store.db"), sourceOf(clock, node))),
+);
+
+// Threads take long to start, so tests share them, and each finds the tables empty.
+const folder = mkdtempSync(join(tmpdir(), "waypost-threads-"));
+const path = join(folder, "store.db");
+let threads: Store | null = null;
+
+describeStore("SQLite of a server", async (clock, node) => {
+  threads ??= await embeddedStore({ path, source: sourceOf(clock, node), pause: pauseOf, elapsed });
+  await empty();
+  const { close } = threads;
+  return {
+    ...threads,
+    close: () => {
+      threads = null;
+      return close();
+    },
+  };
+});
+
+async function empty(): Promise<void> {
+  const database = openSqlite(path);
+  for (const name of tableNames) await database.connection.query(`delete from ${tables[name].name}`, []);
+  database.close();
+}
+
+afterAll(async () => {
+  await threads?.close();
+  rmSync(folder, { recursive: true, force: true });
+});

@@ -1,0 +1,240 @@
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { expect, test } from "vitest";
+import type { Connection } from "../../../src/store/sql/database.ts";
+import { elapsed } from "../../../src/clock/clock.ts";
+import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
+import { openSqlite } from "../../../src/store/sqlite/database.ts";
+import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
+import { makeTablesOf } from "../postgres/olderTables.ts";
+import { StorageRefused, Unavailable } from "../../../src/store/store.ts";
+import { bytes, closedAfterwards, freshFolder, letterTo, pauseOf, sourceOf, TestClock, World } from "../world.ts";
+
+async function openWorld(path: string, node = "nod_a", seed = 1): Promise<World> {
+  const clock = new TestClock();
+  return new World(closedAfterwards(await sqliteStore(path, sourceOf(clock, node, seed))), clock, node);
+}
+
+test("tables of a newer version are refused, and left as they are", async () => {
+  const path = join(freshFolder(), "store.db");
+  await (await openWorld(path)).store.close();
+  const database = new DatabaseSync(path);
+  database.exec("insert into schema_version (version) values (9999)");
+  const before = database.prepare("select sql from sqlite_schema order by name").all();
+  await expect(sqliteStore(path, sourceOf(new TestClock(), "nod_a"))).rejects.toBeInstanceOf(StorageRefused);
+  await expect(embeddedStore({ path, source: sourceOf(new TestClock(), "nod_a"), pause: pauseOf, elapsed })).rejects.toBeInstanceOf(
+    StorageRefused,
+  );
+  expect(database.prepare("select sql from sqlite_schema order by name").all()).toEqual(before);
+  database.close();
+});
+
+test("what is answered is in the file, for whoever opens it", async () => {
+  const path = join(freshFolder(), "store.db");
+  const world = await openWorld(path);
+  await world.account();
+  const id = await world.send({ delay: 1_000, body: bytes("kept") });
+  // A second one, while the first is still open.
+  const other = await openWorld(path, "nod_b", 2);
+  expect((await other.store.read.message("acc", id))?.envelope.body).toEqual(bytes("kept"));
+  await world.store.close();
+  expect(await other.store.execute("cancel", { account: "acc", messageIds: [id] })).toEqual({ cancelled: 1 });
+});
+
+test("a new file has pages of 8 KiB, and one that is there keeps its own, and is folded after as many bytes", async () => {
+  const [fresh, older] = [join(freshFolder(), "store.db"), join(freshFolder(), "store.db")];
+  const made = new DatabaseSync(older);
+  made.exec("pragma page_size = 4096; pragma journal_mode = wal; create table other (a)");
+  made.close();
+  for (const [path, size] of [
+    [fresh, 8_192],
+    [older, 4_096],
+  ] as const) {
+    await (await openWorld(path)).account();
+    const database = openSqlite(path);
+    expect(await database.connection.query("pragma page_size", [])).toEqual([{ page_size: size }]);
+    expect(await database.connection.query("pragma wal_autocheckpoint", [])).toEqual([{ wal_autocheckpoint: (32 * 1024 * 1024) / size }]);
+    await database.tryToStore();
+    const { all, folded } = database.log();
+    expect([all % size, all > folded]).toEqual([0, true]);
+    database.close();
+  }
+});
+
+test("what was written last is not remembered any longer than it is true", async () => {
+  const path = join(freshFolder(), "store.db");
+  const world = await openWorld(path);
+  await world.account();
+  const failed = (id: string) => [{ id, reason: "the message is finished, or was cancelled before" }];
+  const cancel = async (id: string): Promise<unknown> => world.store.execute("cancel", { account: "acc", messageIds: [id] });
+  const [removed, kept, spoiled] = [
+    await world.send({ delay: 1_000 }),
+    await world.send({ delay: 1_000 }),
+    await world.send({ delay: 1_000 }),
+  ];
+  const rival = new DatabaseSync(path);
+  rival.prepare("delete from messages where id = ?").run(removed);
+  expect(await cancel(removed)).toEqual({ cancelled: 0, failed: failed(removed) });
+  // A batch that fails has changed nothing, so what was known before it still holds.
+  rival.exec("create trigger odd before delete on messages begin select raise(abort, 'odd'); end");
+  await expect(cancel(spoiled)).rejects.toThrow("odd");
+  rival.exec("drop trigger odd");
+  rival.close();
+  expect(await cancel(spoiled)).toEqual({ cancelled: 1 });
+  expect(await cancel(kept)).toEqual({ cancelled: 1 });
+  expect(await cancel(kept)).toEqual({ cancelled: 0, failed: failed(kept) });
+});
+
+test("what was counted stays when a server starts again, and dead letters from before there were counts are known", async () => {
+  const clock = new TestClock();
+  const path = join(freshFolder(), "store.db");
+  const first = await World.open(async () => sqliteStore(path, sourceOf(clock, "nod_a")));
+  await first.account();
+  await first.die();
+  await first.store.close();
+  const older = join(freshFolder(), "store.db");
+  const database = new DatabaseSync(older);
+  await makeTablesOf(3, "sqlite", (sql) => database.exec(sql));
+  database.exec(`attach database '${path}' as made`);
+  const old = { accounts: "*", dead_letters: "account, id, message_id, detail, body", envelopes: "account, id, detail, body" };
+  for (const [table, columns] of Object.entries(old)) database.exec(`insert into ${table} select ${columns} from made.${table}`);
+  database.close();
+  for (const node of ["nod_b", "nod_c"]) {
+    const world = new World(await sqliteStore(older, sourceOf(clock, node, node.length + node.charCodeAt(4))), clock, node);
+    await world.die();
+    await world.store.close();
+  }
+  const last = closedAfterwards(await sqliteStore(older, sourceOf(clock, "nod_d")));
+  const rows = await last.read.usage("acc", "3h", 0);
+  expect(rows.map(({ id, messages, deadLetters }) => [id.split("/")[2], messages, deadLetters])).toEqual([
+    ["carried", 0, 1],
+    ["nod_b", 1, 1],
+    ["nod_c", 1, 1],
+  ]);
+});
+
+test("what was sent, and what waited, when the tables did not count deliveries to a host yet comes to its end, and others are counted", async () => {
+  const clock = new TestClock();
+  const path = join(freshFolder(), "store.db");
+  const first = await World.open(async () => sqliteStore(path, sourceOf(clock, "nod_a")));
+  await first.account();
+  // In all: what waits for that is not counted at its host either.
+  await first.store.execute("changeAccount", { account: "acc", change: { limits: { globalParallelism: 1 } } });
+  const sent = await first.sent();
+  const waiting = await first.send();
+  await first.store.close();
+  const older = join(freshFolder(), "store.db");
+  const database = new DatabaseSync(older);
+  await makeTablesOf(9, "sqlite", (sql) => database.exec(sql));
+  database.exec(`attach database '${path}' as made`);
+  for (const table of ["accounts", "envelopes", "messages", "flows"]) {
+    const columns = database.prepare(`select group_concat(name) as names from pragma_table_info('${table}')`).get()?.["names"];
+    database.exec(`insert into main.${table} select ${String(columns)} from made.${table}`);
+  }
+  database.close();
+  const world = new World(closedAfterwards(await sqliteStore(older, sourceOf(clock, "nod_a", 2))), clock, "nod_a");
+  const flow = (of: string) => world.store.read.setUp("flows", "acc", `under-way:${of}`);
+  const both = async () => [await flow("one.example"), await flow(letterTo().url)];
+  await world.store.execute("changeAccount", { account: "acc", change: { limits: { globalParallelism: 3, parallelism: 1 } } });
+  expect((await world.claim()).map(({ message }) => message.id)).toEqual([waiting]);
+  expect(await both()).toMatchObject([{ running: 1, waiting: 0 }, null]);
+  // What comes now is counted by its endpoint.
+  await world.sent();
+  const later = await world.send();
+  await world.settle(sent);
+  expect([await world.claim(), ...(await both())]).toMatchObject([[], { running: 1, waiting: 0 }, { running: 1, waiting: 1 }]);
+  await world.store.execute("cancel", { account: "acc", messageIds: [later] });
+  expect([...(await both()), world.faults]).toMatchObject([{ running: 1, waiting: 0 }, { running: 1, waiting: 0 }, []]);
+});
+
+test("a batch that cannot be stored leaves nothing, and spoils only the command at fault", async () => {
+  const path = join(freshFolder(), "store.db");
+  const world = await openWorld(path);
+  await world.account();
+  const rival = new DatabaseSync(path);
+  rival.exec(
+    `create trigger odd before insert on envelopes when instr(cast(new.detail as text), 'poison') begin select raise(abort, 'odd'); end`,
+  );
+  const all = await Promise.allSettled([world.send({ delay: 1 }), world.send({ labels: ["poison"], delay: 1 }), world.send({ delay: 1 })]);
+  expect(all.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+  expect(rival.prepare("select count(*) as count from messages").get()).toEqual({ count: 2 });
+  rival.close();
+});
+
+test("a full disk is said to be one, nothing is half stored, and all is well when there is room again", async () => {
+  const database = openSqlite(join(freshFolder(), "store.db"));
+  await database.migrate();
+  const fill = (connection: Connection) =>
+    connection.query(`insert into log (account, id, message_id, time, states, body) values ('a', '1', 'm', 1, 'ERROR', ?)`, [
+      bytes("x".repeat(500_000)),
+    ]);
+  await database.connection.query(`pragma max_page_count = 50`, []);
+  await expect(database.transaction(fill)).rejects.toBeInstanceOf(Unavailable);
+  expect(await database.connection.query(`select id from log`, [])).toEqual([]);
+  await database.connection.query(`pragma max_page_count = 100000`, []);
+  await database.transaction(fill);
+  expect(await database.connection.query(`select id from log`, [])).toHaveLength(1);
+  database.close();
+});
+
+test("a change that means nothing reaches the file all the same, time and again", async () => {
+  const path = join(freshFolder(), "store.db");
+  const database = openSqlite(path);
+  await database.migrate();
+  const other = new DatabaseSync(path);
+  const version = () => other.prepare("pragma data_version").get()?.data_version;
+  for (let round = 0; round < 3; round++) {
+    const before = version();
+    await database.tryToStore();
+    expect(version()).not.toBe(before);
+  }
+  other.close();
+  database.close();
+});
+
+test("two at one file do not lose each other's updates", async () => {
+  const path = join(freshFolder(), "store.db");
+  const clock = new TestClock();
+  const worlds = [];
+  for (const node of ["nod_a", "nod_b"]) {
+    const store = closedAfterwards(await embeddedStore({ path, source: sourceOf(clock, node), pause: pauseOf, elapsed }));
+    worlds.push(new World(store, clock, node));
+  }
+  await worlds[0]?.account();
+  const pairs = [];
+  for (let round = 0; round < 5; round++) {
+    pairs.push(...(await Promise.all(worlds.map(({ store }) => store.execute("rotateKeys", { account: "acc", force: true })))));
+  }
+  const links = new Map(pairs.map(({ current, next }) => [current, next]));
+  let last = "sig_acc_2";
+  for (let length = 0; length < 10; length++) last = links.get(last) ?? "broken";
+  expect((await worlds[0]?.store.read.account("acc"))?.signingKeys.next).toBe(last);
+});
+
+test("the write-ahead log stays bounded, and the file is whole", async () => {
+  const path = join(freshFolder(), "store.db");
+  const world = await openWorld(path);
+  await world.account();
+  const body = new Uint8Array(500_000).fill(1);
+  for (let round = 0; round < 30; round++) await world.publish(Array.from({ length: 10 }, () => letterTo({ body, delay: 1 })));
+  expect(statSync(path).size).toBeGreaterThan(100_000_000);
+  expect(statSync(`${path}-wal`).size).toBeLessThan(80_000_000);
+  const database = openSqlite(path, { readOnly: true });
+  expect(await database.connection.query("pragma integrity_check", [])).toEqual([{ integrity_check: "ok" }]);
+  database.close();
+});
+
+test("a file that another process keeps locked is unavailable", async () => {
+  const path = join(freshFolder(), "store.db");
+  const world = await openWorld(path);
+  await world.account();
+  const rival = new DatabaseSync(path);
+  rival.exec("begin immediate");
+  // Together: they are not tried one after another, each for as long as the patience lasts.
+  const all = await Promise.allSettled([world.send(), world.send(), world.send()]);
+  for (const one of all) expect(one).toMatchObject({ status: "rejected", reason: { code: "unavailable" } });
+  rival.exec("rollback");
+  rival.close();
+  expect(await world.send()).toMatch(/^msg_/);
+});

@@ -1,0 +1,263 @@
+import type fs from "node:fs";
+import { fstatSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test, vi } from "vitest";
+import type { Delivery } from "../../../src/core/model/message.ts";
+import type { Embedded } from "../../../src/store/sqlite/embeddedStore.ts";
+import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
+import type { SqliteDatabase } from "../../../src/store/sqlite/database.ts";
+import { openSqlite } from "../../../src/store/sqlite/database.ts";
+import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { StorageRefused } from "../../../src/store/store.ts";
+import { randomFrom } from "../chance.ts";
+import { bytes, closedAfterwards, freshFolder, pauseOf, sourceOf, TestClock, World } from "../world.ts";
+
+// After a power failure a disk has everything that was synced, and any part of the later writes. The store syncs by calls of Node, which
+// this test replaces. SQLite also syncs by itself: the log before and the database after all of the log is folded, and a new header of the
+// log. `ShadowDisk` keeps the files at these moments, and the last test checks that SQLite is set to sync at them.
+
+const system = vi.hoisted(() => ({ sync: (_file: number): void => undefined }));
+
+vi.mock("node:fs", async (original) => ({
+  ...(await original<typeof fs>()),
+  fdatasyncSync: (file: number) => system.sync(file),
+  fdatasync: (file: number, done: (error: null) => void) => setImmediate(() => done((system.sync(file), null))),
+  // A disk that is nearly full: a log of 64 KiB is folded.
+  statfsSync: () => ({ bavail: 256, bsize: 1024 }),
+}));
+
+/** Whose syncs the disk obeys. It answers the others at once and does nothing. */
+type Obeys = { store: boolean; sqlite: boolean };
+type Files = { database: Buffer; log: Buffer };
+
+const sector = 512;
+const bytesOfHeader = 32;
+/** The result code of SQLite for a damaged file. */
+const malformed = 11;
+
+/** Keeps what was synced of a database and its log, and fails at one of the syncs. */
+class ShadowDisk {
+  readonly path = join(freshFolder(), "store.db");
+  readonly #obeys: Obeys;
+  readonly #random: () => number;
+  readonly #synced: Files;
+  /** How many syncs go well before the power fails. */
+  left = Infinity;
+  folds = 0;
+  /** The files after the power failure. Null: it has not happened. */
+  failed: Files | null = null;
+
+  constructor(files: Files, { obeys, random }: { obeys: Obeys; random: () => number }) {
+    [this.#obeys, this.#random] = [obeys, random];
+    this.#synced = files;
+    writeFileSync(this.path, this.#synced.database);
+    writeFileSync(`${this.path}-wal`, this.#synced.log);
+    system.sync = (file) => this.#sync(file);
+  }
+
+  #nameOf(file: keyof Files): string {
+    return file === "log" ? `${this.path}-wal` : this.path;
+  }
+
+  #written(file: keyof Files): Buffer {
+    return readFileSync(this.#nameOf(file));
+  }
+
+  #keep(file: keyof Files): void {
+    this.#synced[file] = this.#written(file);
+  }
+
+  #sync(file: number): void {
+    this.#mayFail();
+    if (!this.#obeys.store) return;
+    const { ino } = fstatSync(file);
+    for (const file of ["database", "log"] as const) if (statSync(this.#nameOf(file)).ino === ino) this.#keep(file);
+  }
+
+  /** Replaces the thread that folds the log, so that only the seed decides when it is folded. */
+  readonly openFolding = () => {
+    let tool: SqliteDatabase | undefined;
+    const fold = async () => {
+      tool ??= openSqlite(this.path);
+      const isWhole = await foldedBy(tool);
+      if (this.#obeys.sqlite) this.#keep("log");
+      this.#mayFail();
+      if (isWhole && this.#obeys.sqlite) this.#keep("database");
+      if (isWhole) this.folds++;
+      return { isWhole };
+    };
+    return { fold, close: async () => tool?.close() };
+  };
+
+  #mayFail(): void {
+    if (--this.left === 0) this.failed = this.#leftovers();
+  }
+
+  #leftovers(): Files {
+    const log = this.#mixed("log");
+    if (this.#obeys.sqlite) this.#written("log").copy(log, 0, 0, Math.min(bytesOfHeader, log.length));
+    return { database: this.#mixed("database"), log };
+  }
+
+  /** Each sector is as it was synced or as it was written since: all of them, half of them, or none. */
+  #mixed(file: keyof Files): Buffer {
+    const [synced, written] = [this.#synced[file], this.#written(file)];
+    const share = [0, 0.5, 1][Math.floor(this.#random() * 3)] ?? 0;
+    const result = Buffer.alloc(this.#random() < share ? written.length : synced.length);
+    synced.copy(result);
+    for (let at = 0; at < result.length; at += sector) if (this.#random() < share) written.copy(result, at, at, at + sector);
+    return result;
+  }
+}
+
+async function foldedBy({ connection, log }: SqliteDatabase): Promise<boolean> {
+  await connection.query("pragma wal_checkpoint(passive)", []);
+  const { all, folded } = log();
+  return all === folded;
+}
+
+/** Publishes and settles, and remembers what was acknowledged before the power failed. */
+class Client {
+  /** Bodies of messages that must arrive. */
+  readonly #owed = new Map<string, string>();
+  /** Messages that must not arrive again. */
+  readonly #done = new Set<string>();
+  readonly #random: () => number;
+  acknowledged = 0;
+
+  constructor(random: () => number) {
+    this.#random = random;
+  }
+
+  upTo(most: number): number {
+    return 1 + Math.floor(this.#random() * most);
+  }
+
+  async publish(world: World, disk: ShadowDisk): Promise<void> {
+    const body = `${this.#random()} `.repeat(this.upTo(200));
+    const id = await world.send({ delay: this.upTo(1e6), body: bytes(body) });
+    if (disk.failed === null) this.#owed.set(id, body);
+    if (disk.failed === null) this.acknowledged++;
+  }
+
+  async settle(world: World, disk: ShadowDisk, delivery: Delivery): Promise<void> {
+    // Until the answer comes it is not known whether the message arrives again.
+    this.#owed.delete(delivery.message.id);
+    await world.settle(delivery);
+    if (disk.failed === null) this.#done.add(delivery.message.id);
+    if (disk.failed === null) this.acknowledged++;
+  }
+
+  /** Returns all deliveries that are due after a restart, and the number of acknowledged changes that they contradict. */
+  async arrivals(world: World): Promise<{ arrived: Delivery[]; lost: number }> {
+    // Later than all delays and all leases of the process before.
+    world.clock.now += 1e8;
+    const arrived = new Map<string, Delivery>();
+    for (let found = await world.claim(); found.length > 0; found = await world.claim())
+      for (const delivery of found) arrived.set(delivery.message.id, delivery);
+    const bodyOf = (id: string): string => Buffer.from(arrived.get(id)?.message.body ?? []).toString();
+    const missing = [...this.#owed].filter(([id, body]) => bodyOf(id) !== body);
+    const again = [...this.#done].filter((id) => arrived.has(id));
+    return { arrived: [...arrived.values()], lost: missing.length + again.length };
+  }
+
+  /** Works until the power fails. */
+  async load(world: World, disk: ShadowDisk, arrived: Delivery[]): Promise<void> {
+    while (disk.failed === null) {
+      const settled = arrived.splice(0, this.upTo(4) - 1).map((delivery) => this.settle(world, disk, delivery));
+      const published = Array.from({ length: this.upTo(4) }, () => this.publish(world, disk));
+      await Promise.all([...settled, ...published]);
+    }
+  }
+}
+
+/** Fails the power under load, each time on the files that the failure before has left. Ends early if anything acknowledged is lost. */
+async function afterFailures(failures: number, { seed, obeys }: { seed: number; obeys: Obeys }) {
+  const [random, clock] = [randomFrom(seed), new TestClock()];
+  const client = new Client(random);
+  const result = { failures: 0, lost: 0, isDamaged: false, folds: 0, acknowledged: 0 };
+  let files = await filesOfNewStore(clock, seed);
+  for (;;) {
+    const disk: ShadowDisk = new ShadowDisk(files, { obeys, random });
+    const source = sourceOf(clock, `nod_${result.failures}`, seed + result.failures);
+    // In half of the lives each sync is slow by this clock, so that the store waits for it elsewhere.
+    const [timer, takes] = [{ now: 0 }, Math.floor(random() * 2)];
+    const elapsed = (): number => (timer.now += takes);
+    const store = await openWhole(disk.path, { source, pause: pauseOf, elapsed, openFolding: disk.openFolding });
+    if (store === null) return { ...result, isDamaged: true };
+    const world = new World(store, clock, source.node);
+    world.hands = { total: 10_000, perHost: 10_000 };
+    const { arrived, lost } = await client.arrivals(world);
+    result.lost = lost;
+    if (lost > 0 || result.failures === failures) return result;
+    // A message fails for good if the process ends several times during its attempts. So nothing is left over twice.
+    const isFirst = ({ attempt }: Delivery): boolean => attempt === 0;
+    for (const delivery of arrived) if (!isFirst(delivery)) await client.settle(world, disk, delivery);
+    disk.left = 4 + client.upTo(60);
+    await client.load(world, disk, arrived.filter(isFirst));
+    await store.close();
+    files = disk.failed ?? files;
+    result.failures++;
+    result.folds += disk.folds;
+    result.acknowledged = client.acknowledged;
+  }
+}
+
+/** A store with an account, all of it synced. */
+async function filesOfNewStore(clock: TestClock, seed: number): Promise<Files> {
+  const path = join(freshFolder(), "store.db");
+  const store = await sqliteStore(path, sourceOf(clock, "nod_new", seed));
+  await new World(store, clock, "nod_new").account();
+  await store.close();
+  return { database: readFileSync(path), log: Buffer.alloc(0) };
+}
+
+/** Null: the database is damaged. */
+async function openWhole(path: string, how: Omit<Embedded, "path">): Promise<Store | null> {
+  try {
+    const store = closedAfterwards(await embeddedStore({ path, ...how }));
+    const database = openSqlite(path, { readOnly: true });
+    const [row] = await database.connection.query("pragma integrity_check", []).finally(() => database.close());
+    return row?.integrity_check === "ok" ? store : null;
+  } catch (error) {
+    const isDamage = error instanceof StorageRefused || Reflect.get(Object(error), "errcode") === malformed;
+    if (isDamage) return null;
+    throw error;
+  }
+}
+
+test.each([
+  ["a fixed", 1],
+  ["a fresh", Math.floor(Math.random() * 1e6)],
+])("everything acknowledged is there, and arrives, after each of 30 power failures under load, from %s seed", async (_, seed) => {
+  const outcome = await afterFailures(30, { seed, obeys: { store: true, sqlite: true } });
+  expect({ seed, ...outcome }).toMatchObject({ seed, failures: 30, lost: 0, isDamaged: false });
+  // The log was folded at least twice per failure, on average.
+  expect([outcome.acknowledged > 1_000, outcome.folds > 60]).toEqual([true, true]);
+});
+
+const lies: [string, Obeys][] = [
+  ["a disk that obeys no sync", { store: false, sqlite: false }],
+  ["a disk that obeys SQLite, and not the store", { store: false, sqlite: true }],
+  ["a disk that obeys the store, and not SQLite", { store: true, sqlite: false }],
+];
+
+test.each(lies)("%s loses what was acknowledged, from each of three seeds", async (_, obeys) => {
+  for (const seed of [1, 2, 3]) {
+    const { lost, isDamaged } = await afterFailures(30, { seed, obeys });
+    expect(lost > 0 || isDamaged).toBe(true);
+  }
+});
+
+test("SQLite syncs by itself when it folds the log and when it writes a new header of the log", () => {
+  const path = join(freshFolder(), "store.db");
+  const pause = async (): Promise<void> => undefined;
+  const levels = [openSqlite(path, { apart: { pause, tries: 1 } }), openSqlite(path)].map(async ({ connection, close }) => {
+    const [row] = await connection.query("pragma synchronous", []);
+    close();
+    return Number(row?.synchronous);
+  });
+  // 0: never. 1 and 2: at both moments.
+  return expect(Promise.all(levels)).resolves.toEqual([1, 2]);
+});

@@ -1,0 +1,246 @@
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { onTestFinished } from "vitest";
+import { describe, expect, test } from "vitest";
+import { deadLetterJson } from "../../../src/api/views/messages.ts";
+import type { Damage } from "../../../src/store/sqlite/fileCheck.ts";
+import { newKeyLine, readRing, withChecksum } from "../../../src/store/sql/keyRing.ts";
+import { sqliteSide } from "../../../src/store/move/sqlite.ts";
+import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
+import { runStart, runStep } from "../contract/runs.ts";
+import { bytes, earliest, freshFolder, letterTo, sourceOf, TestClock, World } from "../world.ts";
+
+const minute = 60_000;
+
+/** A store, what was found damaged in it, and a way to change its file behind its back, as a damaged disk does. */
+async function opened(path = join(freshFolder(), "store.db")) {
+  const clock = new TestClock();
+  const found: Damage[] = [];
+  const store = await sqliteStore(path, sourceOf(clock, "nod_a"), null, (damage) => found.push(damage));
+  onTestFinished(() => store.close());
+  const world = new World(store, clock, "nod_a");
+  const alter = (sql: string): void => {
+    const database = new DatabaseSync(path);
+    database.exec(sql);
+    database.close();
+  };
+  return { path, world, found, alter };
+}
+
+const texts = (found: readonly Damage[]): string => found.map(({ text }) => text).join("\n");
+
+describe("a row that was altered on the disk", () => {
+  test("a message is not sent, and is a dead letter without content that cannot be sent again; others arrive", async () => {
+    const { world, found, alter } = await opened();
+    await world.account();
+    const [altered, whole] = [await world.send({ delay: minute }), await world.send({ delay: minute })];
+    alter(`update envelopes set body = cast('hallo' as blob) where id = '${altered}'`);
+    world.clock.now += minute;
+    expect((await world.claim()).map(({ message }) => message.id)).toEqual([whole]);
+    const { entries } = await world.store.read.deadLetters(earliest());
+    expect(entries).toMatchObject([
+      { letter: { messageId: altered, error: expect.stringContaining("damaged") }, envelope: { damaged: true } },
+    ]);
+    expect(entries[0]?.envelope.body).toHaveLength(0);
+    expect(texts(found)).toContain(`envelopes acc ${altered} is damaged`);
+    const retry = { account: "acc", dlqIds: entries.map(({ letter }) => letter.id), logRetention: minute, overrides: {} };
+    await expect(world.store.execute("retryDeadLetters", retry)).rejects.toThrow("is damaged in the store");
+  });
+
+  test("a message in a line whose settings were altered ends in the same way, and frees its queue", async () => {
+    const { world, alter } = await opened();
+    await world.account();
+    const first = await world.sent({ queue: "q" });
+    const [altered, whole] = [await world.send({ queue: "q" }), await world.send({ queue: "q" })];
+    alter(`update envelopes set detail = replace(detail, 'one.example', 'two.example') where id = '${altered}'`);
+    await world.settle(first);
+    const sent: string[] = [];
+    for (let n = 0; n < 4; n++)
+      sent.push(...(await world.claim()).map(({ message }) => message.id), ...world.delivered().map(({ message }) => message.id));
+    expect(sent).toEqual([whole]);
+    expect((await world.states(altered)).at(-1)).toBe("FAILED");
+  });
+
+  test("a dead letter is listed without content, is not sent again, and can be deleted", async () => {
+    const { world, alter } = await opened();
+    await world.account();
+    const [altered, whole] = [await world.die({ body: bytes("a") }), await world.die({ body: bytes("b") })];
+    alter(`update dead_letters set detail = replace(detail, '500', '503') where id = '${altered.dlqId}'`);
+    const { entries } = await world.store.read.deadLetters(earliest());
+    expect(entries.map(({ letter }) => [letter.id, letter.damaged])).toEqual([
+      [altered.dlqId, true],
+      [whole.dlqId, undefined],
+    ]);
+    const of = { account: "acc", dlqIds: [altered.dlqId], logRetention: minute };
+    await expect(world.store.execute("retryDeadLetters", { ...of, overrides: {} })).rejects.toThrow(`${altered.dlqId} is damaged`);
+    expect(await world.store.execute("deleteDeadLetters", of)).toEqual({ deleted: 1 });
+  });
+
+  test("redacted content stays hidden when the settings of its message are not known any longer", async () => {
+    const { world, alter } = await opened();
+    await world.account();
+    const { messageId } = await world.die({ redaction: { body: true, headers: true } });
+    alter(`update envelopes set detail = replace(detail, 'one.example', 'two.example') where id = '${messageId}'`);
+    const [entry] = (await world.store.read.deadLetters(earliest())).entries;
+    expect(entry && JSON.stringify(deadLetterJson(entry))).toContain('"responseBody":"REDACTED:');
+  });
+
+  test("a schedule does not fire, is paused, and can be made again; others fire", async () => {
+    const { world, alter } = await opened();
+    await world.account();
+    const { body, ...letter } = letterTo();
+    for (const id of ["a", "b"]) await world.store.execute("createSchedule", { account: "acc", id, cron: "* * * * *", letter, body });
+    alter("update schedules set body = cast('hallo' as blob) where id = 'a'");
+    world.clock.now += minute;
+    expect((await world.claim()).map(({ message }) => message.scheduleId)).toEqual(["b"]);
+    expect(await world.store.read.setUp("schedules", "acc", "a")).toMatchObject({ paused: true, damaged: true, dueAt: null });
+    expect(world.faults.join()).toContain("schedule a of account acc is damaged");
+    await expect(world.store.execute("resumeSchedule", { account: "acc", id: "a" })).rejects.toThrow("is damaged in the store");
+    await world.store.execute("createSchedule", { account: "acc", id: "a", cron: "* * * * *", letter, body });
+    expect(await world.store.read.setUp("schedules", "acc", "a")).not.toHaveProperty("damaged");
+  });
+
+  test("a URL group is refused until it has endpoints again, and the list shows it among the others", async () => {
+    const { world, alter } = await opened();
+    await world.account();
+    const endpoints = [{ name: "one", url: "https://one.example/" }];
+    for (const name of ["a", "b"]) await world.store.execute("addEndpoints", { account: "acc", name, endpoints });
+    alter(`update url_groups set detail = replace(detail, 'one.example', 'two.example') where name = 'a'`);
+    expect(await world.store.read.allSetUp("groups", { account: "acc", limit: 10 })).toMatchObject([
+      { name: "a", damaged: true, endpoints: [] },
+      { name: "b" },
+    ]);
+    const letter = letterTo({ url: "", group: "a" });
+    expect(await world.publish([letter])).toMatchObject([
+      { refused: "invalid", message: expect.stringContaining("is damaged in the store") },
+    ]);
+    await world.store.execute("addEndpoints", { account: "acc", name: "a", endpoints });
+    expect(await world.publish([letter])).toMatchObject([{ each: [{ url: "https://one.example/" }] }]);
+  });
+
+  test("with a step, the run fails instead of sending it, and can be restarted but not resumed", async () => {
+    const { world, alter } = await opened();
+    await world.account();
+    await world.publish([runStart("wfr_1"), runStep("wfr_1", 1)]);
+    for (const delivery of world.delivered()) await world.settle(delivery);
+    alter(`update steps set body = cast('{"altered":1}' as blob) where id like '%/r1'`);
+    await world.publish([runStep("wfr_1", 2)]);
+    const [delivery] = world.delivered();
+    expect(delivery?.unsendable).toContain("damaged");
+    if (delivery) await world.settle(delivery, { status: null, error: delivery.unsendable ?? "", final: true });
+    const { runs } = await world.store.read.runs({ account: "acc", filter: {}, cursor: null, count: 10 });
+    expect(runs).toMatchObject([{ state: "RUN_FAILED", failure: { error: expect.stringContaining("damaged") } }]);
+    const resume = { account: "acc", dlqId: runs[0]?.failure?.dlqId ?? "", logRetention: minute, overrides: {} };
+    await expect(world.store.execute("resumeRun", { ...resume, from: "failure" })).rejects.toThrow("is damaged in the store");
+    expect(await world.store.execute("resumeRun", { ...resume, from: "beginning" })).toHaveProperty("runId");
+  });
+
+  test("a message of a run fails the run", async () => {
+    const { world, alter } = await opened();
+    await world.account();
+    await world.publish([runStart("wfr_1", { delay: minute })]);
+    alter(`update envelopes set detail = replace(detail, 'flow.example', 'flaw.example')`);
+    world.clock.now += minute;
+    expect(await world.claim()).toEqual([]);
+    const { runs } = await world.store.read.runs({ account: "acc", filter: {}, cursor: null, count: 10 });
+    expect(runs).toMatchObject([{ state: "RUN_FAILED", failure: { error: expect.stringContaining("damaged") } }]);
+  });
+});
+
+describe("the write-ahead log", () => {
+  /** The files of a store with many commits in its log. */
+  async function copied(damage: (log: Buffer) => void, { isFolded = false } = {}): Promise<string> {
+    const { path, world } = await opened();
+    await world.account();
+    for (let n = 0; n < 20; n++) await world.send({ delay: minute });
+    if (isFolded) fold(path);
+    const log = readFileSync(`${path}-wal`);
+    damage(log);
+    const folder = join(freshFolder(), "copy");
+    mkdirSync(folder);
+    const copy = join(folder, "store.db");
+    writeFileSync(copy, readFileSync(path));
+    writeFileSync(`${copy}-wal`, log);
+    return copy;
+  }
+
+  /** Brings all of the log into the file, and leaves the log as it is. */
+  function fold(path: string): void {
+    const database = new DatabaseSync(path);
+    database.exec("pragma wal_checkpoint(passive)");
+    database.close();
+  }
+
+  const unfinished = async (world: World): Promise<number> =>
+    (await world.store.read.unfinished({ account: "acc", filter: {}, cursor: null, count: 100 })).messageIds.length;
+
+  test.each([
+    ["in the middle", (log: Buffer) => log.length / 2],
+    ["in its header", () => 20],
+  ])("that was altered %s is refused, every time, and nothing is changed", async (_where, place) => {
+    const path = await copied((log) => (log[place(log)] = (log[place(log)] ?? 0) ^ 1));
+    const before = [path, `${path}-wal`].map((file) => readFileSync(file));
+    for (let time = 0; time < 2; time++)
+      await expect(opened(path)).rejects.toThrow(
+        /store\.db-wal: damaged at frame \d+; \d+ acknowledged changes are behind it.*restore both files/,
+      );
+    expect([path, `${path}-wal`].map((file) => readFileSync(file))).toEqual(before);
+    await expect(sqliteSide(path, { name: "the store", moves: false })).rejects.toThrow("store.db-wal: damaged");
+  });
+
+  test("that was altered after all of it came into the file loses nothing, and is kept beside it", async () => {
+    const path = await copied((log) => (log[log.length / 2] = (log[log.length / 2] ?? 0) ^ 1), { isFolded: true });
+    const { world, found } = await opened(path);
+    expect(texts(found)).toMatch(
+      /store\.db-wal: damaged at frame \d+; all of it is in .*store\.db, so nothing is lost; .*store\.db-wal\.damaged/,
+    );
+    expect(readFileSync(`${path}-wal.damaged`).byteLength).toBeGreaterThan(0);
+    expect(await unfinished(world)).toBe(20);
+    await world.store.close();
+    expect((await opened(path)).found).toEqual([]);
+  });
+
+  test("of which a part is in the file, and another one was altered, is refused", async () => {
+    const path = await copied((log) => (log[200] = (log[200] ?? 0) ^ 1), { isFolded: true });
+    const file = readFileSync(path);
+    // The last page did not come into the file.
+    writeFileSync(path, file.fill(0, file.length - 8_192));
+    await expect(opened(path)).rejects.toThrow("store.db-wal: damaged at frame 0");
+  });
+
+  test("whose last commit is torn, as after a power failure, is read up to there, and that is told", async () => {
+    const path = await copied((log) => log.fill(0, log.length - 3 * 8_216, log.length - 2 * 8_216));
+    const { world, found } = await opened(path);
+    expect(texts(found)).toMatch(/damaged at frame \d+; the \d+ frames from there on are not read: after a power failure/);
+    expect(await unfinished(world)).toBe(19);
+  });
+
+  test("that ends early, as after a power failure, is nothing to tell", async () => {
+    const path = await copied((log) => log.fill(0, log.length - 3_000));
+    const { world, found } = await opened(path);
+    expect(found).toEqual([]);
+    expect(await unfinished(world)).toBe(19);
+  });
+});
+
+describe("a file of keys", () => {
+  const ring = (text: string): (() => unknown) => {
+    const file = join(freshFolder(), "keys");
+    writeFileSync(file, text);
+    return () => readRing({ file });
+  };
+
+  test("with a bit that has changed is refused, and it is said how one that was edited is kept", () => {
+    const text = withChecksum(`${newKeyLine(1)}\n`);
+    expect(ring(text)()).toHaveLength(1);
+    expect(ring(text.replace(/^1:./, (found) => (found === "1:A" ? "1:B" : "1:A")))).toThrow(
+      /keys: it is damaged, or was edited.*take out its line "# checksum: /,
+    );
+    expect(ring(`${text}${newKeyLine(2)}\n`)).toThrow("its checksum does not match");
+  });
+
+  test("without a checksum is one that was written by hand, or before there were any", () => {
+    expect(ring(`${newKeyLine(2)}\n${newKeyLine(1)}\n`)()).toHaveLength(2);
+  });
+});

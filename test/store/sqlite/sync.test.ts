@@ -1,0 +1,63 @@
+import { expect, test } from "vitest";
+import { patient } from "../../../src/store/sqlite/sync.ts";
+
+/** A disk that takes as long as the test says, and where it was waited for. */
+function open() {
+  const disk = { takes: 0.1, fails: false };
+  let now = 0;
+  let where: string[] = [];
+  const wait = (place: string): void => {
+    where.push(place);
+    now += disk.takes;
+    if (disk.fails) throw new Error("disk failed");
+  };
+  const sync = patient({ here: () => wait("here"), elsewhere: async () => wait("elsewhere"), elapsed: () => now });
+  /** Waits so often, and answers how often elsewhere. */
+  const times = async (count: number): Promise<number> => {
+    where = [];
+    for (let time = 0; time < count; time++) await sync();
+    return where.filter((place) => place === "elsewhere").length;
+  };
+  return { disk, sync, times };
+}
+
+test("a disk that is quick is waited for here", async () => {
+  const { disk, times } = open();
+  disk.takes = 0.5;
+  expect(await times(1_000)).toBe(0);
+});
+
+test("a disk that is slow is waited for elsewhere, but for a look now and then", async () => {
+  const { disk, times } = open();
+  disk.takes = 5;
+  expect(await times(1)).toBe(0);
+  expect(await times(64)).toBe(64);
+  expect(await times(1 + 128)).toBe(128);
+  await times(20_000);
+  // From then on one in 4,097.
+  expect(await times(4_097 * 5)).toBe(4_096 * 5);
+});
+
+test("a disk that is quick again is waited for here again, and a long wait now and then costs little", async () => {
+  const { disk, times } = open();
+  disk.takes = 5;
+  await times(30_000);
+  disk.takes = 0.1;
+  await times(4_097);
+  expect(await times(1_000)).toBe(0);
+  disk.takes = 5;
+  await times(1);
+  disk.takes = 0.1;
+  expect(await times(1_000)).toBe(64);
+});
+
+test("that it failed is told, wherever it was waited for", async () => {
+  const { disk, sync, times } = open();
+  disk.fails = true;
+  await expect(sync()).rejects.toThrow("disk failed");
+  disk.fails = false;
+  disk.takes = 5;
+  await times(1);
+  disk.fails = true;
+  await expect(sync()).rejects.toThrow("disk failed");
+});
