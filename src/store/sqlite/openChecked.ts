@@ -15,6 +15,8 @@ export async function openChecked(path: string, options: SqliteOptions): Promise
   if (cut) setLogAside(path, cut, options.onDamage ?? (() => undefined));
   const database = openSqlite(path, options);
   try {
+    // New commits would come between frames that SQLite does not read, and the next start would take the rest of these for altered ones.
+    if (cut) await database.connection.query("pragma wal_checkpoint(truncate)", []);
     await database.migrate();
     await checkTables(database, path);
     return database;

@@ -150,10 +150,11 @@ describe("a row that was altered on the disk", () => {
 
 describe("the write-ahead log", () => {
   /** The files of a store with many commits in its log. */
-  async function copied(damage: (log: Buffer) => void, { isFolded = false } = {}): Promise<string> {
+  async function copied(damage: (log: Buffer) => void, { isFolded = false, lastBytes = 0 } = {}): Promise<string> {
     const { path, world } = await opened();
     await world.account();
-    for (let n = 0; n < 20; n++) await world.send({ delay: minute });
+    for (let n = 0; n < 19; n++) await world.send({ delay: minute });
+    await world.send({ delay: minute, body: new Uint8Array(lastBytes) });
     if (isFolded) fold(path);
     const log = readFileSync(`${path}-wal`);
     damage(log);
@@ -210,10 +211,19 @@ describe("the write-ahead log", () => {
   });
 
   test("whose last commit is torn, as after a power failure, is read up to there, and that is told", async () => {
-    const path = await copied((log) => log.fill(0, log.length - 3 * 8_216, log.length - 2 * 8_216));
+    // Its commit has many frames, and one of the first is lost.
+    const path = await copied((log) => log.fill(0, log.length - 25 * 8_216, log.length - 24 * 8_216), { lastBytes: 200_000 });
     const { world, found } = await opened(path);
     expect(texts(found)).toMatch(/damaged at frame \d+; the \d+ frames from there on are not read: after a power failure/);
     expect(await unfinished(world)).toBe(19);
+    // The rest of the old log is not found at the next start, whatever was stored meanwhile.
+    await world.send({ delay: minute });
+    const folder = join(freshFolder(), "killed");
+    mkdirSync(folder);
+    for (const end of ["", "-wal"]) writeFileSync(join(folder, `store.db${end}`), readFileSync(`${path}${end}`));
+    const again = await opened(join(folder, "store.db"));
+    expect(again.found).toEqual([]);
+    expect(await unfinished(again.world)).toBe(20);
   });
 
   test("that ends early, as after a power failure, is nothing to tell", async () => {
