@@ -37,6 +37,11 @@ export class Cable {
   /** Cuts all connections there are. Ends when the database has seen it. */
   async hangUp(): Promise<void> {
     for (const link of this.#links) this.#end(link);
+    await this.released();
+  }
+
+  /** Resolves when the database has released what the connections that were cut held. */
+  async released(): Promise<void> {
     await Promise.all(this.#ending);
   }
 
@@ -53,7 +58,7 @@ export class Cable {
 
   async #take(client: Socket): Promise<void> {
     client.on("error", () => undefined);
-    await Promise.all(this.#ending);
+    await this.released();
     if (this.#isDead) return void client.destroy();
     const upstream = connect({ port: Number(this.#target.port), host: this.#target.hostname, noDelay: true });
     upstream.on("error", () => undefined);

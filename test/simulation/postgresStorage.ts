@@ -125,6 +125,8 @@ function wayOf({ url, source, watch, work }: { url: string; source: Source; watc
         } finally {
           cable.cut = null;
           database.baton = null;
+          // The next node must not pass over rows that a connection which was cut has locked for a moment longer.
+          if (!baton) await cable.released();
         }
       };
       return baton ? work.track(cable.ready.then(run)) : inTurn(run);
