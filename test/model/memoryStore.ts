@@ -53,8 +53,8 @@ export function memoryParts(source: Source, memory: Memory, decisions?: Commands
       const { set, replies, now } = await decideBatch(calls, { loader, hands, source, begun, ...(decisions && { decisions }) });
       const stored = new StoredBytes();
       for (const table of tableNames) apply(memory, table, set, stored);
-      stored.addTo(set.tally, (account) => set.get("accounts", account)?.deletedAt !== undefined);
-      addUsage(memory, set.tally.rows({ now, node: source.node }));
+      stored.addTo(set.effects.tally, (account) => set.get("accounts", account)?.deletedAt !== undefined);
+      addUsage(memory, set.effects.tally.rows({ now, node: source.node }));
       return composed(loader, resultOf(set, replies));
     });
     memory.turn = turn.catch(() => undefined);

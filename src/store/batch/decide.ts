@@ -176,6 +176,6 @@ export function resultOf(set: WorkingSet, replies: Reply[]): BatchResult {
   for (const { now } of set.changes("flows")) if (now) note(now.dueAt);
   for (const { now } of set.changes("schedules")) if (now) note(now.dueAt);
   for (const { now } of set.changes("waiters")) if (now) note(now.dueAt);
-  const { deliveries, calledOff, faults } = set;
+  const { deliveries, calledOff, faults } = set.effects;
   return { replies, deliveries, calledOff, dueAt, faults };
 }

@@ -4,6 +4,7 @@ import type { PlaceName } from "../../core/sending/quotas.ts";
 import { placeOf, placesOf } from "../../core/sending/quotas.ts";
 import type { AccountId } from "../../core/model/message.ts";
 import type { Range } from "../queries/storageReads.ts";
+import type { UndoLog } from "./undoLog.ts";
 
 /** The rows that are counted. */
 export function rangeOf({ account, name, most }: CountNeed): Range {
@@ -30,8 +31,8 @@ export class Places {
     needs.forEach(({ account, name }, at) => this.#counts.set(keyOfPlace(account, name), counts[at] ?? 0));
   }
 
-  /** Counts a row that was made or removed, if its like are counted. `undo` takes how to undo it. */
-  change(table: TableName, [account, id = ""]: Key, by: 1 | -1, undo: (() => void)[]): void {
+  /** Counts a row that was made or removed, if its like are counted. */
+  change(table: TableName, [account, id = ""]: Key, by: 1 | -1, undo: UndoLog): void {
     const name = this.#counts.size === 0 ? null : placeOf(table, id);
     if (name === null) return;
     const key = keyOfPlace(account, name);

@@ -1,133 +1,101 @@
-import type { Draft, DueNeed, ExpiredNeed, Key, LineHead, Needs, OfRunNeed, OutlineName } from "../../core/decision/command.ts";
-import type { Rows, RunNeed, RunRows, RunTableName, StepsNeed, TableName } from "../../core/decision/command.ts";
+import type { Draft, Key, Needs, OutlineName, Rows, RunRows, RunTableName, TableName } from "../../core/decision/command.ts";
 import { Later } from "../../core/values/errors.ts";
 import type { Hands } from "../../core/fairness/capacity.ts";
 import { isBehind, laneOf } from "../../core/fairness/capacity.ts";
 import { hostLine, isFlowLine } from "../../core/sending/admission.ts";
 import { marksOfRow, remarked } from "../../core/search/tags.ts";
 import { glanceOf, sightingsAt } from "../../core/search/timeIndex.ts";
-import type { AccountId, Delivery, Flow, Held, Line, MessageState, Millis, Outline, RunKey, Schedule } from "../../core/model/message.ts";
+import type { AccountId, Delivery, Flow, Held, Line, MessageState, Millis } from "../../core/model/message.ts";
+import type { Outline, RunKey, Schedule } from "../../core/model/message.ts";
 import { noBytes } from "../../core/model/message.ts";
 import type { Step, Waiter } from "../../core/model/run.ts";
 import { stepKey } from "../../core/model/run.ts";
 import type { Turns } from "../../core/fairness/turns.ts";
-import { Expirations } from "./expirations.ts";
-import { Heads } from "./waitlistHeads.ts";
-import { HistoryBytes } from "./historyBytes.ts";
-import { KeptEntries } from "./keptEntries.ts";
 import { keyOf } from "../queries/keys.ts";
-import { KeyMap } from "./keyMap.ts";
-import type { Due, Loader } from "./loader.ts";
-import type { RecentSightings, Sighted } from "./recentTimeIndex.ts";
-import { Places } from "./quotaCounts.ts";
-import { RunIndex } from "./runIndex.ts";
-import { tablesOf } from "../store.ts";
-import type { Change } from "./changes.ts";
-import { Changes } from "./changes.ts";
-import { Tally } from "./usage.ts";
+import { Effects } from "./effects.ts";
+import type { Loader } from "./loader.ts";
+import { NeedsLoader } from "./needsLoader.ts";
+import type { Change } from "./overlay.ts";
+import { Overlay } from "./overlay.ts";
+import type { RecentSightings } from "./recentTimeIndex.ts";
 import { TakenHands } from "./takenCapacity.ts";
-import { ToSend } from "./bodiesToLoad.ts";
+import { UndoLog } from "./undoLog.ts";
 
-const none: readonly Key[] = [];
-
-type Outlines = { [T in OutlineName]: KeyMap<Outline<Rows[T]> | undefined> };
-
-/** The rows of one batch: what was loaded, and what its commands made of it so far. */
+/**
+ * What the decisions of one batch see and change. The loader brings rows into the overlay; the overlay has them as the
+ * commands left them; the undo log takes back what a command did that throws.
+ */
 export class WorkingSet implements Draft {
-  readonly deliveries: Delivery[] = [];
-  readonly calledOff: Held[] = [];
-  readonly #rows = new Changes();
-  readonly tally = new Tally();
-  readonly count: Draft["count"] = (account, counts) => this.tally.count(account, counts);
-  readonly #runs = new RunIndex();
-  readonly faults: string[] = [];
-  readonly sighted: Sighted[] = [];
-  readonly #recentSightings: RecentSightings;
-  /** Rows that were read without their bodies. They are never written. */
-  readonly #outlines: Outlines = { envelopes: new KeyMap(), deadLetters: new KeyMap(), notifications: new KeyMap(), steps: new KeyMap() };
+  readonly #undo = new UndoLog();
+  readonly #overlay = new Overlay(this.#undo);
+  readonly effects = new Effects(this.#undo);
+  readonly #loaded: NeedsLoader;
   readonly #hands: Hands;
   readonly #taken: TakenHands;
-  readonly #toSend: ToSend;
-  readonly #histories: HistoryBytes;
-  /** Undoes what the running command did, last first. */
-  #undo: (() => void)[] = [];
-  #due: Due & { at: Millis } = { at: 0, messages: [], lines: [], flows: [], schedules: [], waiters: [], turns: {} };
-  readonly #heads = new Heads();
-  readonly #places = new Places();
-  /** Whom the running command has taken out of a line. */
-  #left: MessageState[] = [];
-  #leasedByOthers: readonly MessageState[] = [];
-  readonly #expired = new Expirations();
-  readonly #kept = new KeptEntries();
   readonly #isAlone: boolean;
+  readonly #recentSightings: RecentSightings;
+  /** Messages that the running command has taken out of a waitlist. */
+  #left: MessageState[] = [];
 
-  constructor(hands: Hands, of: { isAlone: boolean; recentSightings: RecentSightings }) {
-    this.#recentSightings = of.recentSightings;
+  constructor(hands: Hands, { isAlone, recentSightings }: { isAlone: boolean; recentSightings: RecentSightings }) {
+    this.#loaded = new NeedsLoader(this.#overlay, { bytes: hands.bytes.perBatch, isAlone });
     this.#hands = hands;
-    this.#isAlone = of.isAlone;
     this.#taken = new TakenHands(hands);
-    this.#toSend = new ToSend(hands.bytes.perBatch);
-    this.#histories = new HistoryBytes(of);
+    this.#isAlone = isAlone;
+    this.#recentSightings = recentSightings;
   }
 
-  /** Loads what is not here yet. True when there was anything to load. */
-  async load(loader: Loader, needs: Needs, now: Millis): Promise<boolean> {
-    const loads: Promise<void>[] = [];
-    for (const table of tablesOf(needs)) {
-      const missing = this.#rows.missing(table, needs[table] ?? none);
-      if (missing.length > 0) loads.push(this.#loadRows(loader, table, missing));
+  /** Loads what is not here yet. Returns false if everything was here. */
+  load(loader: Loader, needs: Needs, now: Millis): Promise<boolean> {
+    return this.#loaded.load(loader, needs, now);
+  }
+
+  /** Runs one command: all of its changes are made, or none if it throws. */
+  attempt<Answer>(run: () => Answer): Answer {
+    this.#undo.begin();
+    this.#left = [];
+    try {
+      const answer = this.effects.tally.during(run);
+      // A hundred outcomes of one host would else pass over each other's messages again and again.
+      for (const left of this.#left) if (this.#lineOf(left) !== left.line) this.#loaded.heads.leave(left);
+      return answer;
+    } catch (error) {
+      this.#undo.rollBack();
+      throw error;
     }
-    if (needs.due) loads.push(this.#loadDue(loader, now, needs.due));
-    const heads = this.#heads.unknown(needs.heads ?? []);
-    if (heads.length > 0) loads.push(this.#loadHeads(loader, heads));
-    if (needs.leasedByOthers) loads.push(this.#loadLeased(loader, needs.leasedByOthers));
-    const counts = this.#places.unknown(needs.counts ?? []);
-    if (counts.length > 0) loads.push(loader.counts(counts).then((found) => this.#places.learn(counts, found)));
-    const ofRuns = this.#runs.askRows(needs.ofRuns);
-    if (ofRuns.length > 0) loads.push(this.#loadOfRuns(loader, ofRuns));
-    const kept = this.#kept.unasked(needs.keptOf ?? none);
-    if (kept.length > 0) loads.push(loader.kept(kept).then((rows) => this.#learnAll("keptLog", rows)));
-    const histories = this.#runs.askHistories(needs.stepsOf);
-    if (histories.length > 0) loads.push(this.#loadSteps(loader, histories));
-    for (const need of this.#expired.unasked(needs.expired ?? [])) loads.push(this.#loadExpired(loader, need));
-    for (const table of needs.outlines ? (["envelopes", "deadLetters", "steps"] as const) : []) {
-      const missing = this.#rows.missing(table, needs.outlines?.[table] ?? []).filter((key) => !this.#outlines[table].has(key));
-      if (missing.length > 0) loads.push(this.#loadOutlines(loader, table, missing));
-    }
-    const toSend =
-      loads.length === 0 ? this.#toSend.within(this.#allToSend(needs), (key) => this.#rows.get("envelopes", key) !== undefined) : [];
-    if (toSend.length > 0) loads.push(this.#loadRows(loader, "envelopes", toSend));
-    await Promise.all(loads);
-    return loads.length > 0;
+  }
+
+  /** Returns the tables of which rows were loaded or written. */
+  touched(): readonly TableName[] {
+    return this.#overlay.touched();
+  }
+
+  /** Returns the net changes of a table: the rows that differ from what the storage holds. */
+  changes<T extends TableName>(table: T): readonly Change<Rows[T]>[] {
+    return this.#overlay.changes(table);
   }
 
   get<T extends TableName>(table: T, ...key: Key): Rows[T] | undefined {
-    return this.#rows.get(table, key)?.now;
+    return this.#overlay.get(table, key);
   }
 
   outline<T extends OutlineName>(table: T, ...key: Key): Outline<Rows[T]> | undefined {
-    const entry = this.#rows.get(table, key);
-    const outlines: KeyMap<Outline<Rows[T]> | undefined> = this.#outlines[table];
-    return entry ? entry.now : outlines.get(key);
+    const entry = this.#overlay.entry(table, key);
+    return entry ? entry.now : this.#loaded.outline(table, key);
   }
 
   put<T extends TableName>(table: T, row: Rows[T]): void {
     const key = keyOf[table](row);
     const before = this.#set(table, key, row);
-    if (before === undefined) this.#places.change(table, key, 1, this.#undo);
+    if (before === undefined) this.#loaded.counts.change(table, key, 1, this.#undo);
     const marks = marksOfRow[table];
     if (marks && (before === undefined || remarked.has(table))) this.#remark(key[0], before ? marks(before) : [], marks(row));
     if (table === "messages" && "state" in row && row.state === "held") this.#noteHeld(row);
   }
 
-  #remark(account: AccountId, before: readonly string[], now: readonly string[]): void {
-    for (const id of before) if (!now.includes(id)) this.#set("marks", [account, id], undefined);
-    for (const id of now) if (!before.includes(id)) this.#set("marks", [account, id], { account, id });
-  }
-
   drop(table: TableName, ...key: Key): void {
     for (const id of this.#marks(table, key)) this.#set("marks", [key[0], id], undefined);
-    if (this.#set(table, key, undefined) !== undefined) this.#places.change(table, key, -1, this.#undo);
+    if (this.#set(table, key, undefined) !== undefined) this.#loaded.counts.change(table, key, -1, this.#undo);
   }
 
   keep: Draft["keep"] = (row) => {
@@ -136,93 +104,74 @@ export class WorkingSet implements Draft {
   };
 
   keptOf: Draft["keptOf"] = (account, messageId) =>
-    this.#kept.of(account, messageId).flatMap((id) => this.get("keptLog", account, id) ?? []);
+    this.#overlay.kept.of(account, messageId).flatMap((id) => this.get("keptLog", account, id) ?? []);
 
-  countOf: Draft["countOf"] = (account, name) => this.#places.of(account, name);
+  countOf: Draft["countOf"] = (account, name) => this.#loaded.counts.of(account, name);
 
   sight: Draft["sight"] = (account, id, sights) => {
     const seen = { account, at: glanceOf(id), sights };
     if (this.#recentSightings.has(seen)) return;
-    if (this.#recentSightings.isFull(seen, this.sighted.length)) seen.sights = undefined;
+    if (this.#recentSightings.isFull(seen, this.effects.sighted.length)) seen.sights = undefined;
     if (this.#recentSightings.has(seen)) return;
     const ids = sightingsAt(seen.sights, seen.at).filter((name) => !this.get("sightings", account, name));
     for (const name of ids) this.#set("sightings", [account, name], { account, id: name });
-    if (ids.length === 0) return;
-    this.sighted.push(seen);
-    this.#undo.push(() => this.sighted.pop());
+    if (ids.length > 0) this.effects.add(this.effects.sighted, seen);
   };
 
-  *#allToSend({ toSend = [], toSendFrom = [] }: Needs): Generator<MessageState> {
-    for (const { account, line } of toSendFrom) yield* this.head(account, line);
-    yield* toSend;
-  }
-
-  /** The marks that go with a row. */
-  #marks<T extends TableName>(table: T, key: Key): readonly string[] {
-    const row = this.get(table, ...key);
-    const letter = table === "deadLetters" && !row ? this.outline("deadLetters", ...key) : undefined;
-    return (row ? marksOfRow[table]?.(row) : letter && marksOfRow.deadLetters?.({ ...letter, body: noBytes })) ?? [];
-  }
+  count: Draft["count"] = (account, counts) => this.effects.tally.count(account, counts);
 
   due(): readonly MessageState[] {
-    return this.#current(this.#due.messages).filter(({ dueAt }) => dueAt !== null && dueAt <= this.#due.at);
+    const { messages, at } = this.#loaded.due;
+    return this.#current(messages).filter(({ dueAt }) => dueAt !== null && dueAt <= at);
   }
 
   dueLines(): readonly Line[] {
-    const lines = this.#due.lines.flatMap((line) => this.get("lines", line.account, line.host) ?? []);
-    return lines.filter(({ dueAt }) => dueAt <= this.#due.at);
+    const { lines, at } = this.#loaded.due;
+    return lines.flatMap((line) => this.get("lines", line.account, line.host) ?? []).filter(({ dueAt }) => dueAt <= at);
   }
 
-  dueFlows = (): readonly Flow[] => this.#stillDue("flows", this.#due.flows);
-  dueSchedules = (): readonly Schedule[] => this.#stillDue("schedules", this.#due.schedules);
-  dueWaiters = (): readonly Waiter[] => this.#stillDue("waiters", this.#due.waiters);
-  turns = (): Turns => this.#due.turns;
-
-  #stillDue<T extends "flows" | "schedules" | "waiters">(table: T, due: readonly Rows[T][]): Rows[T][] {
-    const rows = due.flatMap(({ account, id }) => this.get(table, account, id) ?? []);
-    return rows.filter(({ dueAt }) => dueAt !== null && dueAt <= this.#due.at);
-  }
+  dueFlows = (): readonly Flow[] => this.#stillDue("flows", this.#loaded.due.flows);
+  dueSchedules = (): readonly Schedule[] => this.#stillDue("schedules", this.#loaded.due.schedules);
+  dueWaiters = (): readonly Waiter[] => this.#stillDue("waiters", this.#loaded.due.waiters);
+  turns = (): Turns => this.#loaded.due.turns;
 
   ofRun<T extends RunTableName>(table: T, account: AccountId, run: RunKey): readonly RunRows[T][] {
     const find = (table === "notifications" || table === "steps" ? this.outline : this.get) as (
       ...key: unknown[]
     ) => RunRows[T] | undefined;
-    const rows = this.#runs.idsIn(table, { account, run }).flatMap((id) => find.call(this, table, account, id) ?? []);
-    return rows.filter((row) => row.run === run);
+    const ids = this.#overlay.runs.idsIn(table, { account, run });
+    return ids.flatMap((id) => find.call(this, table, account, id) ?? []).filter((row) => row.run === run);
   }
 
-  mayEnd = (account: AccountId, run: RunKey): boolean => this.#runs.wereRowsAsked({ account, run, table: "messages" });
+  mayEnd = (account: AccountId, run: RunKey): boolean => this.#overlay.runs.wereRowsAsked({ account, run, table: "messages" });
 
   stepsOf(account: AccountId, run: RunKey, slot?: string): readonly Step[] {
     const need = { account, run, ...(slot === undefined ? {} : { slot }) };
-    if (this.#histories.isLeft(need)) throw new Later();
+    if (this.#loaded.histories.isLeft(need)) throw new Later();
     if (slot !== undefined) return [this.get("steps", account, stepKey(run, slot)) ?? []].flat();
-    if (!this.#runs.wasHistoryAsked(need)) return [];
-    return this.#runs.idsIn("steps", need).flatMap((id) => this.get("steps", account, id) ?? []);
+    if (!this.#overlay.runs.wasHistoryAsked(need)) return [];
+    return this.#overlay.runs.idsIn("steps", need).flatMap((id) => this.get("steps", account, id) ?? []);
   }
 
-  *head(account: AccountId, line: string): Generator<MessageState> {
-    for (const id of this.#heads.idsOf(account, line)) {
-      const state = this.get("messages", account, id);
-      if (state?.line === line) yield state;
-    }
+  head(account: AccountId, line: string): Iterable<MessageState> {
+    return this.#loaded.head(account, line);
   }
 
   isWholeLine(account: AccountId, line: string): boolean {
-    const isKnownWhole = this.#heads.isWhole(account, line);
+    const isKnownWhole = this.#loaded.heads.isWhole(account, line);
     if (isKnownWhole !== undefined) return isKnownWhole;
-    // Nobody stands where there was no line.
+    // A waitlist that the storage does not have is empty.
     if (isFlowLine(line)) {
-      const flow = this.#rows.get("flows", [account, line]);
+      const flow = this.#overlay.entry("flows", [account, line]);
       return flow !== undefined && flow.loaded && (flow.before === undefined || flow.before.waiting === 0);
     }
-    const hosts = this.#rows.get("lines", [account, line.slice(hostLine("").length)]);
+    const hosts = this.#overlay.entry("lines", [account, line.slice(hostLine("").length)]);
     return hosts !== undefined && hosts.loaded && hosts.before === undefined;
   }
 
-  leasedByOthers = (): readonly MessageState[] => this.#current(this.#leasedByOthers);
+  leasedByOthers = (): readonly MessageState[] => this.#current(this.#loaded.leasedByOthers);
 
-  expired: Draft["expired"] = (account) => this.#expired.of(account, this, (table, row) => this.#isUntouched(table, row));
+  expired: Draft["expired"] = (account) => this.#loaded.expired.of(account, this, (table, row) => this.#overlay.isUntouched(table, row));
 
   hasHand(account: AccountId, host: string): boolean {
     return this.#taken.isOneFree(laneOf(account, host));
@@ -237,159 +186,54 @@ export class WorkingSet implements Draft {
   }
 
   isAtHand({ account, id }: Pick<MessageState, "account" | "id">): boolean {
-    return this.#rows.get("envelopes", [account, id]) !== undefined;
+    return this.#overlay.entry("envelopes", [account, id]) !== undefined;
   }
 
-  isNewcomer(account: AccountId, host: string): boolean {
-    return this.#taken.isNewcomer(laneOf(account, host));
-  }
-
-  fault(what: string): void {
-    this.faults.push(what);
-    this.#undo.push(() => this.faults.pop());
-  }
-
-  isAlone(): boolean {
-    return this.#isAlone;
-  }
-
+  isNewcomer = (account: AccountId, host: string): boolean => this.#taken.isNewcomer(laneOf(account, host));
+  isAlone = (): boolean => this.#isAlone;
   isBehind = (account: AccountId): boolean => isBehind(this.#hands, account);
-  hasChanged = (): boolean => this.#undo.length > 0;
+  hasChanged = (): boolean => !this.#undo.isEmpty();
+  isCrowded = (message: Pick<MessageState, "account" | "host">): boolean => this.#loaded.toSend.isCrowded(message);
+  fault = (what: string): void => this.effects.add(this.effects.faults, what);
+  deliver = (delivery: Delivery): void => this.effects.add(this.effects.deliveries, delivery);
+  callOff = (held: Held): void => this.effects.add(this.effects.calledOff, held);
 
-  isCrowded = (of: Pick<MessageState, "account" | "host">): boolean => this.#toSend.isCrowded(of);
-
-  deliver(delivery: Delivery): void {
-    this.deliveries.push(delivery);
-    this.#undo.push(() => this.deliveries.pop());
-  }
-
-  callOff(held: Held): void {
-    this.calledOff.push(held);
-    this.#undo.push(() => this.calledOff.pop());
-  }
-
-  /** Runs one command's changes: all of them, or none when it throws. */
-  attempt<Answer>(run: () => Answer): Answer {
-    this.#undo = [];
-    this.#left = [];
-    try {
-      const answer = this.tally.during(run);
-      // A hundred outcomes of one host would else pass over each other's messages again and again.
-      for (const left of this.#left) if (this.get("messages", left.account, left.id)?.line !== left.line) this.#heads.leave(left);
-      return answer;
-    } catch (error) {
-      for (const undo of this.#undo.reverse()) undo();
-      throw error;
-    }
-  }
-
-  /** The tables of which rows were loaded or made. */
-  touched(): readonly TableName[] {
-    return this.#rows.touched();
-  }
-
-  /** The net changes of a table: what was loaded or made, and is not what the storage holds. */
-  changes<T extends TableName>(table: T): readonly Change<Rows[T]>[] {
-    return this.#rows.of(table);
-  }
-
-  #note(table: TableName, row: Rows[TableName]): void {
-    if ("run" in row) this.#runs.note(table, row);
-    if (table === "keptLog") this.#kept.note(row as Rows["keptLog"]);
-  }
-
-  /** Answers what was there. */
+  /** Like `Overlay.set`; also notes the messages that were held, which may have left their waitlist. */
   #set<T extends TableName>(table: T, key: Key, row: Rows[T] | undefined): Rows[T] | undefined {
-    const entry = this.#rows.get(table, key);
-    if (row !== undefined) this.#note(table, row);
-    if (!entry) {
-      this.#rows.set(table, { key, loaded: false, before: undefined, now: row });
-      this.#undo.push(() => this.#rows.delete(table, key));
-      return undefined;
-    }
-    const { now } = entry;
-    entry.now = row;
-    if (now && "state" in now && now.state === "held") this.#left.push(now);
-    this.#undo.push(() => (entry.now = now));
-    return now;
+    const before = this.#overlay.set(table, key, row);
+    if (before && "state" in before && before.state === "held") this.#left.push(before);
+    return before;
   }
 
-  #isUntouched<T extends TableName>(table: T, row: Rows[T]): boolean {
-    const entry = this.#rows.get(table, keyOf[table](row));
-    return entry?.now !== undefined && entry.now === entry.before;
+  #remark(account: AccountId, before: readonly string[], now: readonly string[]): void {
+    for (const id of before) if (!now.includes(id)) this.#set("marks", [account, id], undefined);
+    for (const id of now) if (!before.includes(id)) this.#set("marks", [account, id], { account, id });
   }
 
-  #learn<T extends TableName>(table: T, row: Rows[T]): void {
-    const key = keyOf[table](row);
-    this.#note(table, row);
-    if (!this.#rows.get(table, key)) this.#rows.set(table, { key, loaded: true, before: row, now: row });
+  /** Returns the tags that go with a row. */
+  #marks<T extends TableName>(table: T, key: Key): readonly string[] {
+    const row = this.#overlay.get(table, key);
+    if (row) return marksOfRow[table]?.(row) ?? [];
+    const letter = table === "deadLetters" ? this.outline("deadLetters", ...key) : undefined;
+    return (letter && marksOfRow.deadLetters?.({ ...letter, body: noBytes })) ?? [];
   }
 
-  async #loadRows<T extends TableName>(loader: Loader, table: T, keys: readonly Key[]): Promise<void> {
-    for (const row of await loader.rows(table, keys)) this.#learn(table, row);
-    for (const key of keys)
-      if (!this.#rows.get(table, key)) this.#rows.set(table, { key, loaded: true, before: undefined, now: undefined });
-  }
-
-  async #loadOutlines<T extends "envelopes" | "deadLetters" | "steps">(loader: Loader, table: T, keys: readonly Key[]): Promise<void> {
-    const outlines: KeyMap<Outline<Rows[T]> | undefined> = this.#outlines[table];
-    for (const key of keys) outlines.set(key, undefined);
-    for (const row of await loader.rows(table, keys, { bodies: false })) outlines.set(keyOf[table](row), row);
-  }
-
-  async #loadDue(loader: Loader, now: Millis, most: DueNeed): Promise<void> {
-    const due = await loader.due(now, most);
-    for (const table of ["messages", "lines", "flows", "schedules", "waiters"] as const) this.#learnAll(table, due[table]);
-    this.#due = { at: now, ...due };
-  }
-
-  async #loadHeads(loader: Loader, heads: readonly LineHead[]): Promise<void> {
-    const found = await loader.heads(heads);
-    this.#learnAll("messages", found);
-    this.#heads.learn(heads, found);
-  }
-
-  /** Who comes to stand in line is seen by those that serve it later in the batch, unless others stand before him who are not in sight. */
+  /**
+   * A message that is held now is seen by those that serve its waitlist later in the batch, unless messages before it
+   * have not been loaded.
+   */
   #noteHeld(state: MessageState): void {
-    if (state.line !== null && this.isWholeLine(state.account, state.line)) this.#heads.join(state);
+    if (state.line !== null && this.isWholeLine(state.account, state.line)) this.#loaded.heads.join(state);
   }
 
-  async #loadLeased(loader: Loader, need: NonNullable<Needs["leasedByOthers"]>): Promise<void> {
-    this.#leasedByOthers = await loader.leasedByOthers(need);
-    for (const state of this.#leasedByOthers) this.#learn("messages", state);
+  #lineOf = ({ account, id }: MessageState): string | null | undefined => this.get("messages", account, id)?.line;
+
+  #stillDue<T extends "flows" | "schedules" | "waiters">(table: T, due: readonly Rows[T][]): Rows[T][] {
+    const rows = due.flatMap(({ account, id }) => this.get(table, account, id) ?? []);
+    return rows.filter(({ dueAt }) => dueAt !== null && dueAt <= this.#loaded.due.at);
   }
 
-  async #loadExpired(loader: Loader, need: ExpiredNeed): Promise<void> {
-    const expired = await loader.expired(need);
-    this.#expired.learn(need.account, expired);
-    for (const table of ["log", "keptLog", "deduplications", "audit", "runs", "steps", "usage", "sightings"] as const)
-      this.#learnAll(table, expired[table]);
-    for (const row of expired.deadLetters) this.#outlines.deadLetters.set([row.account, row.id], row);
-  }
-
-  async #loadOfRuns(loader: Loader, needs: readonly OfRunNeed[]): Promise<void> {
-    const found = await loader.ofRuns(needs);
-    for (const table of ["messages", "waiters"] as const) this.#learnAll(table, found[table]);
-    this.#learnOutlines("notifications", found.notifications);
-    this.#learnOutlines("steps", found.steps);
-  }
-
-  #learnOutlines<T extends "notifications" | "steps">(table: T, rows: readonly (Outline<Rows[T]> & RunNeed & { id: string })[]): void {
-    const outlines: KeyMap<Outline<Rows[T]> | undefined> = this.#outlines[table];
-    for (const row of rows) {
-      outlines.set([row.account, row.id], row);
-      this.#runs.note(table, row);
-    }
-  }
-
-  async #loadSteps(loader: Loader, of: readonly StepsNeed[]): Promise<void> {
-    const some = this.#histories.within(of, await loader.sizesOfSteps(of));
-    this.#learnAll("steps", await loader.steps(some));
-  }
-
-  readonly #learnAll = <T extends TableName>(table: T, rows: readonly Rows[T][]): void => rows.forEach((row) => this.#learn(table, row));
-
-  /** Loaded states as they are now; those that are gone are left out. */
+  /** Returns loaded states as they are now, without those that are gone. */
   #current(states: readonly MessageState[]): MessageState[] {
     return states.flatMap((state) => this.get("messages", state.account, state.id) ?? []);
   }

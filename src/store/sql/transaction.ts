@@ -40,7 +40,7 @@ export async function runSqlBatch(database: Database, source: Source, calls: rea
         return { set, result: composing.value };
       });
       database.recent?.learn(set);
-      recentSightings.learn(set.sighted);
+      recentSightings.learn(set.effects.sighted);
       if (result.dueAt !== null) database.tellOthers?.(result.dueAt);
       return result;
     } catch (error) {
@@ -75,8 +75,8 @@ async function writeAll(connection: Connection, set: WorkingSet, at: Writing): P
   const of = { wholeBefore: at.wholeBefore, stored };
   const writing: Promise<unknown>[] = set.touched().map((name) => writeTable(noting, name, set, of).catch(note));
   const count = (): Promise<void> => {
-    stored.addTo(set.tally, (account) => set.get("accounts", account)?.deletedAt !== undefined);
-    return addUsage(noting, set.tally.rows(at));
+    stored.addTo(set.effects.tally, (account) => set.get("accounts", account)?.deletedAt !== undefined);
+    return addUsage(noting, set.effects.tally.rows(at));
   };
   // The weight of removed rows is known when they are removed. Batches that publish, send or settle remove no such rows, so they do not wait.
   writing.push((stored.known()?.then(count) ?? count()).catch(note));

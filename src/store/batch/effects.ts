@@ -1,0 +1,29 @@
+import type { Delivery, Held } from "../../core/model/message.ts";
+import type { Sighted } from "./recentTimeIndex.ts";
+import { Tally } from "./usage.ts";
+import type { UndoLog } from "./undoLog.ts";
+
+/** What the commands of a batch do besides changing rows. It takes effect when the batch is committed. */
+export class Effects {
+  /** Leased messages, for the dispatcher of this node. */
+  readonly deliveries: Delivery[] = [];
+  /** Deliveries that the dispatcher of this node may abort. */
+  readonly calledOff: Held[] = [];
+  /** Inconsistent data that was found, for the log of the server. */
+  readonly faults: string[] = [];
+  /** Entries of the time index that are new. */
+  readonly sighted: Sighted[] = [];
+  /** What accounts have used. */
+  readonly tally = new Tally();
+  readonly #undo: UndoLog;
+
+  constructor(undo: UndoLog) {
+    this.#undo = undo;
+  }
+
+  /** Adds an entry to one of the lists, for the running command. */
+  add<Entry>(list: Entry[], entry: Entry): void {
+    list.push(entry);
+    this.#undo.push(() => list.pop());
+  }
+}

@@ -1,0 +1,115 @@
+import type { Key, Rows, TableName } from "../../core/decision/command.ts";
+import { keyOf } from "../queries/keys.ts";
+import { tablesOf } from "../store.ts";
+import { KeptEntries } from "./keptEntries.ts";
+import { KeyMap } from "./keyMap.ts";
+import { RunIndex } from "./runIndex.ts";
+import type { UndoLog } from "./undoLog.ts";
+
+/** `before`: what the storage holds; undefined when it holds nothing, or was not asked (`loaded` is false). */
+export type Change<Row> = { key: Key; loaded: boolean; before: Row | undefined; now: Row | undefined };
+
+/**
+ * The rows of one batch by table: as they were loaded, and what its commands made of them so far. Tables are created when
+ * their first row comes, because a batch touches few of many.
+ */
+export class Overlay {
+  /** Which rows belong to which run. */
+  readonly runs = new RunIndex();
+  /** Which entries of the kept log belong to which message. */
+  readonly kept = new KeptEntries();
+  readonly #tables: { [T in TableName]?: KeyMap<Change<Rows[T]>> } = {};
+  readonly #undo: UndoLog;
+
+  constructor(undo: UndoLog) {
+    this.#undo = undo;
+  }
+
+  /** Returns the row as it is now; undefined if there is none, or if nothing is known of it. */
+  get<T extends TableName>(table: T, key: Key): Rows[T] | undefined {
+    return this.entry(table, key)?.now;
+  }
+
+  /** Returns what is known of a row; undefined if it was neither loaded nor written. */
+  entry<T extends TableName>(table: T, key: Key): Change<Rows[T]> | undefined {
+    return this.#known(table)?.get(key);
+  }
+
+  /** Takes a row from the storage. A row that is known already stays as it is. */
+  learn<T extends TableName>(table: T, row: Rows[T]): void {
+    const key = keyOf[table](row);
+    this.#index(table, row);
+    if (!this.entry(table, key)) this.#add(table, { key, loaded: true, before: row, now: row });
+  }
+
+  /** Takes note that the storage has no row with this key, unless a row is known. */
+  learnAbsent(table: TableName, key: Key): void {
+    if (!this.entry(table, key)) this.#add(table, { key, loaded: true, before: undefined, now: undefined });
+  }
+
+  /** Writes or removes a row for the running command. Returns the row as it was. */
+  set<T extends TableName>(table: T, key: Key, row: Rows[T] | undefined): Rows[T] | undefined {
+    const entry = this.entry(table, key);
+    if (row !== undefined) this.#index(table, row);
+    if (!entry) {
+      this.#add(table, { key, loaded: false, before: undefined, now: row });
+      this.#undo.push(() => this.#tables[table]?.delete(key));
+      return undefined;
+    }
+    const { now } = entry;
+    entry.now = row;
+    this.#undo.push(() => (entry.now = now));
+    return now;
+  }
+
+  /** Reports whether the batch has left a row as it was loaded. */
+  isUntouched<T extends TableName>(table: T, row: Rows[T]): boolean {
+    const entry = this.entry(table, keyOf[table](row));
+    return entry?.now !== undefined && entry.now === entry.before;
+  }
+
+  /** Returns the keys of which nothing is known, each once. */
+  missing(table: TableName, keys: readonly Key[]): readonly Key[] {
+    const rows = this.#tables[table];
+    if (keys.length === 1) return rows?.has(keys[0] ?? [""]) ? none : keys;
+    const seen = new KeyMap<true>();
+    const missing: Key[] = [];
+    for (const key of keys) {
+      if (rows?.has(key) || seen.has(key)) continue;
+      seen.set(key, true);
+      missing.push(key);
+    }
+    return missing;
+  }
+
+  /** Returns the tables of which rows were loaded or written, in the order in which they are written. */
+  touched(): readonly TableName[] {
+    return tablesOf(this.#tables);
+  }
+
+  /** Returns the net changes of a table: the rows that differ from what the storage holds. */
+  changes<T extends TableName>(table: T): readonly Change<Rows[T]>[] {
+    const found: Change<Rows[T]>[] = [];
+    this.#known(table)?.each((entry) => {
+      if (entry.now !== entry.before || (!entry.loaded && entry.now === undefined)) found.push(entry);
+    });
+    return found;
+  }
+
+  #index(table: TableName, row: Rows[TableName]): void {
+    if ("run" in row) this.runs.note(table, row);
+    if (table === "keptLog") this.kept.note(row as Rows["keptLog"]);
+  }
+
+  #add<T extends TableName>(table: T, entry: Change<Rows[T]>): void {
+    const tables: { [N in T]?: KeyMap<Change<Rows[N]>> } = this.#tables;
+    (tables[table] ??= new KeyMap()).set(entry.key, entry);
+  }
+
+  #known<T extends TableName>(table: T): KeyMap<Change<Rows[T]>> | undefined {
+    const tables: { [N in T]?: KeyMap<Change<Rows[N]>> } = this.#tables;
+    return tables[table];
+  }
+}
+
+const none: readonly Key[] = [];
