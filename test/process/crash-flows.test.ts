@@ -155,11 +155,11 @@ function leftIn(data: string): Record<string, unknown[]> {
   const rows = (sql: string): unknown[] => database.prepare(sql).all();
   const left = {
     messages: rows("select * from messages"),
-    slots: rows("select * from slots"),
+    slots: rows("select * from queue_slots"),
     // The line of a host may be there until the next look at it; nobody stands in it.
-    lines: rows("select * from messages where line is not null"),
+    lines: rows("select * from messages where waitlist is not null"),
     dead: rows("select id, detail from dead_letters"),
-    flows: rows("select id, running, waiting from flows where running <> 0 or waiting <> 0"),
+    flows: rows("select id, running, waiting from limiters where running <> 0 or waiting <> 0"),
   };
   database.close();
   return left;
