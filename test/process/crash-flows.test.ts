@@ -145,7 +145,7 @@ test(
 function makeSchedulesDue(data: string): void {
   const database = new DatabaseSync(join(data, "waypost.db"));
   // Without their checksums, which are not those of the new times.
-  database.exec(`update schedules set due_at = ${Date.now() - 1000}, sum = null`);
+  database.exec(`update schedules set due_at = ${Date.now() - 1000}, checksum = null`);
   database.close();
 }
 
