@@ -7,7 +7,7 @@ import { Refusal } from "../values/errors.ts";
 import { flowsOfLetters } from "../sending/admission.ts";
 import { addressed } from "./urlGroup.ts";
 import { accept, allDestinations, needsOfSending } from "../sending/createMessage.ts";
-import { limits, memory, spans } from "../values/limits.ts";
+import { limits, memory } from "../values/limits.ts";
 import type { Account, AccountId, Bytes, Letter, Millis, Schedule } from "../model/message.ts";
 import { isName } from "../values/name.ts";
 import { needsOfPlace, takePlace } from "../sending/quotas.ts";
@@ -78,8 +78,8 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
 const deduplicationKey = (key: string, cron: string): string => `schedule ${key} ${parseCron(cron)}`;
 
 /** Whether the schedule is still the one that was made then, and not another that has replaced it since. */
-const isAsMade = (draft: Draft, { account, messageId, expiresAt, made }: Deduplication): boolean =>
-  draft.get("schedules", account, messageId)?.createdAt === (made?.at ?? expiresAt - spans.deduplication);
+const isAsMade = (draft: Draft, { account, messageId, made }: Deduplication): boolean =>
+  draft.get("schedules", account, messageId)?.createdAt === made.at;
 
 const deduplicationOf = (
   draft: Draft,

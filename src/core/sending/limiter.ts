@@ -15,11 +15,8 @@ export const keyFlow = (name: string): string => `key:${name}`;
  * in which databases lock rows, as it is looked for when queues and keys are known; only those of its endpoints come behind it.
  */
 export const accountFlow = "under-way:";
-/**
- * Returns the flow of what an account has under way to one endpoint, if that is limited, and the name of its line. Messages that were
- * accepted before there were endpoints are counted together by their host, as they were then.
- */
-export const endpointFlow = ({ host, endpoint = host }: Pick<MessageState, "host" | "endpoint">): string => accountFlow + endpoint;
+/** Returns the flow of what an account has under way to one endpoint, if that is limited, and the name of its line. */
+export const endpointFlow = ({ endpoint }: Pick<MessageState, "endpoint">): string => accountFlow + endpoint;
 /** Reports whether it is that of an account, or of one of its endpoints. */
 export const isAllowance = (id: string): boolean => id.startsWith(accountFlow);
 export const isEndpointFlow = (id: string): boolean => isAllowance(id) && id !== accountFlow;
@@ -49,7 +46,7 @@ export function flowKeysOf(states: Iterable<Pick<MessageState, "account" | "queu
     if (queue !== null) keys.push([account, queueFlow(queue)]);
     if (flowKey !== null) keys.push([account, keyFlow(flowKey)]);
     if (counted || line === accountFlow) keys.push([account, accountFlow]);
-    if (countedToEndpoint) keys.push([account, endpointFlow({ host: "", ...state })]);
+    if (countedToEndpoint) keys.push([account, endpointFlow({ endpoint: "", ...state })]);
     else if (line !== null && isEndpointFlow(line)) keys.push([account, line]);
   }
   return keys;

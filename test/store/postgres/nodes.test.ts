@@ -188,9 +188,9 @@ test("lines: each message is sent once and none is forgotten while nodes claim, 
   for (const [world, mine] of running) for (const delivery of [...mine, ...world.delivered()]) await world.settle(delivery);
   clock.now += spans.lineCheck;
   for (const world of worlds) await world.claim();
-  expect(await ask(url, "select (select count(*) from lines)::int as lines, (select count(*) from messages)::int as messages")).toEqual([
-    { lines: 0, messages: 0 },
-  ]);
+  expect(
+    await ask(url, "select (select count(*) from host_waitlists)::int as lines, (select count(*) from messages)::int as messages"),
+  ).toEqual([{ lines: 0, messages: 0 }]);
 });
 
 test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
@@ -209,13 +209,13 @@ test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
     let isWorking = true;
     const peaks = new Map<string, number>();
     const watch = async (): Promise<void> => {
-      const ofFlow = `m.account = flows.account and (flows.id = 'under-way:' || m.endpoint or flows.id = 'under-way:')`;
+      const ofFlow = `m.account = limiters.account and (limiters.id = 'under-way:' || m.endpoint or limiters.id = 'under-way:')`;
       const actives = `(select count(*) from messages m where m.state = 'active' and ${ofFlow})::int`;
-      const standing = `(select count(*) from messages m where m.line = flows.id)::int`;
+      const standing = `(select count(*) from messages m where m.waitlist = limiters.id)::int`;
       while (isWorking) {
         const seen = await ask(
           url,
-          `select substr(id, 11) as endpoint, running, waiting, ${actives} as actives, ${standing} as standing from flows where id like 'under-way:%'`,
+          `select substr(id, 11) as endpoint, running, waiting, ${actives} as actives, ${standing} as standing from limiters where id like 'under-way:%'`,
         );
         for (const { endpoint, running, waiting, actives, standing } of seen) {
           expect([endpoint, running, waiting]).toEqual([endpoint, actives, standing]);
@@ -253,10 +253,10 @@ test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
     expect(new Set(sent)).toEqual(published);
     expect(sent).toHaveLength(published.size);
     expect(worlds.flatMap(({ faults }) => faults)).toEqual([]);
-    expect(await ask(url, "select sum(running)::int as running, sum(waiting)::int as waiting from flows")).toEqual([
+    expect(await ask(url, "select sum(running)::int as running, sum(waiting)::int as waiting from limiters")).toEqual([
       { running: 0, waiting: 0 },
     ]);
-    expect(await ask(url, "select id from flows where id like 'under-way:_%'")).toEqual([]);
+    expect(await ask(url, "select id from limiters where id like 'under-way:_%'")).toEqual([]);
   },
 );
 
@@ -272,9 +272,9 @@ test("a key's limit holds for all nodes together, and each of its messages is se
   /** One look at the database sees one moment of it. */
   const watch = async (): Promise<void> => {
     const actives = `(select count(*) from messages where state = 'active')::int`;
-    const waiting = `(select count(*) from messages where line = 'key:k')::int`;
+    const waiting = `(select count(*) from messages where waitlist = 'key:k')::int`;
     while (isWorking) {
-      const [flow] = await ask(url, `select running, waiting, ${actives} as actives, ${waiting} as standing from flows`);
+      const [flow] = await ask(url, `select running, waiting, ${actives} as actives, ${waiting} as standing from limiters`);
       if (!flow) continue;
       expect(flow["running"]).toBeLessThanOrEqual(3);
       expect([flow["running"], flow["waiting"]]).toEqual([flow["actives"], flow["standing"]]);
@@ -306,7 +306,7 @@ test("a key's limit holds for all nodes together, and each of its messages is se
   expect(sent).toHaveLength(published.size);
   expect(new Set(sent)).toEqual(published);
   expect(worlds.flatMap(({ faults }) => faults)).toEqual([]);
-  const left = `select running, waiting, (select count(*) from messages)::int as messages, due_at > ${clock.now} as is_idle from flows`;
+  const left = `select running, waiting, (select count(*) from messages)::int as messages, due_at > ${clock.now} as is_idle from limiters`;
   expect(await ask(url, left)).toEqual([{ running: 0, waiting: 0, messages: 0, is_idle: true }]);
 });
 
@@ -330,7 +330,7 @@ test("a queue lets one message through at a time, whatever node it is on, and af
   for (const world of worlds) await turn(world);
   // Each message, then what tells of it.
   expect(order).toEqual(ids.flatMap((id) => [id, id]));
-  expect(await ask(url, "select running, waiting, (select count(*) from slots)::int as slots from flows")).toEqual([
+  expect(await ask(url, "select running, waiting, (select count(*) from queue_slots)::int as slots from limiters")).toEqual([
     { running: 0, waiting: 0, slots: 0 },
   ]);
 });
