@@ -29,8 +29,9 @@ export const at = 1_800_000_000_000;
 export type Reply = { status: number; body: any; headers: Record<string, unknown> };
 
 /**
- * Which path answers plain publishes, for files that run twice (see `test/api/twice.ts`). "on": `ask` publishes over a connection, to the fast path; "off": there is
- * no fast path. Not set: `ask` publishes to the framework, and tests that open connections meet the fast path.
+ * Which path answers plain publishes, for files that run twice (see `test/api/twice.ts`). "on": `ask`
+ * publishes over a connection, to the fast path; "off": there is no fast path. Not set: `ask` publishes to
+ * the framework, and tests that open connections meet the fast path.
  */
 const fastPath = process.env["FAST_PATH"];
 /** Requests that the fast path answers, unless something about them is unusual. */
@@ -45,7 +46,10 @@ export type House = {
   deliveries: Delivery[];
   clock: { now: Millis };
   stop(): void;
-  /** Asks with the token of the first account. Header names and values may be a list, as they come over the wire. */
+  /**
+   * Asks with the token of the first account. Header names and values may be a list, as they come over the
+   * wire.
+   */
   ask(
     method: string,
     url: string,
@@ -56,7 +60,9 @@ export type House = {
   settle(delivery: Delivery, outcome: Partial<Outcome>): Promise<void>;
 };
 
-/** A server with a store in memory and a clock that stands still; whatever is due is delivered into a list. */
+/**
+ * A server with a store in memory and a clock that stands still; whatever is due is delivered into a list.
+ */
 export async function house(
   options: {
     trustProxy?: boolean | string[];

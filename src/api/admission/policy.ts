@@ -23,7 +23,10 @@ import { checkRights } from "./rights.ts";
 export type AdmissionParts = Pick<Parts, "operator"> & {
   store: Store;
   now(): Millis;
-  /** Shared by all ports of a server, so that asking at another port gives no further tries. Default: counts of this port alone. */
+  /**
+   * Shared by all ports of a server, so that asking at another port gives no further tries. Default: counts
+   * of this port alone.
+   */
   counted?: Counted;
   /** The limit of request bodies in flight, in bytes. */
   intakeBytes?: number;
@@ -31,7 +34,10 @@ export type AdmissionParts = Pick<Parts, "operator"> & {
   outflowBytes?: number;
 };
 
-/** What a request shows of its sender. `parameter` is the token in its query, and `params` are those of its path. */
+/**
+ * What a request shows of its sender. `parameter` is the token in its query, and `params` are those of its
+ * path.
+ */
 export type Credentials = {
   authorization: string | undefined;
   parameter: string | null;
@@ -59,14 +65,18 @@ export type Leave = (() => void) | null;
 export type AdmittedAtOnce = { proof: Proof; leave(): void };
 
 /**
- * The admission policy of one port. The framework and the fast path both admit requests by it, and no rule of admission is anywhere else:
+ * The admission policy of one port. The framework and the fast path both admit requests by it, and no rule
+ * of admission is anywhere else:
  *
- * - who may: the credentials that a route asks for (`identify`), the lockout after failed tries, the rights of the token (`admit`);
- * - how much at once: bytes of request bodies in flight, in all and per account (`admit`, `receive`), long responses in flight of an
- *   account (`responses`), refused requests of an address in a second (`reasonFor`, `excess`);
+ * - who may: the credentials that a route asks for (`identify`), the lockout after failed tries, the rights
+ *   of the token (`admit`);
+ * - how much at once: bytes of request bodies in flight, in all and per account (`admit`, `receive`), long
+ *   responses in flight of an account (`responses`), refused requests of an address in a second
+ *   (`reasonFor`, `excess`);
  * - how fast: requests of an account in a second (`admit`).
  *
- * It is built once, when the port is made. A connection has one request in flight at a time on both paths (`api/route/oneAtATime.ts`).
+ * It is built once, when the port is made. A connection has one request in flight at a time on both paths
+ * (`api/route/oneAtATime.ts`).
  */
 export class AdmissionPolicy {
   /** Long responses in flight. */
@@ -104,7 +114,10 @@ export class AdmissionPolicy {
     if (this.#isClosing) throw new Refusal("stopping", "the server is stopping; ask again");
   }
 
-  /** Finds who sends a request, by the credentials that its route asks for. Throws `Refusal`, or rejects with it. */
+  /**
+   * Finds who sends a request, by the credentials that its route asks for. Throws `Refusal`, or rejects
+   * with it.
+   */
   identify(route: Route, credentials: Credentials): Caller | Promise<Caller> {
     const { authorization, parameter, params, address } = credentials;
     const { store } = this.#parts;
@@ -135,8 +148,9 @@ export class AdmissionPolicy {
   }
 
   /**
-   * Admits a request whose sender is known: checks the rights of the token, counts the request in its second and takes the room for its body.
-   * Throws `Refusal`, or rejects with it. Returns a promise only if other nodes share the count.
+   * Admits a request whose sender is known: checks the rights of the token, counts the request in its
+   * second and takes the room for its body. Throws `Refusal`, or rejects with it. Returns a promise only if
+   * other nodes share the count.
    */
   admit(entry: Entry): Leave | Promise<Leave> {
     const { proof } = entry.caller;
@@ -146,8 +160,9 @@ export class AdmissionPolicy {
   }
 
   /**
-   * The same for a request with a bearer token, if it can be decided without waiting. Returns "unknown" if the token has to be looked up first
-   * (`lookUp`), and null if the request needs `identify` and `admit`. Throws `Refusal`.
+   * The same for a request with a bearer token, if it can be decided without waiting. Returns "unknown" if
+   * the token has to be looked up first (`lookUp`), and null if the request needs `identify` and `admit`.
+   * Throws `Refusal`.
    */
   admitAtOnce(authorization: string, route: Route, bytes: number): AdmittedAtOnce | "unknown" | null {
     if (this.#isClosing || route.access !== "token" || isCounted(route) || bytes > mostAtOnce) return null;
@@ -157,7 +172,10 @@ export class AdmissionPolicy {
     return { proof, leave: this.#bodies.take(proof.account.id, bytes) };
   }
 
-  /** Looks up a bearer token, so that it is known for a few seconds. An unknown token is not counted as a failed try. Never rejects. */
+  /**
+   * Looks up a bearer token, so that it is known for a few seconds. An unknown token is not counted as a
+   * failed try. Never rejects.
+   */
   lookUp(authorization: string): Promise<unknown> {
     return this.#bearer.lookUp(authorization);
   }
@@ -168,8 +186,9 @@ export class AdmissionPolicy {
   }
 
   /**
-   * Returns what to refuse a request with. The request is counted against its address, unless its sender has proved an account: then the limits of the
-   * account apply. `isExcess`: the address is over its limit, and the refusal says so.
+   * Returns what to refuse a request with. The request is counted against its address, unless its sender
+   * has proved an account: then the limits of the account apply. `isExcess`: the address is over its limit,
+   * and the refusal says so.
    */
   reasonFor(error: unknown, { proof, address }: { proof: Proof | null; address: string | null }): { reason: Error; isExcess: boolean } {
     const counts = error instanceof Refusal && errorCodes[error.code].status < 500 && !proof;
@@ -178,7 +197,10 @@ export class AdmissionPolicy {
     return { reason: reason instanceof Error ? reason : new Error(String(reason)), isExcess: excess !== null };
   }
 
-  /** Returns the refusal if one more refused request of an address would be over the limit, otherwise null. Counts nothing. */
+  /**
+   * Returns the refusal if one more refused request of an address would be over the limit, otherwise null.
+   * Counts nothing.
+   */
   excess(address: string | null): Refusal | null {
     return this.#counted.refused.excess(address);
   }

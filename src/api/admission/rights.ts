@@ -6,8 +6,9 @@ import type { Route } from "../route/route.ts";
 import { changesAnything, verbOf } from "../route/route.ts";
 
 /**
- * Throws `Refusal` for a token that is not good for a route, and for a passive account at a route that changes anything. Steps of runs that have
- * begun are accepted from a passive account, and it can end its credentials.
+ * Throws `Refusal` for a token that is not good for a route, and for a passive account at a route that
+ * changes anything. Steps of runs that have begun are accepted from a passive account, and it can end its
+ * credentials.
  */
 export function checkRights({ account, right }: Proof, route: Route): void {
   const verb = verbOf(route);

@@ -30,8 +30,9 @@ export type FastParts = {
 type Asked = Pick<PlainHead, "method" | "target" | "rawHeaders" | "authorization" | "length">;
 
 /**
- * Admits a request before its body is there. Returns null if the framework has to answer it, and "unknown" if its token has to be looked up first. A request
- * that is refused goes to the framework too, which says why.
+ * Admits a request before its body is there. Returns null if the framework has to answer it, and "unknown"
+ * if its token has to be looked up first. A request that is refused goes to the framework too, which says
+ * why.
  */
 export function admit(head: Asked, callerIp: string | null, fast: FastParts): Admitted | null | "unknown" {
   const { parts, admission, routes } = fast;

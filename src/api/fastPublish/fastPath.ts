@@ -6,10 +6,11 @@ import type { HandOver, PlainService } from "./sockets.ts";
 import { PlainSocket } from "./sockets.ts";
 
 /**
- * The fast path answers the requests of a few routes (`onFastPath` in the table of routes) by itself: nearly all that is asked of a busy server. A full parser
- * of HTTP and a framework would add a fifth to the processor time of a message. All other requests, and whatever is unusual about one, go to Node's parser and
- * the framework. Both paths find the route in the same table, admit by the same policy and end in the same row, so they answer the same
- * (docs/decisions/0031, 0037 and 0063).
+ * The fast path answers the requests of a few routes (`onFastPath` in the table of routes) by itself:
+ * nearly all that is asked of a busy server. A full parser of HTTP and a framework would add a fifth to the
+ * processor time of a message. All other requests, and whatever is unusual about one, go to Node's parser
+ * and the framework. Both paths find the route in the same table, admit by the same policy and end in the
+ * same row, so they answer the same (docs/decisions/0031, 0037 and 0063).
  */
 export class FastPath {
   readonly #sockets = new Set<PlainSocket>();
@@ -29,12 +30,18 @@ export class FastPath {
     };
   }
 
-  /** Reads a connection for as long as all that comes over it is for the fast path. Then `handOver` is called with what was read and not answered. */
+  /**
+   * Reads a connection for as long as all that comes over it is for the fast path. Then `handOver` is
+   * called with what was read and not answered.
+   */
   read(socket: Socket, handOver: HandOver): void {
     this.#sockets.add(new PlainSocket(socket, this.#service, handOver));
   }
 
-  /** Answers a request that Node's parser has read, on a connection that was handed over. Reports whether it is one for the fast path. */
+  /**
+   * Answers a request that Node's parser has read, on a connection that was handed over. Reports whether it
+   * is one for the fast path.
+   */
   answer(request: IncomingMessage, response: ServerResponse): boolean {
     return answerParsed(request, response, this.#fast);
   }

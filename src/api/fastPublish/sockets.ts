@@ -7,33 +7,47 @@ import type { Begun, Piecemeal } from "../route/oneAtATime.ts";
 import type { PlainHead } from "./parse.ts";
 import { plainHead } from "./parse.ts";
 
-/** What is answered to a plain request. `gone`: to be called as soon as the answer has left, or cannot any more. */
+/**
+ * What is answered to a plain request. `gone`: to be called as soon as the answer has left, or cannot any
+ * more.
+ */
 export type PlainAnswer = { status: number; headers: Readonly<Record<string, string>>; text: string; gone?: () => void };
 
 /** A plain request that was let in. If it is not answered after all, `leave` is called instead. */
 export type Admitted = { answer(body: Buffer): Promise<PlainAnswer>; leave(): void };
 
-/** Gives a connection to Node's parser. `isSilent`: it was connected long ago, and nothing has come over it. */
+/**
+ * Gives a connection to Node's parser. `isSilent`: it was connected long ago, and nothing has come over it.
+ */
 export type HandOver = (begun: Begun & { isSilent: boolean }) => void;
 
 export type PlainService = {
   server: Server;
   /**
-   * Lets a request in before its body is there. Null: it goes to Node's parser. A promise: this is to be called again when it has resolved,
-   * and then answers at once. `callerIp`: the other end of its connection.
+   * Lets a request in before its body is there. Null: it goes to Node's parser. A promise: this is to be
+   * called again when it has resolved, and then answers at once. `callerIp`: the other end of its
+   * connection.
    */
   admit(head: PlainHead, callerIp: string | null): Admitted | null | Promise<unknown>;
   now(): Millis;
-  /** Rings whenever nothing has come or gone over a socket for so long, until it is silenced by calling what it returns. */
+  /**
+   * Rings whenever nothing has come or gone over a socket for so long, until it is silenced by calling what
+   * it returns.
+   */
   idleAlarm(socket: Socket | Piecemeal, after: Millis, ring: () => void): () => void;
   /** Is called when the connection has ended or was handed over. */
   forget(socket: PlainSocket): void;
 };
 
-/** A connection is kept for longer than its sender is told by this, so that none sends a request as it is closed. */
+/**
+ * A connection is kept for longer than its sender is told by this, so that none sends a request as it is
+ * closed.
+ */
 const onItsWay: Millis = 1_000;
 
-/** A body comes in no more pieces than this, or is given to the usual way, which knows how long it may take. */
+/**
+ * A body comes in no more pieces than this, or is given to the usual way, which knows how long it may take.
+ */
 const mostPieces = 4;
 
 /** A request whose body has not come whole. `missing`: its bytes. */
@@ -100,7 +114,10 @@ export class PlainSocket {
     this.#silence = this.#ringAfter(this.#service.server.keepAliveTimeout + onItsWay);
   }
 
-  /** It comes once more when this goes on. Nothing behind it is heard of before, so that all of it can still be given away. */
+  /**
+   * It comes once more when this goes on. Nothing behind it is heard of before, so that all of it can still
+   * be given away.
+   */
   #putBack(bytes: Buffer): void {
     this.#socket.pause().unshift(bytes);
   }
@@ -163,7 +180,10 @@ export class PlainSocket {
     else this.#socket.pause().once("drain", () => this.#readOn());
   }
 
-  /** Reads the bytes at hand in another turn of the event loop, so that other connections are read in between. */
+  /**
+   * Reads the bytes at hand in another turn of the event loop, so that other connections are read in
+   * between.
+   */
   #readOn(): void {
     const socket = this.#socket;
     if (!socket.isPaused()) return;

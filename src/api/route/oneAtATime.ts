@@ -17,7 +17,10 @@ function lineOf(socket: Duplex): Piped[] {
   return line;
 }
 
-/** Does something on a connection as soon as all that was asked on it before is answered; what broke off is not answered any more. */
+/**
+ * Does something on a connection as soon as all that was asked on it before is answered; what broke off is
+ * not answered any more.
+ */
 export function afterAnswers(socket: Duplex, act: () => void): void {
   const line = lineOf(socket);
   if (line.at(-1)?.request?.complete === false) line.pop();
@@ -25,8 +28,8 @@ export function afterAnswers(socket: Duplex, act: () => void): void {
 }
 
 /**
- * Returns a listener that begins a request when those that came before it on its connection are answered: the end of a body and the next head
- * may be one piece.
+ * Returns a listener that begins a request when those that came before it on its connection are answered:
+ * the end of a body and the next head may be one piece.
  */
 export function inTurn(listener: RequestListener): RequestListener {
   return (request: IncomingMessage, response: ServerResponse) => {
@@ -42,8 +45,9 @@ export function inTurn(listener: RequestListener): RequestListener {
 }
 
 /**
- * The first of the line is answered, or its connection has ended. The next one begins in another turn of the event loop: requests that are
- * answered at once would otherwise follow each other without an end, and no other connection would be read.
+ * The first of the line is answered, or its connection has ended. The next one begins in another turn of
+ * the event loop: requests that are answered at once would otherwise follow each other without an end, and
+ * no other connection would be read.
  */
 function endTurn(line: Piped[], socket: Duplex): void {
   const goOn = (): void => {
@@ -59,18 +63,25 @@ function endTurn(line: Piped[], socket: Duplex): void {
 /** What ends the head of every request. It may be in a body as well. */
 const headEnd = "\r\n\r\n";
 
-/** A piece of a body is not cut to less than this, or a body full of what ends a head would cost a hundred times what it should. */
+/**
+ * A piece of a body is not cut to less than this, or a body full of what ends a head would cost a hundred
+ * times what it should.
+ */
 const leastOfBody = 1024;
 
-/** A piece of a body in chunks has at most so many lines: Node's parser takes a microsecond for each chunk, which is two lines. */
+/**
+ * A piece of a body in chunks has at most so many lines: Node's parser takes a microsecond for each chunk,
+ * which is two lines.
+ */
 const mostLines = 512;
 
 /** A piece of so many bytes is given on when the connection has its turn. */
 const largePiece = 16 * 1024;
 
 /**
- * A body whose bytes come a few at a time costs some 20 µs for each read. After so many small reads the connection rests before it reads on:
- * 10 ms at first, twice as long each time, up to a second. Meanwhile the system puts together what arrives.
+ * A body whose bytes come a few at a time costs some 20 µs for each read. After so many small reads the
+ * connection rests before it reads on: 10 ms at first, twice as long each time, up to a second. Meanwhile
+ * the system puts together what arrives.
  */
 const [smallRead, fewSmallReads] = [256, 16];
 const [shortestRest, longestRest] = [10, 1_000] as const;
@@ -79,8 +90,9 @@ const [shortestRest, longestRest] = [10, 1_000] as const;
 export type Begun = { bytes: Buffer; hasEnded: boolean };
 
 /**
- * A connection whose bytes are given on in pieces with the head of hardly more than one request, and nothing while one is answered. Node's parser by itself
- * reads and begins all requests that have come, whoever sends them, and only their answers wait for each other: a few connections that never wait for an
+ * A connection whose bytes are given on in pieces with the head of hardly more than one request, and
+ * nothing while one is answered. Node's parser by itself reads and begins all requests that have come,
+ * whoever sends them, and only their answers wait for each other: a few connections that never wait for an
  * answer would fill the memory.
  */
 export class Piecemeal extends Duplex {

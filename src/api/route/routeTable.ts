@@ -4,12 +4,15 @@ import { asksFor, decoded, splitTarget } from "../http/target.ts";
 import type { Route } from "./route.ts";
 import { methodsOf } from "./route.ts";
 
-/** The parts of a request that decide its route. `target` is as it was sent, and `rawHeaders` has names and values in turn. */
+/**
+ * The parts of a request that decide its route. `target` is as it was sent, and `rawHeaders` has names and
+ * values in turn.
+ */
 export type Routed = { method: string; target: string; rawHeaders: readonly string[] };
 
 /**
- * Returns the path by which a request is routed, on the fast path and by the router of the framework. A publish with a cron expression is
- * routed to the schedules.
+ * Returns the path by which a request is routed, on the fast path and by the router of the framework. A
+ * publish with a cron expression is routed to the schedules.
  */
 export function routingPath({ method, target, rawHeaders }: Routed): string {
   const { path } = splitTarget(target);
@@ -18,7 +21,10 @@ export function routingPath({ method, target, rawHeaders }: Routed): string {
 
 const publishPath = /^\/v2\/publish\//i;
 
-/** Reports whether a publish has a cron expression, in a header or in its query. This is called for every publish. */
+/**
+ * Reports whether a publish has a cron expression, in a header or in its query. This is called for every
+ * publish.
+ */
 function makesSchedule({ method, target, rawHeaders }: Routed): boolean {
   if (method !== "POST") return false;
   for (let at = 0; at < rawHeaders.length; at += 2) {
@@ -33,8 +39,9 @@ function makesSchedule({ method, target, rawHeaders }: Routed): boolean {
 const crons: ReadonlySet<number> = new Set(Object.values(brandNames).map(({ prefix }) => `${prefix}-Cron`.length));
 
 /**
- * The path a target is routed by. A destination at its end may hold anything, so the router never sees it; nor does it
- * see what it could not decode, so that such a request goes the way of all others, and is refused by `refuseUnknown`.
+ * The path a target is routed by. A destination at its end may hold anything, so the router never sees it;
+ * nor does it see what it could not decode, so that such a request goes the way of all others, and is
+ * refused by `refuseUnknown`.
  */
 export function routedPath(path: string, method: string): string {
   const toDestination = method === "POST" ? scheduleAtDestination : null;
@@ -42,7 +49,10 @@ export function routedPath(path: string, method: string): string {
   return routed.includes("%") && decoded(routed) === null ? "/malformed" : routed;
 }
 
-/** A schedule is made at its destination, and paused and resumed at its id: no name of a URL group has a slash. */
+/**
+ * A schedule is made at its destination, and paused and resumed at its id: no name of a URL group has a
+ * slash.
+ */
 const scheduleAtDestination = /^\/v2\/schedules(?=\/)(?!\/[\w.-]+\/(?:pause|resume)\/?$)/i;
 
 /** The path of a row as the router is given it. */
@@ -55,8 +65,8 @@ export type RouteTable = {
   /** Returns the routes at a path, for all methods. */
   at(path: string): readonly Route[];
   /**
-   * Returns the route that the router of the framework chooses for a request. Returns null if there is none, or if the path has characters that
-   * the router would decode or cut off.
+   * Returns the route that the router of the framework chooses for a request. Returns null if there is
+   * none, or if the path has characters that the router would decode or cut off.
    */
   find(request: Routed): Found | null;
 };

@@ -27,7 +27,10 @@ declare module "fastify" {
 
 type Door = { parts: { corsOrigins?: readonly string[] }; admission: AdmissionPolicy; routes: RouteTable };
 
-/** Has the framework admit each request by the policy before its body is read: where does it go, is there such a thing, and who asks? */
+/**
+ * Has the framework admit each request by the policy before its body is read: where does it go, is there
+ * such a thing, and who asks?
+ */
 export function admitRequests(api: FastifyInstance, { parts, admission, routes }: Door): void {
   for (const name of ["target", "split", "caller", "fault"] as const) api.decorateRequest<unknown>(name, null);
   receive(api, admission);
@@ -40,7 +43,8 @@ export function admitRequests(api: FastifyInstance, { parts, admission, routes }
     admission.mustBeOpen();
     request.split = splitQuery(request.target.query);
   };
-  // No async function: almost every token is remembered, and each promise here would cost every publish a microsecond.
+  // No async function: almost every token is remembered, and each promise here would cost every publish a
+  // microsecond.
   api.addHook("onRequest", (request, reply, proceed) => {
     const refuse = (error: unknown): void => proceed(reasonFor(error, { request, reply, admission }));
     const enter = (leave: Leave): void => {
@@ -105,7 +109,10 @@ function isAwaited({ raw, routeOptions }: FastifyRequest): boolean {
   );
 }
 
-/** The answer to a browser that asks what a page may send. Null if it does not ask that, or the page may send nothing here. */
+/**
+ * The answer to a browser that asks what a page may send. Null if it does not ask that, or the page may
+ * send nothing here.
+ */
 function preflightTo({ target, method, headers }: FastifyRequest, reply: FastifyReply, routes: RouteTable) {
   if (!isPreflight(method, headers) || !reply.hasHeader("Access-Control-Allow-Origin")) return null;
   const methods = methodsOfRows(routes.at(target.path));
@@ -114,7 +121,8 @@ function preflightTo({ target, method, headers }: FastifyRequest, reply: Fastify
 
 function refuseUnknown({ target, method }: FastifyRequest, reply: FastifyReply, routes: RouteTable): never {
   const path = routedPath(target.path, method);
-  // The step of a run that waits for an event of such a name: its client would take a 400 for the end of the run.
+  // The step of a run that waits for an event of such a name: its client would take a 400 for the end of
+  // the run.
   const code = /^\/v2\/wait\//i.test(target.path) ? "step-refused" : "invalid";
   if (path === "/malformed") throw new Refusal(code, "path: the percent-encoding is malformed, or not of UTF-8");
   const rows = routes.at(target.path);

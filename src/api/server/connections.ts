@@ -13,9 +13,10 @@ export type Connections = {
 };
 
 /**
- * Decides who reads each connection of a server, and who answers each request. A connection is read by the fast path, which may hand it over, or by Node's
- * parser. A request that Node's parser has read is answered, in its turn, by the first of: the fast path, the early refusal, the framework.
- * This is the only function that replaces listeners of the server, and it is called once.
+ * Decides who reads each connection of a server, and who answers each request. A connection is read by the
+ * fast path, which may hand it over, or by Node's parser. A request that Node's parser has read is
+ * answered, in its turn, by the first of: the fast path, the early refusal, the framework. This is the only
+ * function that replaces listeners of the server, and it is called once.
  */
 export function direct(server: Server, { pacing, fastPath, refuseEarly }: Connections): void {
   const parse = soleListener<(socket: Piecemeal) => void>(server, "connection");

@@ -17,9 +17,10 @@ type Early = {
 };
 
 /**
- * Refuses a request without credentials before the framework sees it, if its address is over its limit: the framework would take most of
- * what the request costs. Reports whether the request was answered. The response is the one that the framework would give. The address is the other end of
- * the connection, so this is not for a server behind proxies.
+ * Refuses a request without credentials before the framework sees it, if its address is over its limit: the
+ * framework would take most of what the request costs. Reports whether the request was answered. The
+ * response is the one that the framework would give. The address is the other end of the connection, so
+ * this is not for a server behind proxies.
  */
 export function refuseEarly(request: IncomingMessage, response: ServerResponse, { parts, admission, routes }: Early): boolean {
   const { method = "", url = "", headers } = request;
