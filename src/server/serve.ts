@@ -237,7 +237,7 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     prices,
     refusedHost: egress.refusedHost,
     reservedPrices: settings.reservedPrices,
-    trustProxy,
+    ...{ trustProxy, fastPath: settings.fastPath },
     publicUrl: settings.publicUrl,
     log: requestLog(log),
     ...{ idleAlarm, alarm },

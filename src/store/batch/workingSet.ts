@@ -17,7 +17,7 @@ import type { Loader } from "./loader.ts";
 import { NeedsLoader } from "./needsLoader.ts";
 import type { Change } from "./overlay.ts";
 import { Overlay } from "./overlay.ts";
-import type { RecentSightings } from "./recentTimeIndex.ts";
+import type { RecentSightings, Sighted } from "./recentTimeIndex.ts";
 import { TakenHands } from "./takenCapacity.ts";
 import { UndoLog } from "./undoLog.ts";
 
