@@ -74,8 +74,13 @@ export async function recordAccounts(session: Session): Promise<void> {
   }
   await area.ask("GET", `/v2/svc/user/${id}`);
   await area.ask("GET", `/v2/svc/user/${id}`, { token: null, basic: `${id}:wrong` });
-  const rotated = await area.ask("POST", `/v2/svc/rotate-token/${id}`, own);
-  session.keepSecret(rotated.json.token, rotated.json.password, rotated.json.read_only_token);
+  let current = password;
+  for (const brand of ["svc", "qstash"]) {
+    const basic = `${id}:${current}`;
+    const { json } = await area.ask("POST", `/v2/${brand}/rotate-token/${id}`, { ...own, basic });
+    session.keepSecret(json.token, json.password, json.read_only_token);
+    current = json.password as string;
+  }
   await area.ask("GET", "/v2/queues", { token });
   await recordOperator(session);
 }

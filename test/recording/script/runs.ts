@@ -213,6 +213,7 @@ async function hooks(author: Author): Promise<void> {
   await author.json("POST /v2/wait/evt_hook", { url: endpoint, timeout: "1d", step: step(10) }, { headers });
   await author.ask("GET", hook, { token: null });
   await author.called(14);
+  for (const method of ["PATCH", "DELETE"]) await author.ask(method, hook, { token: null, body: "kept" });
   await author.ask("POST", hook.replace("/r/", "/none/"), { token: null });
 }
 
