@@ -1,0 +1,47 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+/** The password of the operator of a recorded server. */
+export const operatorPassword = "password-of-the-recording";
+
+export type Server = { url: string; stop(): Promise<void> };
+
+/**
+ * Starts the server of a checkout as a process of its own, with SQLite in a temporary folder. Deliveries to
+ * loopback are allowed.
+ */
+export async function startServer(checkout: string): Promise<Server> {
+  const data = mkdtempSync(join(tmpdir(), "waypost-recording-"));
+  const main = join(checkout, "src/cli/main.ts");
+  const settings = ["--egress-allow", "127.0.0.0/8", "--refused-per-second", "100000"];
+  const args = ["start", "--port", "0", "--data", data, ...settings];
+  const env = { PATH: process.env["PATH"], WAYPOST_OPERATOR_PASSWORD: operatorPassword };
+  const child = spawn(process.execPath, ["--disable-warning=ExperimentalWarning", main, ...args], {
+    env,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const end = once(child, "close");
+  let said = "";
+  child.stderr.on("data", (chunk: Buffer) => (said += chunk.toString()));
+  const ready = new Promise<string>((resolve) => {
+    createInterface({ input: child.stdout }).on("line", (line) => {
+      const [, url] = /(?:running at|listening on) (http:\S+)/.exec(line) ?? [];
+      if (url) resolve(url);
+    });
+  });
+  const failed = end.then(() => {
+    throw new Error(`the server of ${checkout} ended before it served: ${said}`);
+  });
+  const url = await Promise.race([ready, failed]);
+  failed.catch(() => undefined);
+  const stop = async (): Promise<void> => {
+    child.kill("SIGTERM");
+    await end;
+    rmSync(data, { recursive: true, force: true });
+  };
+  return { url, stop };
+}
