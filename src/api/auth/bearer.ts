@@ -6,6 +6,7 @@ import { scopeOf } from "../../core/model/rights.ts";
 import type { Store } from "../../store/store.ts";
 import type { Lockout, TriedFrom } from "./lockout.ts";
 import { accountNamedBy, hashOfToken, isSame, readOnlyTokenOf } from "./token.ts";
+import { minute, second } from "../../core/values/time.ts";
 
 /**
  * Who asks, with what, and what may be done with that. A header that carries the token is ours, and is not forwarded. The
@@ -20,9 +21,9 @@ export type Right = "all" | "read" | Scope;
 export type Tokens = { authorization: string | undefined; parameter: string | null; /** Where they came from. */ from(): TriedFrom };
 
 /** An account is asked for again after this, so what changed on another node is known soon, also where word of it was lost. */
-const rememberedFor: Millis = 5_000;
+const rememberedFor: Millis = 5 * second;
 /** While the storage is unavailable, a token that was valid this recently still is. */
-const rememberedInDoubt: Millis = 60_000;
+const rememberedInDoubt: Millis = minute;
 const mostRemembered = 1_000;
 
 type Authenticator = {

@@ -1,4 +1,4 @@
-import { day } from "./duration.ts";
+import { day } from "./time.ts";
 import { Refusal } from "./errors.ts";
 import type { Millis } from "./basics.ts";
 

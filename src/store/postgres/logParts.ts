@@ -2,13 +2,11 @@ import type { Client } from "pg";
 import { birthOf, firstIdAt } from "../../core/values/ids.ts";
 import type { Millis } from "../../core/model/message.ts";
 import { codeOf, plainly } from "./session.ts";
-
-/** A part of the log is a day of it, so there are some more parts than days that are kept. */
-export const day: Millis = 24 * 60 * 60 * 1000;
+import { day } from "../../core/values/time.ts";
 
 /**
- * A part: the ids from the first of one time to the first of another. The first one has no beginning, and may have no end: then `endsAt` is the one that
- * it is about to get, and it takes no rows from there on.
+ * A part of the log, usually one day: the ids from the first of one time to the first of another. The first one has no
+ * beginning, and may have no end: then `endsAt` is the one that it is about to get, and it takes no rows from there on.
  */
 export type Part = { name: string; from: Millis; to: Millis; endsAt: Millis | null };
 

@@ -2,11 +2,12 @@ import type { Client } from "pg";
 import { birthOf, firstIdAt } from "../../core/values/ids.ts";
 import type { Millis } from "../../core/model/message.ts";
 import type { Part } from "./logParts.ts";
-import { day, endOf, isLocked, makeParts, partsOf, patience } from "./logParts.ts";
+import { endOf, isLocked, makeParts, partsOf, patience } from "./logParts.ts";
 import { alone } from "./migration.ts";
 import type { PostgresOptions } from "./session.ts";
 import { connect, plainly } from "./session.ts";
 import { Unavailable } from "../store.ts";
+import { day } from "../../core/values/time.ts";
 
 /** From today's midnight on: so there is a day at least for what is to be done before it, and rows need another part from then on. */
 const untilEnd: Millis = 3 * day;
