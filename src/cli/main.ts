@@ -29,6 +29,7 @@ import { sqlShelf } from "../store/sql/reads.ts";
 import { openSqlite } from "../store/sqlite/database.ts";
 import { StorageRefused, Unavailable } from "../store/store.ts";
 import { tokenCommands } from "./token.ts";
+import { hour } from "../core/values/time.ts";
 
 /** The command cannot do what it was asked; the text is for people. Exit code 2. */
 class CannotStart extends Error {}
@@ -138,7 +139,7 @@ program
     const server = await listen({
       ...address,
       status: whole("--status", options.status, 599),
-      delay: whole("--delay", options.delay, 3_600_000),
+      delay: whole("--delay", options.delay, hour),
       keys: [key("CURRENT_SIGNING_KEY", development?.signingKeys.current), key("NEXT_SIGNING_KEY", development?.signingKeys.next)],
       print,
     });

@@ -5,6 +5,7 @@ import { Refusal } from "../core/values/errors.ts";
 import type { AccountId, Millis } from "../core/model/message.ts";
 import type { Turns } from "../core/fairness/turns.ts";
 import type { Store } from "../store/store.ts";
+import { minute, second } from "../core/values/time.ts";
 
 /** How much one claim looks at: see `core/commands/claim.ts`. */
 type Most = { limit: number; lines: number; turns?: Turns; behind?: readonly AccountId[] };
@@ -14,9 +15,9 @@ type Failing = { row: DueRow; times: number; until: Millis };
 
 /** A row is put aside when it could not be claimed so many times, with pauses of 1, 2, 4 and 8 seconds: it may have been bad luck. */
 const mostTimes = 5;
-const firstPause: Millis = 1_000;
+const firstPause: Millis = second;
 /** For so long it is left alone when that fails, too; and then the times before are forgotten. */
-const longPause: Millis = 60_000;
+const longPause: Millis = minute;
 /** So many rows may be failing at once, and so many of them in one turn: when it is all of them, it is not the rows. */
 const [mostFailing, mostInTurn] = [512, 32];
 

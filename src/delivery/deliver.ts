@@ -16,6 +16,7 @@ import { Closed, Connections } from "./http/pool.ts";
 import { EgressRefusal, type Egress } from "./http/egress.ts";
 import { ResponseBody } from "./http/responseBody.ts";
 import { sign, signStandard } from "./signature.ts";
+import { isSuccessStatus } from "../core/values/status.ts";
 
 /** A call to a destination. `outcome` never rejects: no answer is an outcome too. `abort` ends it at once, if it has not ended. */
 export type DeliveryCall = { outcome: Promise<Outcome>; abort(): void };
@@ -209,16 +210,14 @@ type CallOptions = { delivery: Delivery; host: string; options: DeliverOptions; 
 
 const noAnswer = { status: null, headers: [], body: noBytes };
 
-const isSuccess = (status: number | null): boolean => status !== null && status >= 200 && status <= 299;
-
 /** An answer that says no more than "delivered" is needed only if someone is to be told of it, or the log keeps it. */
 const isWanted = ({ message }: Delivery, status: number): boolean =>
-  !isSuccess(status) ||
+  !isSuccessStatus(status) ||
   [message.callback !== null, message.tells !== null, message.run?.first !== undefined, message.keepResponse === true].includes(true);
 
 /** Whether a callback tells of the response, or may: a run has its failure callback for all of its messages. */
 const isTold = ({ message: { callback, failureCallback, run } }: Delivery, status: number | null): boolean =>
-  callback !== null || (!isSuccess(status) && (failureCallback !== null || run?.kind === "step" || run?.kind === "result"));
+  callback !== null || (!isSuccessStatus(status) && (failureCallback !== null || run?.kind === "step" || run?.kind === "result"));
 
 const headerList = (fields: HeaderList): HeaderList =>
   fields.slice(0, mostHeaders).map(([name, value]): [string, string] => [canonicalName(name), value]);

@@ -14,6 +14,7 @@ import type { Deliver, DeliveryCall } from "./deliver.ts";
 import { DeniedHosts } from "./deniedHosts.ts";
 import { unsent } from "./unsent.ts";
 import { HoldGuard } from "./holdGuard.ts";
+import { minute } from "../core/values/time.ts";
 
 export type DispatcherLog = {
   attempt(delivery: Delivery, outcome: Outcome, settled: Settled["became"]): void;
@@ -48,7 +49,7 @@ const over = -1;
 /** After a fault of the storage: how long until the next try. */
 const patience = 1000;
 /** After so long the same trouble is told of again. */
-const refrain: Millis = 60_000;
+const refrain: Millis = minute;
 
 /**
  * Sends what is due: claim → deliver → settle. It claims when the store says that something is due and a hand is

@@ -1,6 +1,7 @@
 import { createHmac, createSecretKey, hash, timingSafeEqual, type KeyObject } from "node:crypto";
 import { brandNames } from "../core/values/brand.ts";
 import type { Brand, Bytes, Millis } from "../core/model/message.ts";
+import { BoundedMap } from "../core/values/boundedMap.ts";
 
 /** Claims of a signature. Times are in seconds. `body` is the SHA-256 of the body in base64url, with padding when we sign. */
 export type Claims = { iss: string; sub: string; exp: number; nbf: number; iat: number; jti: string; body: string };
@@ -102,14 +103,11 @@ function isClaims(value: unknown): value is Claims {
 }
 
 /** Key objects are kept, because making one costs as much as a signature. */
-const keyObjects = new Map<string, KeyObject>();
-const keptKeys = 1000;
+const keyObjects = new BoundedMap<string, KeyObject>(1_000);
 
 function keyOf(text: string): KeyObject {
   const kept = keyObjects.get(text);
   if (kept) return kept;
-  const [oldest] = keyObjects.keys();
-  if (keyObjects.size >= keptKeys && oldest !== undefined) keyObjects.delete(oldest);
   const made = createSecretKey(text, "utf8");
   keyObjects.set(text, made);
   return made;

@@ -6,9 +6,10 @@ import type { Store } from "../store/store.ts";
 import type { Clock } from "../clock/clock.ts";
 import { News } from "./workSignal.ts";
 import type { Duty } from "./scheduler.ts";
+import { second } from "../core/values/time.ts";
 
 /** So often what accounts have spent is added up, while anything comes in. */
-const period: Millis = 30_000;
+const period: Millis = 30 * second;
 
 /** Adds up what accounts with a budget have spent in the month, where anything costs anything. Others are not looked at. */
 export function spendingDuty({ store, clock, prices }: { store: Store; clock: Clock; prices: Prices }): Duty {

@@ -5,6 +5,7 @@ import type { Account, AccountId, Millis } from "../core/model/message.ts";
 import type { Store, Unsubscribe } from "../store/store.ts";
 import type { Clock } from "../clock/clock.ts";
 import { News } from "./workSignal.ts";
+import { hour, minute, second } from "../core/values/time.ts";
 
 /** Something the server does by itself. It is not called without need: `nextAt` says when there may be something to do. */
 export type Duty = {
@@ -18,14 +19,14 @@ export type Duty = {
 };
 
 /** Between two turns of a duty there is at least so much time. */
-const shortestPause = 10 * 60 * 1000;
-const afterTrouble = 60 * 1000;
+const shortestPause = 10 * minute;
+const afterTrouble = minute;
 const expireLimit = 500;
 /** What is short-lived goes so long after something came in at the latest. */
-const shortLived = 60 * 60 * 1000;
+const shortLived = hour;
 /** History that an account keeps for less than this is removed at most a minute late. */
-const shortRetention = 60 * 60 * 1000;
-const promptPause = 30 * 1000;
+const shortRetention = hour;
+const promptPause = 30 * second;
 
 /** Does all duties, each when its time has come. A duty that fails is tried again; it never ends the others. */
 export class Timers {

@@ -5,13 +5,14 @@ import type { Store } from "../store/store.ts";
 import type { Clock } from "../clock/clock.ts";
 import { News } from "./workSignal.ts";
 import type { Duty } from "./scheduler.ts";
+import { minute, second } from "../core/values/time.ts";
 
 /** Time between two looks while accounts change. */
-const period: Millis = 10_000;
+const period: Millis = 10 * second;
 /** An account counts as changed this long: the buckets of its changes are of whole minutes, and clocks of nodes differ. */
-const recent: Millis = 120_000;
+const recent: Millis = 2 * minute;
 /** The list of accounts is read again after this at the latest: news of a change may have been lost on its way from another node. */
-const longest: Millis = 600_000;
+const longest: Millis = 10 * minute;
 
 /**
  * Notes which accounts store more than their quota, at most 10 s after they do. Only accounts with a quota are looked at: one bucket of each is

@@ -6,14 +6,14 @@ import type { Store } from "../store/store.ts";
 import type { Clock } from "../clock/clock.ts";
 import { News } from "./workSignal.ts";
 import type { Duty } from "./scheduler.ts";
+import { hour, minute, second } from "../core/values/time.ts";
 
-const second: Millis = 1000;
 /** So soon after something came in, lists may be longer than they may be. */
 const soon = 10 * second;
 /** What was looked through is looked through again after this at the latest, while anything comes in. */
-const longest = 600 * second;
+const longest = 10 * minute;
 /** What began before may fail long after the last thing that came in, and tells nobody. */
-const afterwards = 3600 * second;
+const afterwards = hour;
 /** So many entries a second are expected at most: a list that has room for more is left alone so long. */
 const pace = 1_000;
 const portion = 500;

@@ -6,7 +6,6 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { deleteAccount } from "./accountDeletion.ts";
-import type { Desk as AccountDesk } from "../api/route/route.ts";
 import type { AccountChange } from "../core/commands/account.ts";
 import { withChange } from "../core/commands/account.ts";
 import { checkAccountName } from "../core/commands/accountAsked.ts";
@@ -22,28 +21,11 @@ import type { KeySource } from "../store/sql/keyRing.ts";
 import { storeFor } from "../store/audited.ts";
 import type { Store } from "../store/store.ts";
 
-/** What can be done by whoever is at the machine of the server: with accounts, with their tokens, and with keys. */
-export type Desk = AccountDesk & {
-  /** Where clients reach the server. */
-  url(): Promise<string>;
-  /** Those besides the two that every account has. */
-  tokens(account: AccountId): Promise<readonly Token[]>;
-  createToken(token: NewToken): Promise<Token>;
-  revokeToken(account: AccountId, id: string): Promise<{ revoked: boolean }>;
-  /** Of each key that secrets are sealed with, how many rows; and how many are in clear. */
-  keyUse(): Promise<readonly (readonly [version: number | "clear", rows: number])[]>;
-  /** Seals again what is not sealed with the first key. Answers how many rows. */
-  sealAgain(): Promise<number>;
-};
-
 /** Whoever is at the machine of the server. */
 export const commandLine: Actor = { kind: "commandLine", address: null };
 
 /** A token as it is asked for, by whoever runs the server. */
 type NewToken = TokenAsked & Pick<Token, "account" | "hash">;
-
-/** The server that has the data folder cannot be asked; the text says what to do. */
-export class DeskRefused extends Error {}
 
 type DeskParts = {
   /** How long the store keeps its log. */
@@ -58,26 +40,76 @@ type DeskParts = {
   url(): string;
 };
 
+/** What operations work with. `named`: the store, for changes in the name of whoever asks. */
+type Tools = DeskParts & { store: Store; named: Store };
+
+type Names<Args extends readonly unknown[]> = { readonly [At in keyof Args]: string };
+
+/** An operation: what it does, and the names that its arguments have on the socket. */
+const operation = <Args extends readonly unknown[], Result>(
+  run: (tools: Tools, ...args: Args) => Promise<Result>,
+  ...names: Names<NoInfer<Args>>
+) => ({ run, names: names as readonly string[] });
+
+/**
+ * What can be done by whoever is at the machine of the server: with accounts, with their tokens, and with keys. The
+ * desk, the questions on the socket and their answers follow from this table.
+ */
+const operations = {
+  /** Accounts that are not deleted. */
+  accounts: operation(async ({ store }) => (await store.read.accounts()).filter(({ deletedAt }) => deletedAt === undefined)),
+  /** Makes an account with new credentials. */
+  create: operation(async ({ store, named, newSecret }, { name, change }: { name: string; change: AccountChange }) => {
+    // The id of a deleted one can be nobody's name either, while it is there.
+    checkAccountName(await store.read.accounts(), name);
+    return named.execute("createAccount", withChange(newAccount({ id: randomUUID(), name, secret: newSecret }), change));
+  }, "asked"),
+  change: operation(
+    ({ named }, account: AccountId, change: AccountChange) => named.execute("changeAccount", { account, change }),
+    "account",
+    "change",
+  ),
+  delete: operation(({ store, logRetention, by }, account: AccountId) => deleteAccount(store, account, { logRetention, by }), "account"),
+  /** Where clients reach the server. */
+  url: operation(async ({ url }) => url()),
+  /** Those besides the two that every account has. */
+  tokens: operation(({ store }, account: AccountId) => store.read.allSetUp("tokens", { account, limit: limits.tokens }), "account"),
+  createToken: operation(({ named }, token: NewToken) => named.execute("createToken", { ...token, scope: null }), "token"),
+  revokeToken: operation(({ named }, account: AccountId, id: string) => named.execute("revokeToken", { account, id }), "account", "id"),
+  /** Of each key that secrets are sealed with, how many rows; and how many are in clear. */
+  keyUse: operation(async ({ store }) => [...(await keyUse(store.read))]),
+  /** Seals again what is not sealed with the first key. Answers how many rows. */
+  sealAgain: operation(async ({ store, keys }) => (keys === null ? 0 : sealAgain(store, keys))),
+};
+
+type Operations = typeof operations;
+type OperationName = keyof Operations;
+
+/** Every operation, for who asks for it. */
+export type Desk = {
+  [Name in OperationName]: Operations[Name]["run"] extends (tools: Tools, ...args: infer Args) => infer Result
+    ? (...args: Args) => Result
+    : never;
+};
+
+type Perform = (name: OperationName, args: readonly unknown[]) => Promise<unknown>;
+
+/** The desk whose operations are all done by one function. */
+const deskBy = (perform: Perform): Desk =>
+  Object.fromEntries(operationNames.map((name) => [name, (...args: unknown[]) => perform(name, args)])) as Desk;
+
+const operationNames = Object.keys(operations) as OperationName[];
+
+/** The server that has the data folder cannot be asked; the text says what to do. */
+export class DeskRefused extends Error {}
+
 /** The desk of a store that this process has opened. */
-export function deskOf(store: Store, { logRetention, by, keys, newSecret, url }: DeskParts): Desk {
-  const named = storeFor(store, by);
-  const accounts = async () => (await store.read.accounts()).filter(({ deletedAt }) => deletedAt === undefined);
-  return {
-    accounts,
-    url: async () => url(),
-    create: async ({ name, change }) => {
-      // The id of a deleted one can be nobody's name either, while it is there.
-      checkAccountName(await store.read.accounts(), name);
-      return named.execute("createAccount", withChange(newAccount({ id: randomUUID(), name, secret: newSecret }), change));
-    },
-    change: (account, change) => named.execute("changeAccount", { account, change }),
-    delete: (account) => deleteAccount(store, account, { logRetention, by }),
-    tokens: (account) => store.read.allSetUp("tokens", { account, limit: limits.tokens }),
-    createToken: (token) => named.execute("createToken", { ...token, scope: null }),
-    revokeToken: (account, id) => named.execute("revokeToken", { account, id }),
-    keyUse: async () => [...(await keyUse(store.read))],
-    sealAgain: async () => (keys === null ? 0 : sealAgain(store, keys)),
-  };
+export function deskOf(store: Store, parts: DeskParts): Desk {
+  const tools: Tools = { ...parts, store, named: storeFor(store, parts.by) };
+  return deskBy((name, args) => {
+    const run = operations[name].run as (tools: Tools, ...args: readonly unknown[]) => Promise<unknown>;
+    return run(tools, ...args);
+  });
 }
 
 /** A server has its data folder to itself, so it listens there for the command line. Longer paths cannot be listened at. */
@@ -85,14 +117,8 @@ const socketIn = (folder: string): string => join(folder, "waypost.sock");
 const longestPath = 100;
 const isPossible = (path: string): boolean => process.platform !== "win32" && Buffer.byteLength(path) <= longestPath;
 
-type Question =
-  | { ask: "accounts" | "url" | "keyUse" | "sealAgain" }
-  | { ask: "tokens"; account: AccountId }
-  | { ask: "createToken"; token: NewToken }
-  | { ask: "revokeToken"; account: AccountId; id: string }
-  | { ask: "delete"; account: AccountId }
-  | { ask: "create"; asked: Parameters<Desk["create"]>[0] }
-  | { ask: "change"; account: AccountId; change: AccountChange };
+/** The name of an operation, and its arguments by their names. */
+type Question = { ask: OperationName } & Readonly<Record<string, unknown>>;
 type Reply = { answer: unknown } | { refused: string };
 
 /**
@@ -129,38 +155,24 @@ async function replyTo(question: Question, desk: Desk): Promise<Reply> {
 }
 
 function answerTo(question: Question, desk: Desk): Promise<unknown> {
-  if (question.ask === "delete") return desk.delete(question.account);
-  if (question.ask === "create") return desk.create(question.asked);
-  if (question.ask === "change") return desk.change(question.account, question.change);
-  if (question.ask === "tokens") return desk.tokens(question.account);
-  if (question.ask === "createToken") return desk.createToken(question.token);
-  if (question.ask === "revokeToken") return desk.revokeToken(question.account, question.id);
-  return desk[question.ask]();
+  const { ask } = question;
+  if (!operationNames.includes(ask)) throw new Refusal("invalid", `${ask}: unknown to this server; use its own version of waypost`);
+  const perform = desk[ask] as (...args: readonly unknown[]) => Promise<unknown>;
+  return perform(...operations[ask].names.map((name) => question[name]));
 }
 
 /** The desk of the server that has a data folder. Throws `DeskRefused` where it cannot be asked. */
 export function deskAt(folder: string): Desk {
   const path = socketIn(folder);
-  const ask = async <T>(question: Question): Promise<T> => {
-    const reply = await askAt(path, question).catch((error: unknown) => {
+  return deskBy(async (name, args) => {
+    const named = operations[name].names.map((argument, at) => [argument, args[at]] as const);
+    const reply = await askAt(path, { ask: name, ...Object.fromEntries(named) }).catch((error: unknown) => {
       const why = existsSync(path) ? String(error) : "it does not listen for commands there";
       throw new DeskRefused(`${folder}: a server has it, and cannot be asked (${why}); stop that server, and run the command again`);
     });
     if ("refused" in reply) throw new Refusal("invalid", reply.refused);
-    return reply.answer as T;
-  };
-  return {
-    accounts: () => ask({ ask: "accounts" }),
-    url: () => ask({ ask: "url" }),
-    create: (asked) => ask({ ask: "create", asked }),
-    change: (account, change) => ask({ ask: "change", account, change }),
-    delete: (account) => ask({ ask: "delete", account }),
-    tokens: (account) => ask({ ask: "tokens", account }),
-    createToken: (token) => ask({ ask: "createToken", token }),
-    revokeToken: (account, id) => ask({ ask: "revokeToken", account, id }),
-    keyUse: () => ask({ ask: "keyUse" }),
-    sealAgain: () => ask({ ask: "sealAgain" }),
-  };
+    return reply.answer;
+  });
 }
 
 async function askAt(path: string, question: Question): Promise<Reply> {

@@ -7,6 +7,7 @@ import { limits } from "../core/values/limits.ts";
 import { planNames } from "../core/accounts/plans.ts";
 import type { PlanName } from "../core/model/accountTerms.ts";
 import { parseRing } from "../store/sql/keyRing.ts";
+import { minute } from "../core/values/time.ts";
 
 const integer = (least: number, most: number) =>
   z.coerce
@@ -159,9 +160,9 @@ export const settingRows = {
     value: "<bytes>",
     help: "dead letters keep response bodies up to this size",
   },
-  logRetention: { takes: duration(60_000), default: "3d", value: "<duration>", help: "how long message logs are kept" },
-  dlqRetention: { takes: duration(60_000), default: "7d", value: "<duration>", help: "how long dead letters are kept" },
-  auditRetention: { takes: duration(60_000), default: "90d", value: "<duration>", help: "how long the audit log is kept" },
+  logRetention: { takes: duration(minute), default: "3d", value: "<duration>", help: "how long message logs are kept" },
+  dlqRetention: { takes: duration(minute), default: "7d", value: "<duration>", help: "how long dead letters are kept" },
+  auditRetention: { takes: duration(minute), default: "90d", value: "<duration>", help: "how long the audit log is kept" },
   grace: { takes: duration(0), default: "10s", value: "<duration>", help: "how long running deliveries may take when the server stops" },
   maxQueues: { takes: integer(1, 1_000_000), default: String(limits.queues), value: "<n>", help: "queues that an account may have" },
   brand: {

@@ -3,6 +3,7 @@ import type { Stats } from "node:fs";
 import { accessSync, chmodSync, constants, existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
+import { minute } from "../core/values/time.ts";
 
 /** The data folder cannot be used; the text says why, and what to do. */
 export class DataFolderRefused extends Error {}
@@ -70,7 +71,7 @@ function mustBeOurs(folder: string): void {
 
 const temporaryPrefix = "waypost-dev-";
 /** A folder that was made so lately may be about to be taken by its server. */
-const justMade = 60_000;
+const justMade = minute;
 
 /** A new folder for a server that keeps nothing. Those of servers that were killed, and could not clean up, go now. */
 export function temporaryDataFolder(now: number): string {

@@ -34,6 +34,7 @@ import type { KeySource } from "../store/sql/keyRing.ts";
 import type { OnDamage } from "../store/sqlite/fileCheck.ts";
 import { embeddedStore } from "../store/sqlite/embeddedStore.ts";
 import type { Store } from "../store/store.ts";
+import { minute } from "../core/values/time.ts";
 
 /** A server that is up. `stop` ends it in order and resolves when nothing of it is left. */
 export type Served = {
@@ -122,7 +123,7 @@ async function openDatabase(settings: Settings, { node, log, onOutdated = () => 
 function sparingly<T>(run: (value: T) => void): (value: T) => void {
   let ranAt = -Infinity;
   return (value) => {
-    if (elapsed() - ranAt < 60_000) return;
+    if (elapsed() - ranAt < minute) return;
     ranAt = elapsed();
     run(value);
   };

@@ -6,6 +6,8 @@ import { scopeOf } from "../../core/model/rights.ts";
 import type { Store } from "../../store/store.ts";
 import type { Lockout, TriedFrom } from "./lockout.ts";
 import { accountNamedBy, hashOfToken, isSame, readOnlyTokenOf } from "./token.ts";
+import { minute, second } from "../../core/values/time.ts";
+import { BoundedMap } from "../../core/values/boundedMap.ts";
 
 /**
  * Who asks, with what, and what may be done with that. A header that carries the token is ours, and is not forwarded. The
@@ -20,9 +22,9 @@ export type Right = "all" | "read" | Scope;
 export type Tokens = { authorization: string | undefined; parameter: string | null; /** Where they came from. */ from(): TriedFrom };
 
 /** An account is asked for again after this, so what changed on another node is known soon, also where word of it was lost. */
-const rememberedFor: Millis = 5_000;
+const rememberedFor: Millis = 5 * second;
 /** While the storage is unavailable, a token that was valid this recently still is. */
-const rememberedInDoubt: Millis = 60_000;
+const rememberedInDoubt: Millis = minute;
 const mostRemembered = 1_000;
 
 type Authenticator = {
@@ -76,7 +78,7 @@ type Holder = Pick<Proof, "account" | "right"> & { used?: Pick<Token, "account" 
 class RememberedAccounts {
   readonly #store: Store;
   readonly #now: () => Millis;
-  readonly #remembered = new Map<string, { holder: Holder; at: Millis }>();
+  readonly #remembered = new BoundedMap<string, { holder: Holder; at: Millis }>(mostRemembered);
   /** Look-ups in flight: all requests with one token share one. */
   readonly #asking = new Map<string, Promise<Holder | null>>();
   /** Counts how often all was forgotten: what was read before is out of date then. */
@@ -140,11 +142,7 @@ class RememberedAccounts {
       this.#remembered.delete(tokenHash);
       return null;
     }
-    const [oldest] = this.#remembered.keys();
-    if (this.#remembered.size >= mostRemembered && oldest !== undefined) this.#remembered.delete(oldest);
-    // Set again, so that the order is that of the look-ups.
-    this.#remembered.delete(tokenHash);
-    this.#remembered.set(tokenHash, { holder, at: this.#now() });
+    this.#remembered.renew(tokenHash, { holder, at: this.#now() });
     return holder;
   }
 

@@ -4,6 +4,7 @@ import { lockedFor, mostFailures, withFailure } from "../../core/accounts/lockou
 import type { Millis } from "../../core/model/message.ts";
 import { networkOf } from "../http/address.ts";
 import { hashOfToken } from "./token.ts";
+import { BoundedMap } from "../../core/values/boundedMap.ts";
 
 /** Where tries to prove something come from: a client, and the user name that it gave, if any. */
 export type TriedFrom = { address: string | null; user?: string };
@@ -13,7 +14,7 @@ const mostPlaces = 10_000;
 
 /** Counts what fails, by client and by user name, in bounded memory. Each node counts for itself. */
 export class Lockout {
-  readonly #failures = new Map<string, Failures>();
+  readonly #failures = new BoundedMap<string, Failures>(mostPlaces);
   readonly #now: () => Millis;
 
   constructor(now: () => Millis) {
@@ -39,10 +40,7 @@ export class Lockout {
 
   #note(place: string): Millis {
     const failures = withFailure(this.#failures.get(place), this.#now());
-    this.#failures.delete(place);
-    const [oldest] = this.#failures.keys();
-    if (this.#failures.size >= mostPlaces && oldest !== undefined) this.#failures.delete(oldest);
-    this.#failures.set(place, failures);
+    this.#failures.renew(place, failures);
     return lockedFor(failures, this.#now());
   }
 }

@@ -20,23 +20,20 @@ export const readOnlyTokenOf = ({ id, token }: Pick<Account, "id" | "token">): s
 
 /** The account that a token names, if it names one. Nothing is proved by it. */
 export function accountNamedBy(token: string): string | null {
-  if (token.length > longestToken) return null;
-  try {
-    const value: unknown = JSON.parse(Buffer.from(token, "base64").toString());
-    const id: unknown = typeof value === "object" && value !== null ? Reflect.get(value, "UserID") : null;
-    return typeof id === "string" && /^[\w.-]{1,200}$/.test(id) ? id : null;
-  } catch {
-    return null;
-  }
+  const id = fieldIn(token, "UserID");
+  return id !== null && /^[\w.-]{1,200}$/.test(id) ? id : null;
 }
 
 /** The password in a token, if there is one. */
-export function passwordIn(token: string): string | null {
+export const passwordIn = (token: string): string | null => fieldIn(token, "Password");
+
+/** Returns a text that a token has under a name; null if it has none, or is no token. */
+function fieldIn(token: string, name: string): string | null {
   if (token.length > longestToken) return null;
   try {
     const value: unknown = JSON.parse(Buffer.from(token, "base64").toString());
-    const password: unknown = typeof value === "object" && value !== null ? Reflect.get(value, "Password") : null;
-    return typeof password === "string" ? password : null;
+    const field: unknown = typeof value === "object" && value !== null ? Reflect.get(value, name) : null;
+    return typeof field === "string" ? field : null;
   } catch {
     return null;
   }

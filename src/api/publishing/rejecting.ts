@@ -8,6 +8,7 @@ import type { Store } from "../../store/store.ts";
 import { tells } from "../settings/forward.ts";
 import type { Incoming, Parts } from "../route/route.ts";
 import type { WebhookCall } from "../webhooks/verification.ts";
+import { BoundedMap } from "../../core/values/boundedMap.ts";
 
 /** A call, the source it came to, and its secret. */
 export type SourceCall = { source: Source; secret: string; call: WebhookCall; incoming: Incoming; parts: Parts };
@@ -32,14 +33,12 @@ export async function keepRejected({ source, secret, call, incoming, parts: { st
 const longestReason = 1000;
 
 /** How many calls of each source were not kept since the last one that was, by the store they would have gone to. */
-const counts = new WeakMap<Store, Map<string, number>>();
+const counts = new WeakMap<Store, BoundedMap<string, number>>();
 const mostCounts = 10_000;
 
 function overlook(store: Store, id: string, calls: number): void {
-  const ofStore = counts.get(underlying(store)) ?? new Map<string, number>();
+  const ofStore = counts.get(underlying(store)) ?? new BoundedMap<string, number>(mostCounts);
   counts.set(underlying(store), ofStore);
-  const [oldest] = ofStore.keys();
-  if (ofStore.size >= mostCounts && oldest !== undefined && !ofStore.has(id)) ofStore.delete(oldest);
   ofStore.set(id, (ofStore.get(id) ?? 0) + calls);
 }
 

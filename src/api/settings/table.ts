@@ -8,6 +8,7 @@ import type { FlowControl, Method, Millis, Redaction } from "../../core/model/me
 import { parseRedaction } from "../../core/model/redaction.ts";
 import { remembered } from "../../core/values/remembered.ts";
 import { checkName, checkUrl } from "../http/target.ts";
+import { day } from "../../core/values/time.ts";
 
 /** What the settings of one message, or of one of its callbacks, are read into. Keys are the plain names of the settings. */
 export type Values = {
@@ -261,8 +262,6 @@ function readWindow(text: string): Millis {
   if (window > 0 && window <= limits.deduplicationWindow) return window;
   return refuseText(text, `is not between 1s and ${limits.deduplicationWindow / day}d`);
 }
-
-const day: Millis = 86_400_000;
 
 /** Unix seconds, rounded as clients do; up to the year 9999. */
 function readSeconds(text: string): Millis {

@@ -5,6 +5,7 @@ import { redactBody, redactHeaders } from "../../core/model/redaction.ts";
 import { defaults, logBodyBytes } from "../../core/values/limits.ts";
 import type { LogEvent } from "../../store/queries/logs.ts";
 import type { DeadLetterEntry } from "../../store/queries/index.ts";
+import { base64 } from "../../core/values/base64.ts";
 
 const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
@@ -17,8 +18,6 @@ export function bodyFields(body: Bytes): { text?: string; base64?: string } {
     return { base64: base64(body) };
   }
 }
-
-const base64 = (body: Bytes): string => Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString("base64");
 
 /** A message, as it is shown. */
 export function messageJson(envelope: Envelope): Record<string, unknown> {

@@ -1,4 +1,4 @@
-import { second } from "../../core/values/duration.ts";
+import { minute, second } from "../../core/values/time.ts";
 import type { Millis } from "../../core/model/message.ts";
 import { Rejected } from "./verdict.ts";
 
@@ -21,6 +21,6 @@ export function stampOf(name: string, text: string, unit: Millis = second): Mill
 }
 
 /** What the senders who publish a tolerance mostly ask for. */
-export const usualTolerance: Millis = 300 * second;
+export const usualTolerance: Millis = 5 * minute;
 
 const secondsOf = (time: Millis): number => Math.round(time / second);

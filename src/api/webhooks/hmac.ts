@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { second } from "../../core/values/duration.ts";
+import { second } from "../../core/values/time.ts";
 import type { WebhookCall } from "./call.ts";
 import { headerOf, neededHeader } from "./call.ts";
 import { checkFreshness, stampOf } from "./freshness.ts";

@@ -1,4 +1,4 @@
-import { second } from "../../core/values/duration.ts";
+import { minute } from "../../core/values/time.ts";
 import { checkOneId, jsonOf, neededHeader } from "./call.ts";
 import { checkFreshness } from "./freshness.ts";
 import { checkMac } from "./mac.ts";
@@ -15,7 +15,7 @@ export const linear: Scheme<{ secret: Secret }> = {
     const signature = checkMac({ header, given, keys: secretsOf(secret), signed: [call.body], algorithm: "sha256", encoding: "hex" });
     const at = jsonOf(call)?.["webhookTimestamp"];
     if (typeof at !== "number") throw new Rejected("webhookTimestamp: missing in the body; it must be a number of milliseconds since 1970");
-    checkFreshness({ name: "webhookTimestamp", at, now: call.now, tolerance: 60 * second });
+    checkFreshness({ name: "webhookTimestamp", at, now: call.now, tolerance: minute });
     checkOneId(call, "Linear-Delivery");
     return acceptedOnce(signature);
   },

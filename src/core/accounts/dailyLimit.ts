@@ -2,6 +2,7 @@ import type { Draft, Key, Moment } from "../decision/command.ts";
 import type { Allowance } from "../values/errors.ts";
 import type { Account, AccountId, Millis } from "../model/message.ts";
 import { howToRaise, limitsOf, plans } from "./plans.ts";
+import { day as dayLength } from "../values/time.ts";
 
 // The requests of a day: messages and runs that clients ask for. What follows from them (retries, callbacks, the steps of a
 // run, firings of a schedule) is no request, and is never refused by this. Only accounts that are limited have a row, which
@@ -9,8 +10,6 @@ import { howToRaise, limitsOf, plans } from "./plans.ts";
 
 /** What an account may still ask for today. `soft`: beyond it there is a warning, beyond `hard` a refusal. */
 export type DayLimit = { day: Millis; used: number; soft: number; hard: number };
-
-const dayLength: Millis = 24 * 60 * 60 * 1000;
 
 /** Whether any limit of a day holds for an account. */
 function isLimited(account: Account): boolean {

@@ -1,11 +1,12 @@
 import type { Millis } from "../model/message.ts";
+import { minute } from "../values/time.ts";
 
 /** Failed tries to prove something, from one place, since the first of them. */
 export type Failures = { count: number; since: Millis };
 
 /** So many may fail in a window; those that fail beyond are told to wait for its end. */
 export const mostFailures = 20;
-const window: Millis = 60_000;
+const window: Millis = minute;
 
 const isOver = ({ since }: Failures, now: Millis): boolean => now < since || now >= since + window;
 

@@ -2,9 +2,8 @@ import { Refusal } from "../values/errors.ts";
 import { defaults, limits as house } from "../values/limits.ts";
 import type { Account, Millis } from "../model/message.ts";
 import type { AccountLimits, LimitName, PlanName, Terms } from "../model/accountTerms.ts";
+import { day, hour, minute } from "../values/time.ts";
 
-const second: Millis = 1000;
-const day = 24 * 60 * 60 * second;
 const mebibyte = 1024 * 1024;
 
 /** Whose limits are asked for. */
@@ -26,7 +25,7 @@ const selfHosted: AccountLimits = {
 };
 
 const free: AccountLimits = {
-  ...{ messageBytes: mebibyte, retries: 999, delay: 7 * day, timeout: 900 * second, parallelism: 2, queues: 10 },
+  ...{ messageBytes: mebibyte, retries: 999, delay: 7 * day, timeout: 15 * minute, parallelism: 2, queues: 10 },
   ...{ schedules: 10, groups: 1, endpoints: 100, sources: 1, tokens: 5, deadLetterRetention: 3 * day, logRetention: 3 * day },
   auditRetention: 30 * day,
   ...{ globalParallelism: 10, deadLetters: 1_000_000, logEntries: 10_000, auditEntries: 10_000 },
@@ -35,7 +34,7 @@ const free: AccountLimits = {
 };
 
 const paid: AccountLimits = {
-  ...{ ...free, messageBytes: 8 * mebibyte, delay: 366 * day, timeout: 2 * 60 * 60 * second, parallelism: 100, queues: 1_000 },
+  ...{ ...free, messageBytes: 8 * mebibyte, delay: 366 * day, timeout: 2 * hour, parallelism: 100, queues: 1_000 },
   ...{ schedules: 1_000, groups: 1_000, sources: 100, tokens: 100, deadLetterRetention: 7 * day, logRetention: 7 * day },
   auditRetention: 90 * day,
   ...{ globalParallelism: 100, logEntries: 100_000, auditEntries: 100_000, requestsPerDay: 500_000, requestsPerDayHard: 1_000_000 },

@@ -3,12 +3,11 @@ import type { SecondCount } from "../model/counts.ts";
 import { Refusal } from "../values/errors.ts";
 import type { Account, AccountId, Millis } from "../model/message.ts";
 import { howToRaise, limitOf, plans } from "./plans.ts";
+import { second } from "../values/time.ts";
 
 // Requests of an account are counted in seconds of the clock. A node that is alone counts them by itself. Several nodes share a
 // row for each account that has such a limit: a node takes a few requests of the second at a time, and lets them through without
 // asking again. So all of them together never let through more than the limit, and one alone may still have all of it.
-
-const second: Millis = 1000;
 
 export const secondOf = (now: Millis): number => Math.floor(now / second);
 

@@ -3,10 +3,7 @@ import type { Counts, Usage } from "../model/counts.ts";
 import type { BucketSize } from "./usage.ts";
 import { countNames, noCounts } from "../model/counts.ts";
 import { startOf } from "./usage.ts";
-
-const minute: Millis = 60_000;
-const hour = 60 * minute;
-const day = 24 * hour;
+import { day, hour, minute } from "../values/time.ts";
 
 /** A stretch of time, cut into points of equal length. */
 export type Stretch = { from: Millis; step: Millis; points: number };

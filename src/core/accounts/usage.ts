@@ -2,6 +2,7 @@ import type { Draft } from "../decision/command.ts";
 import type { Counts, Usage } from "../model/counts.ts";
 import { countNames, noCounts } from "../model/counts.ts";
 import type { AccountId, LogState, Millis, NodeId } from "../model/message.ts";
+import { day, hour, minute } from "../values/time.ts";
 
 // What an account has used, in numbers that are only ever added up. Decisions say what is to be added; nobody reads the
 // numbers to do so. Each transaction adds what it counted to one row of each size of bucket, and each node has rows of its
@@ -47,10 +48,6 @@ export function countBytes(draft: Draft, account: AccountId, name: "bytesIn" | "
 export function countDeadLetters(draft: Draft, account: AccountId, by: number): void {
   if (by !== 0) draft.count(account, { deadLetters: by });
 }
-
-const minute: Millis = 60_000;
-const hour = 60 * minute;
-const day = 24 * hour;
 
 /**
  * The sizes of buckets: how long one is, how long it is kept, and how much longer it may stay until there are enough of them

@@ -4,6 +4,7 @@ import { Refusal } from "../values/errors.ts";
 import type { Account, Millis } from "../model/message.ts";
 import { limitNames, mostOf, planNames } from "../accounts/plans.ts";
 import type { LimitName, PlanName } from "../model/accountTerms.ts";
+import { minute, second } from "../values/time.ts";
 
 /** Limits that are lengths of time. */
 export const isTime = (name: LimitName): boolean => name === "delay" || name === "timeout" || name.endsWith("Retention");
@@ -49,8 +50,7 @@ function planNamed(written: string, field: string): PlanName {
 }
 
 /** With less, no attempt could come to anything, and what is kept would be gone before anybody could look. As of a message, and of the server. */
-const leastOf = (name: LimitName): Millis => (name === "timeout" ? second : name.endsWith("Retention") ? 60 * second : 0);
-const second: Millis = 1000;
+const leastOf = (name: LimitName): Millis => (name === "timeout" ? second : name.endsWith("Retention") ? minute : 0);
 
 /** Limits by which nothing would ever be sent, or answered, if they were 0. The others are 0 for "none". */
 const stopping: ReadonlySet<LimitName> = new Set(["parallelism", "globalParallelism", "requestsPerSecond", "requestsPerDayHard"]);

@@ -9,12 +9,13 @@ import { hasStorageQuota } from "../accounts/storageQuota.ts";
 import { dayOf, dayOfSighting } from "../search/timeIndex.ts";
 import type { AccountLimits, Terms } from "../model/accountTerms.ts";
 import { carriedId, isPastBucket, pastBuckets, removeBuckets } from "../accounts/usage.ts";
+import { day } from "../values/time.ts";
 
 /** How long history is kept. The audit log: see `auditRetention` where it is not said. */
 export type Retention = { log: Millis; deadLetters: Millis; audit?: Millis };
 
 /** How long the audit log is kept where nothing is said. */
-const auditRetention: Millis = 90 * 24 * 60 * 60 * 1000;
+const auditRetention: Millis = 90 * day;
 
 /** How long history of an account is kept: neither logs nor dead letters nor its audit log longer than its own limits. */
 export const retentionFor = (account: Terms, retention: Retention): Required<Retention> => ({

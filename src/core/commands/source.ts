@@ -2,6 +2,7 @@ import type { Decision, Key } from "../decision/command.ts";
 import type { AccountId, Bytes, HeaderList, Millis, Rejection, Source } from "../model/message.ts";
 import { needsOfPlace, takePlace } from "../sending/quotas.ts";
 import { acting } from "../accounts/plans.ts";
+import { minute } from "../values/time.ts";
 
 /** What people say of a source. */
 export type SourceSetUp = Pick<Source, "name" | "destination" | "headers" | "verification" | "deduplicate" | "paused">;
@@ -98,7 +99,7 @@ const rejectionKey = (source: Named, number: number): Key => [source.account, re
 export const rejectionsOf = (sourceId: string): { after: string; before: string } => ({ after: `${sourceId}/`, before: `${sourceId}0` });
 
 /** It is known to the minute when a source last accepted a call, so that this costs a busy one next to nothing. */
-const acceptanceInterval: Millis = 60_000;
+const acceptanceInterval: Millis = minute;
 
 /** Whether it is time to note that a source accepted a call. */
 export const isAcceptanceNews = ({ acceptedAt }: Pick<Source, "acceptedAt">, now: Millis): boolean =>

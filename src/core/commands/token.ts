@@ -7,6 +7,7 @@ import { needsOfPlace, takePlace } from "../sending/quotas.ts";
 import { acting } from "../accounts/plans.ts";
 import type { Scope, Token } from "../model/rights.ts";
 import { verbs } from "../model/rights.ts";
+import { minute } from "../values/time.ts";
 
 /** What is asked for of a new token. */
 export type TokenAsked = Pick<Token, "name" | "verbs" | "destinations" | "expiresAt">;
@@ -68,7 +69,7 @@ export const revokeToken: Decision<Named, { revoked: boolean }> = {
 };
 
 /** The last use of a token is known to the minute, so that a busy one costs next to nothing. */
-const useInterval: Millis = 60_000;
+const useInterval: Millis = minute;
 
 /** Whether it is time to note that a token is used. */
 export const isUseNews = ({ usedAt }: Pick<Token, "usedAt">, now: Millis): boolean =>

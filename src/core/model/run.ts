@@ -17,6 +17,7 @@ import type {
 import { Refusal } from "../values/errors.ts";
 import { limits } from "../values/limits.ts";
 import { shortText } from "../values/name.ts";
+import { base64 } from "../values/base64.ts";
 
 export type RunState = "RUN_STARTED" | "RUN_SUCCESS" | "RUN_FAILED" | "RUN_CANCELED";
 
@@ -207,8 +208,6 @@ export function historyBody(steps: readonly SentStep[]): Bytes {
 /** One entry of it. */
 export const entryText = ({ messageId, callType, body }: SentStep): string =>
   `{"messageId":${JSON.stringify(messageId)},"body":"${base64(body)}","callType":"${callType}"}`;
-
-const base64 = (bytes: Bytes): string => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
 
 /** Bytes that a step takes up in the body of a delivery, roughly: more than it does. */
 export const sizeInHistory = (bytes: number): number => Math.ceil(bytes / 3) * 4 + 96;

@@ -5,6 +5,7 @@ import { fingerprint } from "../values/fingerprint.ts";
 import type { Envelope, Millis, Sights } from "../model/message.ts";
 import { parsedUrl } from "../values/url.ts";
 import { remembered } from "../values/remembered.ts";
+import { day } from "../values/time.ts";
 
 // What all messages have, a URL, a host, a path and mostly a caller, is no mark of theirs: each would pay for rows of its own, when it
 // is born and whenever something is told of it. Instead the time is marked. A sighting says that within five seconds something was told
@@ -15,7 +16,6 @@ export type Span = { from: Millis; to: Millis };
 
 /** The time that one sighting stands for. At a thousand messages a second that is five thousand lines to go through. */
 export const glance: Millis = 5_000;
-const day: Millis = 24 * 60 * 60 * 1_000;
 
 const sightOf = {
   url: (url: string) => `url:${fingerprint(url)}`,

@@ -1,5 +1,6 @@
 import { cutJson } from "../values/cutJson.ts";
 import type { Answer, Bytes, CallbackSettings, Envelope, HeaderList, Letter, Tells } from "../model/message.ts";
+import { base64 } from "../values/base64.ts";
 
 /** `most`: bytes that the body may have at most. */
 type Told = { to: CallbackSettings; envelope: Envelope; retried: number; outcome: Answer; tells: Tells; most: number };
@@ -86,8 +87,6 @@ const sizeOf = (value: unknown): number => Buffer.byteLength(JSON.stringify(valu
 /** Characters that a number of bytes takes in base64, and bytes that fit into a number of characters. */
 const inBase64 = (bytes: number): number => Math.ceil(bytes / 3) * 4;
 const bytesIn = (characters: number): number => Math.floor(characters / 4) * 3;
-
-const base64 = (bytes: Uint8Array): string => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
 
 /** Header names to the list of their values, as every JSON of the interface shows headers. */
 export function headerMap(headers: HeaderList): Record<string, string[]> {

@@ -2,6 +2,7 @@ import type { Draft, Moment } from "../decision/command.ts";
 import { countEnd, depart } from "./admission.ts";
 import { log } from "./createMessage.ts";
 import { logBodyBytes } from "../values/limits.ts";
+import { isSuccessStatus } from "../values/status.ts";
 import { notedLevel } from "../accounts/storageQuota.ts";
 import type {
   Account,
@@ -18,7 +19,7 @@ import type {
 import { noBytes } from "../model/message.ts";
 import { countDeadLetters } from "../accounts/usage.ts";
 
-export const isSuccess = ({ status }: Pick<Outcome, "status">): boolean => status !== null && status >= 200 && status <= 299;
+export const isSuccess = ({ status }: Pick<Outcome, "status">): boolean => isSuccessStatus(status);
 
 /** An attempt that was not followed by another one. */
 export type Failure = { account: Account; envelope: Outline<Envelope>; state: MessageState; outcome: Answer };

@@ -1,4 +1,6 @@
-import { day, parseGoDuration, second } from "../values/duration.ts";
+import { parseGoDuration } from "../values/duration.ts";
+import { isSuccessStatus } from "../values/status.ts";
+import { day, second } from "../values/time.ts";
 import { Refusal } from "../values/errors.ts";
 import { retryDelayOf } from "../values/expression.ts";
 import { canonicalName, headerValue } from "../values/headers.ts";
@@ -21,7 +23,7 @@ type Attempt = {
  */
 export function verdictOf({ envelope, outcome, retried, now }: Attempt): Verdict {
   const { status, headers } = outcome;
-  if (status !== null && status >= 200 && status < 300) return { kind: "delivered" };
+  if (isSuccessStatus(status)) return { kind: "delivered" };
   if (retried >= envelope.retries || outcome.final === true || forbidsRetry(outcome)) return { kind: "failed" };
   return { kind: "retry", at: now + (requestedDelay(headers, now) ?? ownDelay(envelope, retried)) };
 }

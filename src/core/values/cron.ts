@@ -2,6 +2,7 @@
 import { Cron } from "croner";
 import { Refusal } from "./errors.ts";
 import type { Millis } from "./basics.ts";
+import { remembered } from "./remembered.ts";
 
 const longestText = 256;
 /** One takes some 70 KB, nearly all of it a list of years that the library keeps. */
@@ -31,16 +32,7 @@ export function nextAfter(cron: string, after: Millis): Millis | null {
   return expressionOf(cron).nextRun(new Date(after))?.getTime() ?? null;
 }
 
-const parsed = new Map<string, Cron>();
-
-function expressionOf(cron: string): Cron {
-  const known = parsed.get(cron);
-  if (known !== undefined) return known;
-  const expression = parseExpression(cron);
-  if (parsed.size >= rememberedTexts) parsed.clear();
-  parsed.set(cron, expression);
-  return expression;
-}
+const expressionOf = remembered(parseExpression, rememberedTexts);
 
 function parseExpression(cron: string): Cron {
   const { zone, times } = partsOf(cron);

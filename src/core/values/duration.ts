@@ -1,9 +1,5 @@
 import type { Millis } from "./basics.ts";
-
-export const second: Millis = 1000;
-const minute: Millis = 60 * second;
-const hour: Millis = 60 * minute;
-export const day: Millis = 24 * hour;
+import { day, hour, minute, second } from "./time.ts";
 
 /** No length of time is longer than this: a century, far below where whole milliseconds lose precision. */
 const longest: Millis = 100 * 365 * day;

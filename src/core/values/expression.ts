@@ -1,6 +1,7 @@
-import { day } from "./duration.ts";
+import { day } from "./time.ts";
 import { Refusal } from "./errors.ts";
 import type { Millis } from "./basics.ts";
+import { remembered } from "./remembered.ts";
 
 /** A retry delay in terms of `retried`, parsed: a number, the variable, or something done to others of its kind. */
 export type Expression = number | "retried" | { apply: Apply; operands: readonly Expression[] };
@@ -32,22 +33,13 @@ const operators: ReadonlyMap<string, { strength: number; apply: (left: number, r
 
 const negate = (value: number): number => -value;
 
-const parsed = new Map<string, Expression>();
-
 /** The delay before the next attempt, between 0 and 1 day: what is negative or no number counts as 0. Throws `Refusal` when malformed. */
 export function retryDelayOf(text: string, retried: number): Millis {
   const delay = Math.round(evaluate(parsedOnce(text), retried));
   return Number.isNaN(delay) ? 0 : Math.min(Math.max(delay, 0), day);
 }
 
-function parsedOnce(text: string): Expression {
-  const known = parsed.get(text);
-  if (known !== undefined) return known;
-  const expression = parseExpression(text);
-  if (parsed.size >= rememberedTexts) parsed.clear();
-  parsed.set(text, expression);
-  return expression;
-}
+const parsedOnce = remembered(parseExpression, rememberedTexts);
 
 /** The value for so many retries already made; may be negative, infinite or NaN. */
 export function evaluate(expression: Expression, retried: number): number {

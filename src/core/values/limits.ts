@@ -1,6 +1,4 @@
-const second = 1000;
-const minute = 60 * second;
-const day = 24 * 60 * minute;
+import { day, hour, minute, second } from "./time.ts";
 
 /** What an account may ask for. Beyond it a request is refused with a word on the limit. */
 export const limits = {
@@ -8,7 +6,7 @@ export const limits = {
   messageBytes: 8 * 1024 * 1024,
   retries: 1000,
   delay: 366 * day,
-  timeout: 12 * 60 * minute,
+  timeout: 12 * hour,
   /** Longest time for which a deduplication id, or a content, makes one message. */
   deduplicationWindow: 7 * day,
   labels: 32,
@@ -54,7 +52,7 @@ export const defaults = {
   retries: 3,
   timeout: 15 * minute,
   /** In which a rate counts. */
-  period: 1 * second,
+  period: second,
 } as const;
 
 /** The spans of time the house itself lives by. */
@@ -62,7 +60,7 @@ export const spans = {
   /** A node that is alive renews the leases of what it is sending long before this has passed. */
   lease: 30 * second,
   /** A line is served whenever a delivery of its host ends; if that was missed, after this at the latest. */
-  lineCheck: 1 * second,
+  lineCheck: second,
   /** A line whose account holds its share of a node is woken when one of its deliveries ends, or after this at the latest. */
   deniedLineCheck: 5 * second,
   /** A message that has its slot of a queue is looked at again after this while the queue is paused. */
@@ -76,11 +74,11 @@ export const spans = {
   /** What a deleted account had under way is over after this: requests take hours at most, and so does the end of a lease. */
   afterDeletion: 7 * day,
   /** Receivers have so long to learn of new signing keys before the next rotation. */
-  rotation: 24 * 60 * minute,
+  rotation: day,
   /** A finished message can still be read by its id for so long. */
-  grace: 60 * second,
+  grace: minute,
   /** A flow control key is forgotten when it has not been used for so long. */
-  idleKey: 60 * minute,
+  idleKey: hour,
   /** A queue that nobody has set up is forgotten when nothing was sent through it for so long. */
   idleQueue: 7 * day,
 } as const;

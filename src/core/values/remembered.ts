@@ -1,17 +1,17 @@
-const most = 1_000;
+import { BoundedMap } from "./boundedMap.ts";
+
 const longest = 256;
 
 /**
- * The same as `make`, which is not asked again for a text that came before. For what nearly every request repeats, such as the names of
- * headers. Bounded: of more than a thousand texts all are forgotten, and long ones are not remembered.
+ * Returns a function that does what `make` does, and does not ask it again for a text that came before. For what nearly every request
+ * repeats, such as the names of headers. Remembers at most `most` texts, the newest ones, and none of more than 256 characters.
  */
-export function remembered<T extends object | string | null>(make: (text: string) => T): (text: string) => T {
-  const known = new Map<string, T>();
+export function remembered<T extends object | string | number | null>(make: (text: string) => T, most = 1_000): (text: string) => T {
+  const known = new BoundedMap<string, T>(most);
   return (text) => {
     const found = known.get(text);
     if (found !== undefined) return found;
     const made = make(text);
-    if (known.size >= most) known.clear();
     if (text.length <= longest) known.set(text, made);
     return made;
   };

@@ -13,6 +13,7 @@ import { headOf, mustBeStep, stepKey, waiterKey } from "../model/run.ts";
 import { waitSentAwayBy } from "./sentAway.ts";
 import { mustHaveStorage } from "../accounts/storageQuota.ts";
 import { dropWaiter, putWaiter } from "./waiters.ts";
+import { base64 } from "../values/base64.ts";
 
 /** A step that is to wait. `wait`: for how long. */
 export type WaitPost = Pick<
@@ -101,7 +102,7 @@ const storedFor = (
 
 /** What a wait comes to. `event` null: the time is over. */
 function resultOf({ step, event: waitEventId, timeout }: Waiter, event: Bytes | null): Bytes {
-  const out = event === null ? {} : { out: Buffer.from(event.buffer, event.byteOffset, event.byteLength).toString("base64") };
+  const out = event === null ? {} : { out: base64(event) };
   return new TextEncoder().encode(JSON.stringify({ ...step, waitEventId, timeout, ...out, waitTimeout: event === null }));
 }
 

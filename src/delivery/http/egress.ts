@@ -3,10 +3,11 @@ import { createSecureContext } from "node:tls";
 import { callbackify } from "node:util";
 import { buildConnector } from "undici";
 import type { Millis } from "../../core/model/message.ts";
-import type { RefusedHost, RefusedHosts } from "../../core/values/refusedHost.ts";
+import type { RefusedHosts } from "../../core/values/refusedHost.ts";
 import { reading } from "./connection.ts";
 import type { Resolve } from "./dns.ts";
 import { apartFromSilent, askingServers, isLocal, listedIn, lookUpBySystem, openedFor, sharing } from "./dns.ts";
+import { BoundedMap } from "../../core/values/boundedMap.ts";
 
 /** Decides which addresses may be called. Whatever leaves the server goes through its connector. */
 export type Egress = {
@@ -52,18 +53,23 @@ export function createEgress({ allow, resolve }: EgressOptions): Egress {
     return plain !== null && (contains(allowed, plain) || isPublic(plain));
   };
   const resolveOnce = resolve ? sharing(resolve) : apartFromSilent({ lookUp: lookUpBySystem, ask: askingServers(), isListed: listedIn() });
-  const refused = new RefusedNames();
+  // The names whose last lookup had an address that may not be called, each with that address.
+  const refused = new BoundedMap<string, string>(1_000);
   const refusedHost: RefusedHosts = (host) => {
     const address = host.replace(/^\[|\]$/g, "");
     if (isIP(address) !== 0) return mayCall(address) ? null : { address, allow: adviceFor(address), isResolved: false };
     if (isLocal(host) && !loopback.some(mayCall)) return { address: host, allow: loopbackNetworks, isResolved: false };
-    return refused.get(host);
+    const denied = refused.get(host);
+    return denied === undefined ? null : { address: denied, allow: adviceFor(denied), isResolved: true };
   };
   const vetted = async (hostname: string): Promise<LookupAnswer[]> => {
     const addresses = await resolveOnce(hostname, openedFor.getStore());
     const denied = addresses.find((address) => !mayCall(address));
-    refused.keep(hostname, denied ?? null);
-    if (denied !== undefined) throw new EgressRefusal(denied, hostname);
+    if (denied !== undefined) {
+      refused.renew(hostname, denied);
+      throw new EgressRefusal(denied, hostname);
+    }
+    refused.delete(hostname);
     if (addresses.length === 0) throw Object.assign(new Error(`${hostname} has no address`), { code: "ENOTFOUND" });
     return addresses.slice(0, mostAddresses).map((address) => ({ address, family: isIP(address) }));
   };
@@ -75,25 +81,6 @@ type LookupAnswer = { address: string; family: number };
 /** What a loopback name stands for. Which of them it has is known to the system only. */
 const loopback = ["127.0.0.1", "::1"];
 const loopbackNetworks = "127.0.0.0/8,::1/128";
-
-/** Names whose last lookup had an address that may not be called, at most 1,000; the oldest is dropped. */
-class RefusedNames {
-  readonly #addresses = new Map<string, string>();
-
-  /** `denied`: the address that may not be called; null if all may. */
-  keep(hostname: string, denied: string | null): void {
-    this.#addresses.delete(hostname);
-    if (denied === null) return;
-    const [oldest] = this.#addresses.keys();
-    if (this.#addresses.size >= 1_000 && oldest !== undefined) this.#addresses.delete(oldest);
-    this.#addresses.set(hostname, denied);
-  }
-
-  get(hostname: string): RefusedHost | null {
-    const address = this.#addresses.get(hostname);
-    return address === undefined ? null : { address, allow: adviceFor(address), isResolved: true };
-  }
-}
 
 /** How many addresses of one name are tried. */
 const mostAddresses = 8;

@@ -1,17 +1,18 @@
 import type { Client } from "pg";
 import { firstIdAt } from "../../core/values/ids.ts";
 import type { Millis } from "../../core/model/message.ts";
-import { day, isLocked, makeParts, partsOf, patience, roomAround } from "./logParts.ts";
+import { isLocked, makeParts, partsOf, patience, roomAround } from "./logParts.ts";
 import { alone } from "./schema.ts";
 import type { PostgresOptions } from "./session.ts";
 import { plainly } from "./session.ts";
 import type { LogCut } from "../sql/database.ts";
+import { day, minute } from "../../core/values/time.ts";
 
 /** A day is made this long before it begins; whoever writes waits for it only when there is next to no time left. */
 const ahead = day / 2;
-const lastMoment: Millis = 60_000;
+const lastMoment: Millis = minute;
 /** Longer than any transaction takes: no line comes in between those that are so old. */
-const complete: Millis = 10 * 60_000;
+const complete: Millis = 10 * minute;
 
 /**
  * The parts of the log. Each covers a day by the times in its ids. Whoever writes makes

@@ -2,9 +2,7 @@ import type { Client } from "pg";
 import { birthOf, firstIdAt } from "../../core/values/ids.ts";
 import type { Millis } from "../../core/model/message.ts";
 import { codeOf, plainly } from "./session.ts";
-
-/** A part of the log is a day of it, so there are some more parts than days that are kept. */
-export const day: Millis = 24 * 60 * 60 * 1000;
+import { day } from "../../core/values/time.ts";
 
 /** The ids from the first one of a time to before the first one of another. */
 export type Part = { name: string; from: Millis; to: Millis };

@@ -11,6 +11,7 @@ import { noSeals } from "../sql/keyRing.ts";
 import { addressesOf } from "./url.ts";
 import { Unavailable } from "../store.ts";
 import type { Columns, ColumnType, Value } from "../sql/tables.ts";
+import { second } from "../../core/values/time.ts";
 
 /**
  * Where the database is, and what comes of a connection to it. `session`: it is ours until it ends. `transaction`: it leads to a pooler that
@@ -44,8 +45,6 @@ export type PostgresOptions = Place & {
   /** Is told when the tables have become newer than this program can work with. From then on it changes nothing any more. */
   onOutdated?(trouble: string): void;
 };
-
-const second = 1000;
 
 /** A statement that takes longer is ended by the server; where not even that is heard of, the connection is given up. */
 const statementTimeout = 30 * second;

@@ -33,7 +33,6 @@ import { shortestWay } from "./byTag.ts";
 import { isAnythingLeft } from "./hasData.ts";
 import type { RunLogPage, RunLogQuery } from "./runLogs.ts";
 import { runLogPage } from "./runLogs.ts";
-import type { RunQueries } from "./runs.ts";
 import { runQueriesOf } from "./runs.ts";
 import { standingOf } from "./waitState.ts";
 import { wholeLog } from "./wholeLog.ts";
@@ -46,6 +45,7 @@ import { envelopesOf, fittingPage, keysOf, lastTime, scanLimit } from "./storage
 export type DeadLetterEntry = { letter: DeadLetter; envelope: Envelope; failed?: FailedRun };
 export type FailedRun = { run: Run | null; step: Step | null; payload: Bytes };
 export type DeadLetterPage = { entries: DeadLetterEntry[]; cursor: string | null };
+type UnfinishedPage = { messageIds: MessageId[]; cursor: string | null };
 /** `finishedAt`: null while it is not finished. */
 export type MessageView = { envelope: Envelope; state: MessageState | null; finishedAt: Millis | null };
 
@@ -55,114 +55,127 @@ export type TooMany = { id: string | null; count: number };
 /** Tables of what people set up, and of what came of it: few rows, so that they are listed as they are. */
 export type SetUpName = "groups" | "flows" | "schedules" | "sources" | "tokens" | "rejections";
 
-/** Every question that can be put to the store. */
-export interface Queries extends RunQueries {
-  account(id: AccountId): Promise<Account | null>;
-  accountByToken(tokenHash: string): Promise<Account | null>;
-  accounts(): Promise<readonly Account[]>;
-  message(account: AccountId, id: MessageId): Promise<MessageView | null>;
-  /** What an unfinished message waits for: see `core/sending/whyWaiting.ts`. Null when it is finished. */
-  standing(account: AccountId, id: MessageId): Promise<Standing | null>;
-  /** Unfinished messages that pass the filter, oldest first; with `ofRuns: false` none that a run waits for. `cursor` is set when it stopped before the end. */
-  unfinished(query: Omit<ListQuery, "order">): Promise<{ messageIds: MessageId[]; cursor: string | null }>;
-  deadLetter(account: AccountId, id: string): Promise<DeadLetterEntry | null>;
-  /** `bodies: false`: as many as were asked for, and no more of each than it takes to look for them. */
-  deadLetters(query: ListQuery & Bodies): Promise<DeadLetterPage>;
-  log(query: ListQuery): Promise<LogPage>;
-  /** Who did what to the settings of an account, newest first. */
-  audit(query: AuditQuery): Promise<AuditPage>;
-  /** Runs with all that is known of what they have done, newest first. */
-  runLog(query: RunLogQuery): Promise<RunLogPage>;
-  /** A row that people have set up, by its id or name. */
-  setUp<T extends SetUpName>(table: T, account: AccountId, id: string): Promise<Rows[T] | null>;
-  /**
-   * Such rows in the order of their ids or names. `before` and `after` are exclusive. Schedules
-   * and URL groups that are large are fewer than asked for, and none only at the end.
-   */
-  allSetUp<T extends SetUpName>(table: T, range: Range): Promise<readonly Rows[T][]>;
-  /**
-   * The newest row of an account behind `most` newer ones, null if it has no more than `most`; and how many it has, at most `most`. It goes
-   * through as many entries of an index.
-   */
-  tooMany(table: LimitedList, account: AccountId, most: number): Promise<TooMany>;
-  tokenByHash(hash: string): Promise<Token | null>;
-  sourceBySecret(secretHash: string): Promise<Source | null>;
-  /** How the secrets of rows are kept, in the order of their keys; of a store in memory, none. */
-  sealing(table: SealedName, range: SealingRange): Promise<readonly Sealing[]>;
-  /** The oldest unfinished messages of a queue, those that wait for their time included. */
-  messagesOfQueue(of: QueueNeed): Promise<readonly MessageId[]>;
-  /** The first thousand messages that hold places in a queue. Some of them may be finished, and their callbacks hold it still. */
-  slotsOf(account: AccountId, queue: string): Promise<MessageId[]>;
-  /** How many deliveries of an account are under way. Where very much is due within the next seconds, fewer than there are. */
-  underWay(account: AccountId, now: Millis): Promise<number>;
-  /** What an account has used from a time on, in buckets of one size, of all nodes: in the order of their times. */
-  usage(account: AccountId, size: BucketSize, from: Millis): Promise<readonly Usage[]>;
-  /**
-   * Returns how many bytes accounts store, in no order; those that have stored nothing are absent, and with `changedSince` those that have not
-   * changed since that time. One statement for every hundred accounts: it looks for one bucket of each, and adds up some hundred buckets of
-   * those that have one.
-   */
-  storedBytes(accounts: readonly AccountId[], changedSince: Millis | null): Promise<readonly StoredSum[]>;
-  /** When the next of an account's rows is past its time, so that `expire` removes it. */
-  nextExpiryAt(account: AccountId, retention: Retention): Promise<Millis | null>;
-  /** Whether anything is left of an account besides its own row. */
-  isAnythingLeft(account: AccountId): Promise<boolean>;
-}
-
 const mostCountedLeases = 10_000;
 const mostSlots = 1_000;
 
-/** Answers every question from a few plain reads, so that a storage has nothing to decide. */
-export function queriesOf(shelf: Shelf): Queries {
-  const one = async <T extends TableName>(table: T, ...key: Key): Promise<Rows[T] | null> => (await shelf.rows(table, [key]))[0] ?? null;
+/**
+ * Returns every question that can be put to the store. Each is answered from a few plain reads, so that a storage has
+ * nothing to decide. A new question is one entry in one of the tables below. Nothing is read before a question is put.
+ */
+export const queriesOf = (shelf: Shelf) => ({
+  ...accountQueriesOf(shelf),
+  ...messageQueriesOf(shelf),
+  ...runQueriesOf(shelf),
+  /** Runs with all that is known of what they have done, newest first. */
+  runLog: (query: RunLogQuery): Promise<RunLogPage> => runLogPage(shelf, query),
+  ...setUpQueriesOf(shelf),
+  ...upkeepQueriesOf(shelf),
+});
+
+export type Queries = ReturnType<typeof queriesOf>;
+
+const rowsOneByOne =
+  (shelf: Shelf) =>
+  async <T extends TableName>(table: T, ...key: Key): Promise<Rows[T] | null> =>
+    (await shelf.rows(table, [key]))[0] ?? null;
+
+/** Questions about accounts, and about who asks. */
+function accountQueriesOf(shelf: Shelf) {
+  const one = rowsOneByOne(shelf);
   return {
-    ...runQueriesOf(shelf),
-    account: (id) => one("accounts", id),
-    accountByToken: (hash) => shelf.accountByToken(hash),
-    accounts: () => shelf.accounts(),
-    message: async (account, id) => {
+    account: (id: AccountId): Promise<Account | null> => one("accounts", id),
+    accountByToken: (tokenHash: string): Promise<Account | null> => shelf.accountByToken(tokenHash),
+    accounts: (): Promise<readonly Account[]> => shelf.accounts(),
+    tokenByHash: (hash: string): Promise<Token | null> => shelf.tokenByHash(hash),
+    sourceBySecret: (secretHash: string): Promise<Source | null> => shelf.sourceBySecret(secretHash),
+    /** Who did what to the settings of an account, newest first. */
+    audit: (query: AuditQuery): Promise<AuditPage> => auditPage(shelf, query),
+    /** How many deliveries of an account are under way. Where very much is due within the next seconds, fewer than there are. */
+    underWay: (account: AccountId, now: Millis): Promise<number> =>
+      // A lease is longer than the clocks of two nodes are apart.
+      shelf.countLeased({ account, now, until: now + 2 * spans.lease, scan: mostCountedLeases }),
+    /** What an account has used from a time on, in buckets of one size, of all nodes: in the order of their times. */
+    usage: (account: AccountId, size: BucketSize, from: Millis): Promise<readonly Usage[]> =>
+      usageFrom(shelf, { account, ...bucketsFrom(size, from), limit: usagePage }),
+    /**
+     * Returns how many bytes accounts store, in no order; those that have stored nothing are absent, and with
+     * `changedSince` those that have not changed since that time. One statement for every hundred accounts: it looks for
+     * one bucket of each, and adds up some hundred buckets of those that have one.
+     */
+    storedBytes: (accounts: readonly AccountId[], changedSince: Millis | null): Promise<readonly StoredSum[]> =>
+      storedBytes(shelf, accounts, changedSince),
+  };
+}
+
+/** Questions about messages, dead letters and the log. */
+function messageQueriesOf(shelf: Shelf) {
+  const one = rowsOneByOne(shelf);
+  return {
+    message: async (account: AccountId, id: MessageId): Promise<MessageView | null> => {
       const [envelope, row] = [await one("envelopes", account, id), await one("messages", account, id)];
       if (!envelope) return null;
       const state = row && isUnfinished(row) ? row : null;
       const ended = state ? undefined : await lastOf(shelf, account, id);
       return { envelope, state, finishedAt: ended?.time ?? null };
     },
-    standing: (account, id) => standingOf(shelf, account, id),
-    unfinished: (query) => unfinished(shelf, query),
-    deadLetter: async (account, id) => {
+    /** What an unfinished message waits for: see `core/sending/whyWaiting.ts`. Null when it is finished. */
+    standing: (account: AccountId, id: MessageId): Promise<Standing | null> => standingOf(shelf, account, id),
+    /**
+     * Unfinished messages that pass the filter, oldest first; with `ofRuns: false` none that a run waits for. `cursor` is
+     * set when it stopped before the end.
+     */
+    unfinished: (query: Omit<ListQuery, "order">): Promise<UnfinishedPage> => unfinished(shelf, query),
+    deadLetter: async (account: AccountId, id: string): Promise<DeadLetterEntry | null> => {
       const letter = await one("deadLetters", account, id);
       const envelope = letter && (await one("envelopes", account, letter.messageId));
       return letter && envelope ? ((await withRuns(shelf, account, [{ letter, envelope }]))[0] ?? null) : null;
     },
-    deadLetters: (query) => deadLetters(shelf, query),
-    log: (query) => logPage(shelf, query),
-    audit: (query) => auditPage(shelf, query),
-    runLog: (query) => runLogPage(shelf, query),
-    setUp: (table, account, id) => one(table, account, id),
-    allSetUp: async (table, range) => {
-      if (table !== "schedules" && table !== "groups") return shelf.range(table, range);
-      const sizes = await shelf.sizesIn(table, range);
-      const bodies = fittingPage(sizes.map(({ body }) => body));
-      const settings = fittingPage(
-        sizes.map((size) => size.settings),
-        memory.settings,
-      );
-      return shelf.range(table, { ...range, limit: Math.min(bodies, settings) });
-    },
-    tooMany: (table, account, most) => tooMany(shelf, table, account, most),
-    tokenByHash: (hash) => shelf.tokenByHash(hash),
-    sourceBySecret: (hash) => shelf.sourceBySecret(hash),
-    sealing: (table, range) => shelf.sealing(table, range),
-    messagesOfQueue: (of) => shelf.messagesOfQueue(of),
-    slotsOf: async (account, queue) => (await shelf.slotsOfQueue(account, queue, mostSlots)).map(({ id }) => id),
-    // A lease is longer than the clocks of two nodes are apart.
-    underWay: (account, now) => shelf.countLeased({ account, now, until: now + 2 * spans.lease, scan: mostCountedLeases }),
-    usage: (account, size, from) => usageFrom(shelf, { account, ...bucketsFrom(size, from), limit: usagePage }),
-    storedBytes: (accounts, changedSince) => storedBytes(shelf, accounts, changedSince),
-    nextExpiryAt: (account, retention) => nextExpiryAt(shelf, account, retention),
-    isAnythingLeft: (account) => isAnythingLeft(shelf, account),
+    /** `bodies: false`: as many as were asked for, and no more of each than it takes to look for them. */
+    deadLetters: (query: ListQuery & Bodies): Promise<DeadLetterPage> => deadLetters(shelf, query),
+    log: (query: ListQuery): Promise<LogPage> => logPage(shelf, query),
+    /** The oldest unfinished messages of a queue, those that wait for their time included. */
+    messagesOfQueue: (of: QueueNeed): Promise<readonly MessageId[]> => shelf.messagesOfQueue(of),
+    /** The first thousand messages that hold places in a queue. Some of them may be finished, and their callbacks hold it still. */
+    slotsOf: async (account: AccountId, queue: string): Promise<MessageId[]> =>
+      (await shelf.slotsOfQueue(account, queue, mostSlots)).map(({ id }) => id),
   };
 }
+
+/** Questions about what people have set up. */
+const setUpQueriesOf = (shelf: Shelf) => ({
+  /** A row that people have set up, by its id or name. */
+  setUp: <T extends SetUpName>(table: T, account: AccountId, id: string): Promise<Rows[T] | null> =>
+    rowsOneByOne(shelf)(table, account, id),
+  /**
+   * Such rows in the order of their ids or names. `before` and `after` are exclusive. Schedules
+   * and URL groups that are large are fewer than asked for, and none only at the end.
+   */
+  allSetUp: async <T extends SetUpName>(table: T, range: Range): Promise<readonly Rows[T][]> => {
+    if (table !== "schedules" && table !== "groups") return shelf.range(table, range);
+    const sizes = await shelf.sizesIn(table, range);
+    const bodies = fittingPage(sizes.map(({ body }) => body));
+    const settings = fittingPage(
+      sizes.map((size) => size.settings),
+      memory.settings,
+    );
+    return shelf.range(table, { ...range, limit: Math.min(bodies, settings) });
+  },
+});
+
+/** Questions of duties: what is to be removed, or sealed again. */
+const upkeepQueriesOf = (shelf: Shelf) => ({
+  /**
+   * The newest row of an account behind `most` newer ones, null if it has no more than `most`; and how many it has, at
+   * most `most`. It goes through as many entries of an index.
+   */
+  tooMany: (table: LimitedList, account: AccountId, most: number): Promise<TooMany> => tooMany(shelf, table, account, most),
+  /** How the secrets of rows are kept, in the order of their keys; of a store in memory, none. */
+  sealing: (table: SealedName, range: SealingRange): Promise<readonly Sealing[]> => shelf.sealing(table, range),
+  /** When the next of an account's rows is past its time, so that `expire` removes it. */
+  nextExpiryAt: (account: AccountId, retention: Retention): Promise<Millis | null> => nextExpiryAt(shelf, account, retention),
+  /** Whether anything is left of an account besides its own row. */
+  isAnythingLeft: (account: AccountId): Promise<boolean> => isAnythingLeft(shelf, account),
+});
 
 async function tooMany(shelf: Shelf, table: LimitedList, account: AccountId, most: number): Promise<TooMany> {
   const id = await shelf.idBehind(table, account, most);

@@ -7,55 +7,46 @@ import { passesRun, runMarksWanted } from "../../core/search/runFilter.ts";
 import { chunksOf } from "./pages.ts";
 import type { Marked } from "./byTag.ts";
 import { fewest } from "./byTag.ts";
-import type { Range, Shelf } from "./storageReads.ts";
+import type { Bodies, Range, Shelf } from "./storageReads.ts";
 import { fittingPage, keysOf, lastTime, scanLimit } from "./storageReads.ts";
 
 export type RunQuery = { account: AccountId; filter: RunFilter; cursor: string | null; count: number };
 export type RunPage = { runs: Run[]; cursor: string | null };
 
-/** Every question about workflow runs that can be put to the store. */
-export interface RunQueries {
-  /** The run of this name that has not ended. */
-  activeRun(account: AccountId, runId: string): Promise<{ run: Run; active: ActiveRun } | null>;
-  run(account: AccountId, key: RunKey): Promise<Run | null>;
-  /** Runs that pass, newest first. `cursor` is set when it stopped before the end. */
-  runs(query: RunQuery): Promise<RunPage>;
-  /** The history of a run, in order; `bodies: false` without them. */
-  history(account: AccountId, run: RunKey, how?: { bodies?: false }): Promise<Step[]>;
-  /** Entries of a history by their ids, in the order of the ids that are given. */
-  steps(account: AccountId, ids: readonly string[]): Promise<Step[]>;
-  waitersOf(account: AccountId, run: RunKey): Promise<readonly Waiter[]>;
-  notificationsOf(account: AccountId, run: RunKey, how?: { bodies?: false }): Promise<readonly Notification[]>;
-  messagesOfRun(account: AccountId, run: RunKey): Promise<readonly MessageState[]>;
-  /** What waits for an event in any run, in the order of ids, behind `after`. */
-  waitersOfEvent(account: AccountId, event: string, of: { after?: string; limit: number }): Promise<readonly Waiter[]>;
-}
+type EventStretch = { after?: string; limit: number };
 
 const chunk = 1_000;
 
-export function runQueriesOf(shelf: Shelf): RunQueries {
+/** Every question about workflow runs that can be put to the store. */
+export function runQueriesOf(shelf: Shelf) {
   const run = async (account: AccountId, key: RunKey): Promise<Run | null> =>
     (await withDeadLetters(shelf, account, await shelf.rows("runs", [[account, key]])))[0] ?? null;
   return {
     run,
-    activeRun: async (account, runId) => {
+    /** The run of this name that has not ended. */
+    activeRun: async (account: AccountId, runId: string): Promise<{ run: Run; active: ActiveRun } | null> => {
       const [active] = await shelf.rows("activeRuns", [[account, runId]]);
       const found = active ? await run(account, active.run) : null;
       return active && found ? { run: found, active } : null;
     },
-    runs: (query) => runs(shelf, query),
-    history: async (account, key, how = {}) => {
+    /** Runs that pass, newest first. `cursor` is set when it stopped before the end. */
+    runs: (query: RunQuery): Promise<RunPage> => runs(shelf, query),
+    /** The history of a run, in order; `bodies: false` without them. */
+    history: async (account: AccountId, key: RunKey, how: Bodies = {}): Promise<Step[]> => {
       const steps = await allWithin(shelf, "steps", { account, run: key }, how);
       return steps.sort((a, b) => a.position - b.position);
     },
-    steps: async (account, ids) => {
+    /** Entries of a history by their ids, in the order of the ids that are given. */
+    steps: async (account: AccountId, ids: readonly string[]): Promise<Step[]> => {
       const byId = new Map((await shelf.rows("steps", keysOf(account, ids))).map((step) => [step.id, step]));
       return ids.flatMap((id) => byId.get(id) ?? []);
     },
-    waitersOf: (account, key) => allWithin(shelf, "waiters", { account, run: key }),
-    notificationsOf: (account, key, how) => allWithin(shelf, "notifications", { account, run: key }, how),
-    messagesOfRun: (account, key) => shelf.messagesOfRun(account, key),
-    waitersOfEvent: (account, event, { after, limit }) =>
+    waitersOf: (account: AccountId, key: RunKey): Promise<readonly Waiter[]> => allWithin(shelf, "waiters", { account, run: key }),
+    notificationsOf: (account: AccountId, key: RunKey, how?: Bodies): Promise<readonly Notification[]> =>
+      allWithin(shelf, "notifications", { account, run: key }, how),
+    messagesOfRun: (account: AccountId, key: RunKey): Promise<readonly MessageState[]> => shelf.messagesOfRun(account, key),
+    /** What waits for an event in any run, in the order of ids, behind `after`. */
+    waitersOfEvent: (account: AccountId, event: string, { after, limit }: EventStretch): Promise<readonly Waiter[]> =>
       shelf.waitersOfEvent(event, { account, limit, ...(after === undefined ? {} : { after }) }),
   };
 }

@@ -2,6 +2,7 @@ import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
 import { crc32 } from "node:zlib";
 import { StorageRefused } from "../store.ts";
+import { BoundedMap } from "../../core/values/boundedMap.ts";
 
 /** Where the keys are that secrets are sealed with: in a file, in a setting, or nowhere. Plain data, for threads. */
 export type KeySource = { file: string } | { ring: string } | null;
@@ -106,7 +107,7 @@ class KeyRing implements Seals {
   readonly #source: NonNullable<KeySource>;
   #keys: readonly [RingKey, ...RingKey[]];
   #stamp: string;
-  readonly #opened = new Map<string, unknown>();
+  readonly #opened = new BoundedMap<string, unknown>(mostRemembered);
 
   constructor(source: NonNullable<KeySource>) {
     this.#source = source;
@@ -128,8 +129,6 @@ class KeyRing implements Seals {
     const known = this.#opened.get(name);
     if (known !== undefined) return known;
     const value: unknown = JSON.parse(this.#clearOf(sealed, of));
-    const [oldest] = this.#opened.keys();
-    if (this.#opened.size >= mostRemembered && oldest !== undefined) this.#opened.delete(oldest);
     this.#opened.set(name, value);
     return value;
   }

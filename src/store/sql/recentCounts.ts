@@ -3,6 +3,7 @@ import { placeOf } from "../../core/sending/quotas.ts";
 import type { WorkingSet } from "../batch/workingSet.ts";
 import type { Loader } from "../batch/loader.ts";
 import { keyOfPlace } from "../batch/quotaCounts.ts";
+import { BoundedMap } from "../../core/values/boundedMap.ts";
 
 /** Of several kinds and accounts. */
 const most = 1_000;
@@ -10,7 +11,7 @@ const counted = ["groups", "flows", "schedules", "sources", "tokens"] as const;
 
 /** How many there are of what is set up, so that not all are counted for each that is made. For a storage with one writer. */
 export class RecentCounts {
-  readonly #counts = new Map<string, number>();
+  readonly #counts = new BoundedMap<string, number>(most);
 
   /** Learns what a batch has stored. */
   learn(set: Pick<WorkingSet, "changes">): void {
@@ -39,7 +40,6 @@ export class RecentCounts {
       const known = needs.map(({ account, name }) => this.#counts.get(keyOfPlace(account, name)));
       const unknown = needs.filter((_need, at) => known[at] === undefined);
       const found = unknown.length === 0 ? [] : await counts(unknown);
-      if (this.#counts.size + unknown.length > most) this.forget();
       for (const [at, need] of unknown.entries()) this.#note(need, found[at] ?? 0);
       let next = 0;
       return needs.map((need, at) => Math.min(need.most, known[at] ?? found[next++] ?? 0));

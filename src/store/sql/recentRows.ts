@@ -3,6 +3,7 @@ import type { Account, AccountId, SendSettings } from "../../core/model/message.
 import type { WorkingSet } from "../batch/workingSet.ts";
 import type { Loader } from "../batch/loader.ts";
 import { RecentCounts } from "./recentCounts.ts";
+import { BoundedMap } from "../../core/values/boundedMap.ts";
 
 /** Rows that change again some milliseconds after they were written. */
 const followed = ["messages", "activeRuns", "runs"] as const;
@@ -24,7 +25,7 @@ const longestHeaders = 4_096;
  */
 export class RecentRows {
   readonly #rows = { messages: new Recent("messages"), activeRuns: new Recent("activeRuns"), runs: new Recent("runs") };
-  readonly #accounts = new Map<AccountId, Account>();
+  readonly #accounts = new BoundedMap<AccountId, Account>(mostAccounts);
   readonly #counts = new RecentCounts();
 
   /** Learns what a batch has written. To be told when it is stored, and not before. */
@@ -53,7 +54,7 @@ export class RecentRows {
       if (isFollowed(table)) return withKnown(keys, (key) => this.#of(table).get(key) as Rows[T] | undefined, ask);
       if (table !== "accounts") return ask(keys);
       const found = await withKnown(keys, ([id]) => this.#accounts.get(id) as Rows[T] | undefined, ask);
-      for (const account of found as readonly Account[]) keep(this.#accounts, account.id, account, mostAccounts);
+      for (const account of found as readonly Account[]) this.#accounts.set(account.id, account);
       return found;
     };
     return { ...loader, rows, counts: this.#counts.before(loader) };
@@ -112,12 +113,6 @@ const lettersOf = ({ headers, callback, failureCallback }: SendSettings): number
     (sum, told) => sum + (told ? lettersOf(told) : 0),
     headers.reduce((sum, [name, value]) => sum + name.length + value.length, 0),
   );
-
-function keep<Row>(rows: Map<string, Row>, id: string, row: Row, most: number): void {
-  rows.set(id, row);
-  const [oldest] = rows.size > most ? rows.keys() : [];
-  if (oldest !== undefined) rows.delete(oldest);
-}
 
 async function withKnown<Row>(
   keys: readonly Key[],

@@ -3,6 +3,8 @@ import { Refusal } from "../../core/values/errors.ts";
 import type { OnDamage } from "./fileCheck.ts";
 import { codeOf, orUnavailable } from "../batch/groupCommit.ts";
 import type { Queries } from "../queries/index.ts";
+import { queriesOf } from "../queries/index.ts";
+import type { Shelf } from "../queries/storageReads.ts";
 import type { Folded, ThreadFind, ThreadReply, ThreadRequest, ThreadRole } from "./workerMain.ts";
 import { StorageRefused, Unavailable } from "../store.ts";
 
@@ -42,31 +44,12 @@ function startedWhenAsked(role: ThreadRole, onDamage: OnDamage = () => undefined
 
 /** Every query by its name; the thread knows what it means. */
 function readsThrough(ask: (query: keyof Queries, args: readonly unknown[]) => Promise<unknown>): Queries {
-  const call =
-    (query: keyof Queries) =>
-    (...args: unknown[]): Promise<never> =>
-      ask(query, args) as Promise<never>;
-  return {
-    ...{ account: call("account"), accountByToken: call("accountByToken"), accounts: call("accounts"), message: call("message") },
-    ...{ standing: call("standing"), unfinished: call("unfinished"), deadLetter: call("deadLetter"), deadLetters: call("deadLetters") },
-    ...{
-      log: call("log"),
-      runLog: call("runLog"),
-      nextExpiryAt: call("nextExpiryAt"),
-      usage: call("usage"),
-      storedBytes: call("storedBytes"),
-      setUp: call("setUp"),
-      allSetUp: call("allSetUp"),
-    },
-    ...{ audit: call("audit"), isAnythingLeft: call("isAnythingLeft") },
-    sourceBySecret: call("sourceBySecret"),
-    ...{ tooMany: call("tooMany"), sealing: call("sealing"), tokenByHash: call("tokenByHash") },
-    steps: call("steps"),
-    ...{ run: call("run"), activeRun: call("activeRun"), runs: call("runs"), history: call("history"), waitersOf: call("waitersOf") },
-    ...{ notificationsOf: call("notificationsOf"), messagesOfRun: call("messagesOfRun"), waitersOfEvent: call("waitersOfEvent") },
-    ...{ messagesOfQueue: call("messagesOfQueue"), slotsOf: call("slotsOf"), underWay: call("underWay") },
-  };
+  const call = (query: string) => [query, (...args: unknown[]) => ask(query as keyof Queries, args)] as const;
+  return Object.fromEntries(Object.keys(queriesOf(unread)).map(call)) as unknown as Queries;
 }
+
+/** A storage of which only the names of the queries are asked. */
+const unread = {} as Shelf;
 
 function thread(role: ThreadRole, onDamage: OnDamage): Thread & { hasEnded(): boolean } {
   const worker = new Worker(new URL("./workerMain.ts", import.meta.url), { workerData: role, name: `store-${role.role}` });

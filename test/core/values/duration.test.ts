@@ -1,6 +1,7 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { day, parseDuration, parseGoDuration } from "../../../src/core/values/duration.ts";
+import { parseDuration, parseGoDuration } from "../../../src/core/values/duration.ts";
+import { day } from "../../../src/core/values/time.ts";
 
 describe("parseDuration", () => {
   test.each([

@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { day } from "../../../src/core/values/duration.ts";
+import { day } from "../../../src/core/values/time.ts";
 import { Refusal } from "../../../src/core/values/errors.ts";
 import { evaluate, parseExpression, retryDelayOf } from "../../../src/core/values/expression.ts";
 

@@ -12,11 +12,11 @@ test("a text is asked about once, also where nothing comes of it", () => {
   expect(asked).toEqual(["a", "none"]);
 });
 
-test("of a thousand and one all are forgotten but the last, and long ones at once", () => {
+test("of a thousand and one the oldest is forgotten, and long ones at once", () => {
   let asked = 0;
   const ask = remembered((text) => `${++asked} ${text.slice(0, 8)}`);
   for (let number = 0; number <= 1_000; number++) ask(String(number));
-  expect([ask("1000"), ask("0")]).toEqual(["1001 1000", "1002 0"]);
+  expect([ask("1000"), ask("1"), ask("0")]).toEqual(["1001 1000", "2 1", "1002 0"]);
   const [long, longer] = ["x".repeat(256), "x".repeat(257)];
   expect([ask(long), ask(long), ask(longer), ask(longer)]).toEqual([1003, 1003, 1004, 1005].map((count) => `${count} xxxxxxxx`));
 });

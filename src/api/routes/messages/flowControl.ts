@@ -12,6 +12,7 @@ import type { Answer, Parts } from "../../route/route.ts";
 import { Listed } from "../../http/listed.ts";
 import { route } from "../../route/route.ts";
 import { isKey, readKey } from "../../settings/table.ts";
+import { minute } from "../../../core/values/time.ts";
 
 const key = z.object({
   flowControlKey: z.string(),
@@ -91,7 +92,7 @@ const get = route({
   path: "/v2/flowControl/{key}",
   tag: "Flow control",
   summary: "Read a flow control key",
-  about: `A key exists from the first message that has it, and is forgotten ${spans.idleKey / 60_000} minutes after nothing is left to be sent with it, unless it is paused or pinned.`,
+  about: `A key exists from the first message that has it, and is forgotten ${spans.idleKey / minute} minutes after nothing is left to be sent with it, unless it is paused or pinned.`,
   params: z.object({ key: z.string() }),
   answers: { 200: { about: "The key.", schema: key } },
   refusals: ["not-found"],

@@ -7,6 +7,7 @@ import { sendersHeaders } from "../../settings/forward.ts";
 import { hookOf, hookParams } from "../../publishing/hookUrl.ts";
 import type { Answer, Incoming, Parts, Route } from "../../route/route.ts";
 import { runIdNow } from "../../publishing/runNow.ts";
+import { base64 } from "../../../core/values/base64.ts";
 
 const methods = ["POST", "GET", "PUT", "PATCH", "DELETE"] as const;
 
@@ -48,7 +49,7 @@ function callOf(method: string, { target, origin, rawHeaders, body }: Incoming):
     throw new Refusal("invalid", "host: there is no valid Host in the request");
   const call = {
     ...{ method, header: headerMap(sendersHeaders(rawHeaders, null)) },
-    ...(body.length === 0 ? {} : { body: Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString("base64") }),
+    ...(body.length === 0 ? {} : { body: base64(body) }),
     ...{ proto, host, url },
   };
   return Buffer.from(JSON.stringify(call));

@@ -9,6 +9,7 @@ import { readObject } from "../../route/readObject.ts";
 import { route } from "../../route/route.ts";
 import { checkName } from "../../http/target.ts";
 import { flowsOf } from "./flowControl.ts";
+import { day } from "../../../core/values/time.ts";
 
 const queue = z.object({
   name: z.string(),
@@ -86,7 +87,7 @@ const get = route({
   path: "/v2/queues/{name}",
   tag: "Queues",
   summary: "Read a queue",
-  about: `A queue exists from its first message on, or once it was created. One that was created, or is paused, stays until it is deleted. Any other is forgotten ${spans.idleQueue / 86_400_000} days after nothing is left to be sent through it; its next message makes it again.`,
+  about: `A queue exists from its first message on, or once it was created. One that was created, or is paused, stays until it is deleted. Any other is forgotten ${spans.idleQueue / day} days after nothing is left to be sent through it; its next message makes it again.`,
   params: byName,
   answers: { 200: { about: now, schema: queue } },
   refusals: ["not-found"],

@@ -15,6 +15,7 @@ import { mayRead, scopeIn } from "../../route/scope.ts";
 import { checkSegment } from "../../settings/segment.ts";
 import { readingStep } from "../../publishing/stepRefusal.ts";
 import { checkUrl, shortened } from "../../http/target.ts";
+import { day } from "../../../core/values/time.ts";
 
 const byEvent = z.object({ eventId: z.string() });
 
@@ -43,7 +44,7 @@ const wait = route({
   tag: "Events",
   needs: "publish",
   summary: "Let a step of a run wait for an event",
-  about: `What endpoints ask for; the run is named by the header Svc-Workflow-RunId. Headers of the form Svc-Forward-… are sent along when it goes on. An event that was kept for the run is taken at once. It waits for ${limits.delay / 86_400_000} days at most, and then goes on without the event.`,
+  about: `What endpoints ask for; the run is named by the header Svc-Workflow-RunId. Headers of the form Svc-Forward-… are sent along when it goes on. An event that was kept for the run is taken at once. It waits for ${limits.delay / day} days at most, and then goes on without the event.`,
   params: byEvent,
   body: { about: "What waits, and for how long.", contentType: "application/json", schema: waiting, required: true, mostBytes: 512 * 1024 },
   answers: {

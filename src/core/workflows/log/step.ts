@@ -4,6 +4,7 @@ import type { RunView, Unit } from "./view.ts";
 import { isAsleep, isBrokenBy, messagesOf, progressOf, retriesOf } from "./view.ts";
 import type { CallType, Step } from "../../model/run.ts";
 import { headOf, initialSlot, slotIn } from "../../model/run.ts";
+import { base64 } from "../../values/base64.ts";
 
 export type StepState = "STEP_PROGRESS" | "STEP_SUCCESS" | "STEP_RETRY" | "STEP_FAILED" | "STEP_CANCELED";
 
@@ -177,7 +178,7 @@ function waitOf({ result, waiter }: Unit, said: Said): WaitDetail | null {
 /** Results have events in base64 (protocol 6.10). */
 function eventIn(out: unknown): Bytes | null {
   const event = bytesIn(out);
-  return event.byteLength > 0 && Buffer.from(event).toString("base64") === out ? event : null;
+  return event.byteLength > 0 && base64(event) === out ? event : null;
 }
 
 function callOf({ envelopeOf, cut }: RunView, { call, answer }: Unit): CallDetail | null {

@@ -1,0 +1,4 @@
+import type { Bytes } from "./basics.ts";
+
+/** Returns bytes as text in base64. Does not copy them. */
+export const base64 = (bytes: Bytes): string => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
