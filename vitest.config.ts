@@ -9,13 +9,19 @@ export default defineConfig({
   test: {
     environment: "node",
     include: ["test/**/*.test.ts"],
+    tags: [{ name: "long", description: "not part of `npm test`, but of `npm run test:long`; see CONTRIBUTING.md" }],
     globalSetup: ["test/postgres.ts"],
     pool: "forks",
-    // Two at a time: each file may drive a server and a database, and small machines have two cores.
-    maxWorkers: 2,
+    // Three at a time: small machines have two cores, and many tests wait for what they have started.
+    maxWorkers: 3,
     // A command of its own takes a second or two where others are at work as well, and some tests need a dozen.
     testTimeout: 180_000,
     hookTimeout: 180_000,
     teardownTimeout: 10_000,
+    coverage: {
+      include: ["src/**/*.ts"],
+      reporter: ["text-summary", "json"],
+      reportsDirectory: "node_modules/.cache/coverage",
+    },
   },
 });

@@ -81,7 +81,7 @@ async function deliver(world: World): Promise<string> {
 const told = async (world: World, messageIds: string[]): Promise<number> =>
   (await world.store.read.log(latest({ filter: { messageIds }, count: 100 }))).events.length;
 
-test("an upgrade looks through a large log once, to count its bytes, and lines are added to it as before", async () => {
+test("an upgrade looks through a large log once, to count its bytes, and lines are added to it as before", { tags: "long" }, async () => {
   const clock = new TestClock();
   const url = await olderDatabase(clock);
   const world = await nodeAt(url, clock);
