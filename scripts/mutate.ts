@@ -22,7 +22,12 @@ const options = new Command("npm run mutate --")
   .opts<{ files: string; count: string; seed: string; all?: true }>();
 
 const copy = mkdtempSync(join(tmpdir(), "waypost-mutate-"));
-process.on("exit", () => rmSync(copy, { recursive: true, force: true }));
+/** Ends the tests that run now. */
+let endTests = (): void => undefined;
+process.on("exit", () => {
+  endTests();
+  rmSync(copy, { recursive: true, force: true, maxRetries: 5 });
+});
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(1));
 
 async function main(): Promise<void> {
@@ -119,15 +124,13 @@ function runTests(folders: readonly string[], seconds: number): Promise<{ passed
   });
   let output = "";
   for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text: string) => (output += text));
-  const end = (): void => {
-    if (child.exitCode === null && child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
+  endTests = (): void => {
+    if (child.exitCode === null && child.signalCode === null && child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
   };
-  process.on("exit", end);
-  const timer = setTimeout(end, seconds * 1_000);
+  const timer = setTimeout(endTests, seconds * 1_000);
   return new Promise((resolve) => {
     child.on("close", (code) => {
       clearTimeout(timer);
-      process.off("exit", end);
       resolve({ passed: code === 0, output });
     });
   });
