@@ -20,6 +20,7 @@ export default defineConfig({
     teardownTimeout: 10_000,
     coverage: {
       include: ["src/**/*.ts"],
+      reportOnFailure: true,
       reporter: ["text-summary", "json"],
       reportsDirectory: "node_modules/.cache/coverage",
     },

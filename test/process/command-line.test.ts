@@ -42,7 +42,7 @@ describe("waypost start", () => {
 
   test(
     "credentials have the port and the public URL that the server has, and those of the settings where none runs",
-    { timeout: 300_000 },
+    { tags: "long", timeout: 300_000 },
     async () => {
       const data = temporaryFolder();
       const print = (...args: string[]) => runWaypost([...args, "--data", data]).ended.then(({ out }) => out);
@@ -191,7 +191,7 @@ describe("what cannot be started ends with code 2 and a word on what to do", () 
   });
 });
 
-describe("a signal to stop", () => {
+describe("a signal to stop", { tags: "long" }, () => {
   test.each(["SIGTERM", "SIGHUP"] as const)("%s: what does not finish in time is sent again by the next start", async (signal) => {
     const data = temporaryFolder();
     let slow = true;

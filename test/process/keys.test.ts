@@ -91,7 +91,7 @@ test("keys of PostgreSQL are a setting; without it secrets are in clear, and tha
   });
 });
 
-test("tokens are made, listed and revoked while a server runs", async () => {
+test("tokens are made, listed and revoked while a server runs", { tags: "long" }, async () => {
   const where = ["--data", temporaryFolder()];
   const { url } = await startWaypost(["dev", "--port", "0", ...where]);
   const made = await run(
