@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { damagedLetterRefused } from "../../../src/core/commands/dlq.ts";
 import { noBytes } from "../../../src/core/model/message.ts";
 import { damagedEnvelope, damagedGroup, damagedLetter, damagedSchedule, damagedStep } from "../../../src/core/sending/damaged.ts";
 import { birthOf } from "../../../src/core/values/ids.ts";
@@ -34,4 +35,11 @@ test("a damaged schedule is paused if it had no time to fire at", () => {
   expect(schedule).toMatchObject({ cron: "", dueAt: 5, paused: false, lastAt: null, lastMessages: [], createdAt: 0, damaged: true });
   expect(schedule.letter).toMatchObject({ url: "", retries: null, timeout: null, delay: null, notBefore: null });
   expect(damagedSchedule({ account: "acme", id: "scd_1", dueAt: null })).toMatchObject({ dueAt: null, paused: true });
+});
+
+test("a damaged dead letter cannot be sent again", () => {
+  expect(damagedLetterRefused("x".repeat(101))).toMatchObject({
+    code: "invalid",
+    message: `dlqId: ${"x".repeat(100)} is damaged in the store, so it cannot be sent again; restore a backup, or delete it`,
+  });
 });
