@@ -9,6 +9,7 @@ env["NODE_COMPILE_CACHE"] ??= fileURLToPath(new URL("node_modules/.cache/compile
 const common = {
   environment: "node",
   pool: "forks",
+  tags: [{ name: "long", description: "not part of `npm test`, but of `npm run test:long`; see CONTRIBUTING.md" }],
   // A command of its own takes a second or two where others are at work as well, and some tests need a dozen.
   testTimeout: 180_000,
   hookTimeout: 180_000,
@@ -16,13 +17,19 @@ const common = {
 
 export default defineConfig({
   test: {
-    // Two at a time: each file may drive a server and a database, and small machines have two cores.
-    maxWorkers: 2,
+    // Three at a time: small machines have two cores, and many tests wait for what they have started.
+    maxWorkers: 3,
     teardownTimeout: 10_000,
     projects: [
       { test: { ...common, name: "all", include: ["test/**/*.test.ts"], globalSetup: ["test/postgres.ts"] } },
       { test: { ...common, name: "again on the fast path", include: againOnFastPath, env: { FAST_PATH: "on" } } },
       { test: { ...common, name: "again on the framework", include: againOnFramework, env: { FAST_PATH: "off" } } },
     ],
+    coverage: {
+      include: ["src/**/*.ts"],
+      reportOnFailure: true,
+      reporter: ["text-summary", "json"],
+      reportsDirectory: "node_modules/.cache/coverage",
+    },
   },
 });

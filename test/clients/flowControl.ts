@@ -114,7 +114,7 @@ export function flowControl(arrive: () => Newcomer): void {
     expect(await client.flowControl.get(key)).toMatchObject({ rateCount: 0 });
   });
 
-  test("each period lets the next through, by itself", async () => {
+  test("each period lets the next through, by itself", { tags: "long" }, async () => {
     const newcomer = arrive();
     const { client } = newcomer;
     const destination = await startVerifying(newcomer);

@@ -36,7 +36,14 @@ const suites = {
 };
 
 /** The published client, unmodified, against the whole server, on each store that it can have. */
-describe.each(["SQLite", "PostgreSQL"] as const)("on %s", (store) => {
+describe("on SQLite", () => {
+  describeClientOn("SQLite");
+});
+describe("on PostgreSQL", { tags: "long" }, () => {
+  describeClientOn("PostgreSQL");
+});
+
+function describeClientOn(store: "SQLite" | "PostgreSQL"): void {
   let house: House;
   let methods: Methods;
 
@@ -64,7 +71,7 @@ describe.each(["SQLite", "PostgreSQL"] as const)("on %s", (store) => {
       expect(methods.offered.filter((name) => !methods.answered.has(name)).toSorted()).toEqual(Object.keys(unavailable).toSorted());
     });
   });
-});
+}
 
 /** Has the well-known keys of development. */
 const receiver = new Receiver({ devMode: true });

@@ -1,3 +1,4 @@
+// @module-tag long
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { eventually } from "./house.ts";
 import type { Author, WorkflowHouse } from "./workflowHouse.ts";

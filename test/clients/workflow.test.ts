@@ -30,7 +30,14 @@ const suites = {
 };
 
 /** The published workflow package, client and endpoints, unmodified, against the whole server, on each store that it can have. */
-describe.each(["SQLite", "PostgreSQL"] as const)("on %s", (store) => {
+describe("on SQLite", () => {
+  describeClientOn("SQLite");
+});
+describe("on PostgreSQL", { tags: "long" }, () => {
+  describeClientOn("PostgreSQL");
+});
+
+function describeClientOn(store: "SQLite" | "PostgreSQL"): void {
   let house: WorkflowHouse;
   let methods: Methods;
 
@@ -58,7 +65,7 @@ describe.each(["SQLite", "PostgreSQL"] as const)("on %s", (store) => {
       expect(methods.offered.filter((name) => !methods.answered.has(name)).toSorted()).toEqual(Object.keys(exceptions).toSorted());
     });
   });
-});
+}
 
 /** An object of each class of the package, by the name under which users meet it. */
 function classes(): Map<string, object> {

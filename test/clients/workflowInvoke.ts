@@ -145,7 +145,7 @@ function failures(arrive: () => Author): void {
 }
 
 function depth(arrive: () => Author): void {
-  test("invocations below each other end at the hundredth, and everybody above learns of it", async () => {
+  test("invocations below each other end at the hundredth, and everybody above learns of it", { tags: "long" }, async () => {
     const author = arrive();
     const depths: number[] = [];
     const { self } = author.serveMany((byName) => ({

@@ -9,7 +9,7 @@ const text = (size: number): string => "waypost ü€ ".repeat(Math.ceil(size / 
 
 /** Histories that are too long to be sent along: the endpoint fetches them. */
 export function large(arrive: () => Author): void {
-  test("a payload of 5 MiB, and results, come through whole", async () => {
+  test("a payload of 5 MiB, and results, come through whole", { tags: "long" }, async () => {
     const author = arrive();
     const payload = text(5 * megabyte);
     const other = author.answer(() => new Response(text(megabyte)));

@@ -47,7 +47,7 @@ async function expectToWork(ask: ReturnType<typeof asking>, url: string | null):
 }
 
 describe("waypost account", () => {
-  test("works while a server runs, which follows at once, and while none does", async () => {
+  test("works while a server runs, which follows at once, and while none does", { tags: "long" }, async () => {
     const data = temporaryFolder();
     const ask = asking(["--data", data]);
     const server = await startWaypost(["start", "--port", "0", "--data", data]);
@@ -60,7 +60,7 @@ describe("waypost account", () => {
     expect([await statusOf(again.url, token), await statusOf(again.url, token, "POST")]).toEqual([200, 403]);
   });
 
-  test("deletes an account that is disabled, with all that it has, and nothing of others", async () => {
+  test("deletes an account that is disabled, with all that it has, and nothing of others", { tags: "long" }, async () => {
     const data = temporaryFolder();
     const ask = asking(["--data", data]);
     const { url } = await startWaypost(["dev", "--port", "0", "--data", data]);
@@ -97,7 +97,7 @@ describe("waypost account", () => {
     expect((await ask("create", "shop")).code).toBe(0);
   });
 
-  test("deletes the last account, and no other one comes by itself", async () => {
+  test("deletes the last account, and no other one comes by itself", { tags: "long" }, async () => {
     const data = temporaryFolder();
     const ask = asking(["--data", data]);
     const start = () => startWaypost(["start", "--port", "0", "--data", data]);
@@ -123,7 +123,7 @@ describe("waypost account", () => {
     expect((await stopped(last)).err).not.toContain("all accounts were deleted");
   });
 
-  test("works after a server was killed", async () => {
+  test("works after a server was killed", { tags: "long" }, async () => {
     const data = temporaryFolder();
     const server = await startWaypost(["start", "--port", "0", "--data", data]);
     server.kill("SIGKILL");
@@ -134,7 +134,7 @@ describe("waypost account", () => {
     expect(again.url).toContain("http");
   });
 
-  test("works on PostgreSQL, and the servers follow at once", async () => {
+  test("works on PostgreSQL, and the servers follow at once", { tags: "long" }, async () => {
     const where = ["--database-url", await freshDatabase()];
     const server = await startWaypost(["start", "--port", "0", ...where]);
     await expectToWork(asking(where), server.url);

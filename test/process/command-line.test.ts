@@ -42,7 +42,7 @@ describe("waypost start", () => {
 
   test(
     "credentials have the port and the public URL that the server has, and those of the settings where none runs",
-    { timeout: 300_000 },
+    { tags: "long", timeout: 300_000 },
     async () => {
       const data = temporaryFolder();
       const print = (...args: string[]) => runWaypost([...args, "--data", data]).ended.then(({ out }) => out);
@@ -62,24 +62,28 @@ describe("waypost start", () => {
     },
   );
 
-  test("the credentials of several accounts are never printed under the same names: one is named", { timeout: 300_000 }, async () => {
-    const data = temporaryFolder();
-    await startWaypost(["dev", "--port", "0", "--data", data]);
-    const all = await runWaypost(["credentials", "--data", data]).ended;
-    const accounts = "defaultUser, testUser1, testUser2, testUser3";
-    expect(all).toMatchObject({
-      code: 2,
-      out: "",
-      err: `waypost: there are several accounts: name one of ${accounts}, as in waypost credentials defaultUser\n`,
-    });
-    const one = await runWaypost(["credentials", "testUser2", "--data", data]).ended;
-    expect(one.out.match(/^WAYPOST_USER=.*$/gm)).toEqual(['WAYPOST_USER="testUser2"']);
-    expect(await runWaypost(["credentials", "nobody", "--data", data]).ended).toMatchObject({
-      code: 2,
-      out: "",
-      err: expect.stringContaining("nobody: there is no such account"),
-    });
-  });
+  test(
+    "the credentials of several accounts are never printed under the same names: one is named",
+    { tags: "long", timeout: 300_000 },
+    async () => {
+      const data = temporaryFolder();
+      await startWaypost(["dev", "--port", "0", "--data", data]);
+      const all = await runWaypost(["credentials", "--data", data]).ended;
+      const accounts = "defaultUser, testUser1, testUser2, testUser3";
+      expect(all).toMatchObject({
+        code: 2,
+        out: "",
+        err: `waypost: there are several accounts: name one of ${accounts}, as in waypost credentials defaultUser\n`,
+      });
+      const one = await runWaypost(["credentials", "testUser2", "--data", data]).ended;
+      expect(one.out.match(/^WAYPOST_USER=.*$/gm)).toEqual(['WAYPOST_USER="testUser2"']);
+      expect(await runWaypost(["credentials", "nobody", "--data", data]).ended).toMatchObject({
+        code: 2,
+        out: "",
+        err: expect.stringContaining("nobody: there is no such account"),
+      });
+    },
+  );
 
   test("git ignores what holds credentials", () => {
     const ignored = readFileSync(join(import.meta.dirname, "../../.gitignore"), "utf8").split("\n");
@@ -187,7 +191,7 @@ describe("what cannot be started ends with code 2 and a word on what to do", () 
   });
 });
 
-describe("a signal to stop", () => {
+describe("a signal to stop", { tags: "long" }, () => {
   test.each(["SIGTERM", "SIGHUP"] as const)("%s: what does not finish in time is sent again by the next start", async (signal) => {
     const data = temporaryFolder();
     let slow = true;
@@ -283,7 +287,7 @@ describe("SIGTERM while a request never ends", () => {
 });
 
 describe("waypost dev without --data", () => {
-  test("keeps nothing after it stops, not even after it was killed", async () => {
+  test("keeps nothing after it stops, not even after it was killed", { tags: "long" }, async () => {
     const folder = temporaryFolder();
     const environment = { TMPDIR: folder };
     const killed = await startWaypost(["dev", "--port", "0"], environment);

@@ -22,24 +22,28 @@ const refused = async (data: string): Promise<unknown> => {
   return { code, err };
 };
 
-test("a server refuses a file that was cut short, and keys that were altered, and says which file and what to do", async () => {
-  const data = temporaryFolder();
-  await stopped(await startWaypost(["dev", "--port", "0", "--data", data]));
-  const [store, keys] = [join(data, "waypost.db"), join(data, "keys")];
-  const text = readFileSync(keys, "utf8");
-  writeFileSync(
-    keys,
-    text.replace(/^1:(.)/m, (_, first: string) => `1:${first === "A" ? "B" : "A"}`),
-  );
-  expect(await refused(data)).toEqual({ code: 2, err: expect.stringContaining(`${keys}: it is damaged, or was edited`) });
-  writeFileSync(keys, text);
-  truncateSync(store, statSync(store).size - 8_192);
-  expect(await refused(data)).toEqual({ code: 2, err: expect.stringContaining(`${store}: damaged: the file has`) });
-  expect(await refused(data)).toEqual({
-    code: 2,
-    err: expect.stringContaining(`restore it from a backup; or, with the server stopped: sqlite3`),
-  });
-});
+test(
+  "a server refuses a file that was cut short, and keys that were altered, and says which file and what to do",
+  { tags: "long" },
+  async () => {
+    const data = temporaryFolder();
+    await stopped(await startWaypost(["dev", "--port", "0", "--data", data]));
+    const [store, keys] = [join(data, "waypost.db"), join(data, "keys")];
+    const text = readFileSync(keys, "utf8");
+    writeFileSync(
+      keys,
+      text.replace(/^1:(.)/m, (_, first: string) => `1:${first === "A" ? "B" : "A"}`),
+    );
+    expect(await refused(data)).toEqual({ code: 2, err: expect.stringContaining(`${keys}: it is damaged, or was edited`) });
+    writeFileSync(keys, text);
+    truncateSync(store, statSync(store).size - 8_192);
+    expect(await refused(data)).toEqual({ code: 2, err: expect.stringContaining(`${store}: damaged: the file has`) });
+    expect(await refused(data)).toEqual({
+      code: 2,
+      err: expect.stringContaining(`restore it from a backup; or, with the server stopped: sqlite3`),
+    });
+  },
+);
 
 test("a message that was altered on the disk is quarantined, and told, while others arrive", async () => {
   const destination = await startDestination();
@@ -62,22 +66,26 @@ test("a message that was altered on the disk is quarantined, and told, while oth
   expect(err).toContain(`${altered} is damaged`);
 });
 
-test("a page that SQLite cannot read fails what needs it, names the file, and makes the server not ready; everything else continues", async () => {
-  const destination = await startDestination();
-  const data = temporaryFolder();
-  await stopped(await startWaypost(["dev", "--port", "0", "--data", data]));
-  const store = join(data, "waypost.db");
-  const database = new DatabaseSync(store);
-  const page = Number(database.prepare("select pageno from dbstat where name = 'dead_letters'").get()?.["pageno"]);
-  database.close();
-  const file = openSync(store, "r+");
-  writeSync(file, Buffer.alloc(8_192, 0xff), 0, 8_192, (page - 1) * 8_192);
-  closeSync(file);
-  const server = await startWaypost(["dev", "--port", "0", "--data", data]);
-  const statusOf = async (path: string): Promise<number> => (await fetch(`${server.url}${path}`, { headers: authorized })).status;
-  expect(await statusOf("/v2/dlq")).toBe(500);
-  expect(await statusOf("/v2/health/ready")).toBe(503);
-  await publish(server, `${destination.url}/whole`, "whole");
-  await destination.until((arrivals) => arrivals.length === 1);
-  expect(await stopped(server)).toContain(`${store}: damaged, or not a store of waypost`);
-});
+test(
+  "a page that SQLite cannot read fails what needs it, names the file, and makes the server not ready; everything else continues",
+  { tags: "long" },
+  async () => {
+    const destination = await startDestination();
+    const data = temporaryFolder();
+    await stopped(await startWaypost(["dev", "--port", "0", "--data", data]));
+    const store = join(data, "waypost.db");
+    const database = new DatabaseSync(store);
+    const page = Number(database.prepare("select pageno from dbstat where name = 'dead_letters'").get()?.["pageno"]);
+    database.close();
+    const file = openSync(store, "r+");
+    writeSync(file, Buffer.alloc(8_192, 0xff), 0, 8_192, (page - 1) * 8_192);
+    closeSync(file);
+    const server = await startWaypost(["dev", "--port", "0", "--data", data]);
+    const statusOf = async (path: string): Promise<number> => (await fetch(`${server.url}${path}`, { headers: authorized })).status;
+    expect(await statusOf("/v2/dlq")).toBe(500);
+    expect(await statusOf("/v2/health/ready")).toBe(503);
+    await publish(server, `${destination.url}/whole`, "whole");
+    await destination.until((arrivals) => arrivals.length === 1);
+    expect(await stopped(server)).toContain(`${store}: damaged, or not a store of waypost`);
+  },
+);

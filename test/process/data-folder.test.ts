@@ -8,29 +8,33 @@ import { developmentToken, runWaypost, startDestination, startWaypost, temporary
 const dev = (data: string): string[] => ["dev", "--port", "0", "--data", data];
 
 describe("a folder that a server is using", () => {
-  test("is refused to another one also after its lock file was removed, or replaced by an empty one, and the first one continues", async () => {
-    const data = temporaryFolder();
-    const first = await startWaypost(dev(data));
-    const lock = join(data, "waypost.lock");
-    const refusal = { code: 2, err: expect.stringContaining("perhaps a waypost server that is using it") };
-    rmSync(lock);
-    expect(await runWaypost(dev(data)).ended).toMatchObject(refusal);
-    // The refused one has left a lock file, which says nothing either.
-    expect(await runWaypost(dev(data)).ended).toMatchObject(refusal);
-    rmSync(lock);
-    writeFileSync(lock, "");
-    expect(await runWaypost(dev(data)).ended).toMatchObject(refusal);
-    const destination = await startDestination();
-    const headers = { authorization: `Bearer ${developmentToken}` };
-    const answer = await request(`${first.url}/v2/publish/${destination.url}/kept`, { method: "POST", headers, body: "x" });
-    expect(answer.statusCode).toBe(200);
-    await destination.until((arrivals) => arrivals.length === 1);
-    first.kill("SIGKILL");
-    await first.ended;
-    await startWaypost(dev(data));
-  });
+  test(
+    "is refused to another one also after its lock file was removed, or replaced by an empty one, and the first one continues",
+    { tags: "long" },
+    async () => {
+      const data = temporaryFolder();
+      const first = await startWaypost(dev(data));
+      const lock = join(data, "waypost.lock");
+      const refusal = { code: 2, err: expect.stringContaining("perhaps a waypost server that is using it") };
+      rmSync(lock);
+      expect(await runWaypost(dev(data)).ended).toMatchObject(refusal);
+      // The refused one has left a lock file, which says nothing either.
+      expect(await runWaypost(dev(data)).ended).toMatchObject(refusal);
+      rmSync(lock);
+      writeFileSync(lock, "");
+      expect(await runWaypost(dev(data)).ended).toMatchObject(refusal);
+      const destination = await startDestination();
+      const headers = { authorization: `Bearer ${developmentToken}` };
+      const answer = await request(`${first.url}/v2/publish/${destination.url}/kept`, { method: "POST", headers, body: "x" });
+      expect(answer.statusCode).toBe(200);
+      await destination.until((arrivals) => arrivals.length === 1);
+      first.kill("SIGKILL");
+      await first.ended;
+      await startWaypost(dev(data));
+    },
+  );
 
-  test("may be open in a tool when its server starts again", async () => {
+  test("may be open in a tool when its server starts again", { tags: "long" }, async () => {
     const data = temporaryFolder();
     const first = await startWaypost(dev(data));
     first.kill("SIGKILL");
@@ -63,7 +67,7 @@ describe("a folder to which others can write", () => {
     expect((await server.ended).err).not.toContain("replace its files");
   });
 
-  test("stays the folder of a store that is there already, with a warning", async () => {
+  test("stays the folder of a store that is there already, with a warning", { tags: "long" }, async () => {
     const data = temporaryFolder();
     const first = await startWaypost(dev(data));
     first.kill("SIGTERM");

@@ -17,9 +17,12 @@ import { startDestination, temporaryFolder } from "./waypost.ts";
 
 const home = join(import.meta.dirname, "../..");
 const documents = ["README.md", ...readdirSync(join(home, "docs/guides")).map((name) => `docs/guides/${name}`)];
+/** Followed by `npm test` as well; the others by the long tests. */
+const quick = ["docs/guides/queues.md", "docs/guides/schedules.md"];
 
 test("every document has commands", () => {
   expect(documents.length).toBeGreaterThan(12);
+  expect(documents).toEqual(expect.arrayContaining(quick));
   for (const name of documents)
     expect(
       blocksIn(name).some(({ kind }) => kind === "run"),
@@ -29,7 +32,7 @@ test("every document has commands", () => {
 
 describe("the commands do what is written beside them", () => {
   // Some hundred commands of npm: on a slow machine they take their time.
-  test.each(documents)("%s", { timeout: 600_000 }, async (name) => {
+  const expectFollowed = async (name: string): Promise<void> => {
     const blocks = blocksIn(name);
     const place = await freshPlace();
     // What a guide needs, and leaves to the first pages of the README.
@@ -40,7 +43,10 @@ describe("the commands do what is written beside them", () => {
     if (!/npm run dev|npm start/.test(starts)) await place.open("npm run dev", "running at");
     if (!/listen 4000/.test(starts)) await place.receive();
     for (const block of blocks) await expectAsWritten(place, block, name);
-  });
+  };
+
+  test.each(quick)("%s", { timeout: 600_000 }, (name) => expectFollowed(name));
+  test.each(documents.filter((name) => !quick.includes(name)))("%s", { tags: "long", timeout: 600_000 }, (name) => expectFollowed(name));
 });
 
 const blocksIn = (name: string): Block[] => blocksOf(readFileSync(join(home, name), "utf8"));

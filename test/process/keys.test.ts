@@ -19,49 +19,53 @@ const statusOf = async (url: string, token: string, path = "/v2/keys", method: "
 };
 const variable = (text: string, name: string): string => new RegExp(`^${name}="(.*)"$`, "m").exec(text)?.[1] ?? "";
 
-test("a first start makes keys, with which a running server keeps its secrets, and which it can be given anew", async () => {
-  const data = temporaryFolder();
-  // Left by a first start that was killed while it wrote them.
-  writeFileSync(join(data, "keys.new"), "half of a key");
-  const where = ["--data", data];
-  const server = await startWaypost(["start", "--port", "0", "--egress-allow", "127.0.0.0/8", ...where]);
-  const [token, key, password] = ["TOKEN", "CURRENT_SIGNING_KEY", "PASSWORD"].map((name) => variable(server.out(), `WAYPOST_${name}`));
-  expect(statSync(join(data, "keys")).mode & 0o077, "nobody else may read them").toBe(0);
-  const stored = (): string =>
-    readdirSync(data, { withFileTypes: true })
-      .flatMap((file) => (file.isFile() ? readFileSync(join(data, file.name), "latin1") : []))
-      .join("");
-  const inClear = (): string[] =>
-    [token, key, password].flatMap((secret) => (secret !== undefined && stored().includes(secret) ? [secret] : []));
-  expect(inClear()).toEqual([]);
+test(
+  "a first start makes keys, with which a running server keeps its secrets, and which it can be given anew",
+  { tags: "long" },
+  async () => {
+    const data = temporaryFolder();
+    // Left by a first start that was killed while it wrote them.
+    writeFileSync(join(data, "keys.new"), "half of a key");
+    const where = ["--data", data];
+    const server = await startWaypost(["start", "--port", "0", "--egress-allow", "127.0.0.0/8", ...where]);
+    const [token, key, password] = ["TOKEN", "CURRENT_SIGNING_KEY", "PASSWORD"].map((name) => variable(server.out(), `WAYPOST_${name}`));
+    expect(statSync(join(data, "keys")).mode & 0o077, "nobody else may read them").toBe(0);
+    const stored = (): string =>
+      readdirSync(data, { withFileTypes: true })
+        .flatMap((file) => (file.isFile() ? readFileSync(join(data, file.name), "latin1") : []))
+        .join("");
+    const inClear = (): string[] =>
+      [token, key, password].flatMap((secret) => (secret !== undefined && stored().includes(secret) ? [secret] : []));
+    expect(inClear()).toEqual([]);
 
-  expect(await run("keys", "show", ...where)).toMatchObject({ code: 0, out: "1  1 rows  (seals what is written now)\n" });
-  expect(await run("keys", "rotate", ...where)).toMatchObject({ code: 0, out: "1 rows sealed again, with key 2\n" });
-  expect(await run("keys", "forget", "2", ...where)).toMatchObject({ code: 2, err: expect.stringContaining("it is the key that seals") });
-  expect(await run("keys", "forget", "1", ...where)).toMatchObject({ code: 0 });
-  expect(await statusOf(server.url, token ?? "")).toBe(200);
-  const destination = await startDestination();
-  expect(await statusOf(server.url, token ?? "", `/v2/publish/${destination.url}`, "POST")).toBe(200);
-  await destination.until((arrivals) => arrivals.length === 1);
-  expect(inClear()).toEqual([]);
-  server.kill("SIGTERM");
-  await server.ended;
-  expect((await run("credentials", ...where)).out).toContain(`WAYPOST_TOKEN="${token}"`);
-  expect((await run("keys", "show", ...where)).out).toBe("2  1 rows  (seals what is written now)\n");
+    expect(await run("keys", "show", ...where)).toMatchObject({ code: 0, out: "1  1 rows  (seals what is written now)\n" });
+    expect(await run("keys", "rotate", ...where)).toMatchObject({ code: 0, out: "1 rows sealed again, with key 2\n" });
+    expect(await run("keys", "forget", "2", ...where)).toMatchObject({ code: 2, err: expect.stringContaining("it is the key that seals") });
+    expect(await run("keys", "forget", "1", ...where)).toMatchObject({ code: 0 });
+    expect(await statusOf(server.url, token ?? "")).toBe(200);
+    const destination = await startDestination();
+    expect(await statusOf(server.url, token ?? "", `/v2/publish/${destination.url}`, "POST")).toBe(200);
+    await destination.until((arrivals) => arrivals.length === 1);
+    expect(inClear()).toEqual([]);
+    server.kill("SIGTERM");
+    await server.ended;
+    expect((await run("credentials", ...where)).out).toContain(`WAYPOST_TOKEN="${token}"`);
+    expect((await run("keys", "show", ...where)).out).toBe("2  1 rows  (seals what is written now)\n");
 
-  const keys = join(data, "keys");
-  renameSync(keys, join(data, "elsewhere"));
-  for (const args of [["start", "--port", "0"], ["credentials"], ["account", "list"]])
-    expect(await run(...args, ...where), args.join(" ")).toMatchObject({ code: 2, err: expect.stringMatching(/^waypost: .*keys/) });
-  writeFileSync(keys, (await run("keys", "new", "2")).out);
-  expect(await run("start", "--port", "0", ...where)).toMatchObject({ code: 2, err: expect.stringContaining("key 2 does not open") });
-  rmSync(keys);
-  renameSync(join(data, "elsewhere"), keys);
-  const again = await startWaypost(["start", "--port", "0", ...where]);
-  expect(await statusOf(again.url, token ?? "")).toBe(200);
-});
+    const keys = join(data, "keys");
+    renameSync(keys, join(data, "elsewhere"));
+    for (const args of [["start", "--port", "0"], ["credentials"], ["account", "list"]])
+      expect(await run(...args, ...where), args.join(" ")).toMatchObject({ code: 2, err: expect.stringMatching(/^waypost: .*keys/) });
+    writeFileSync(keys, (await run("keys", "new", "2")).out);
+    expect(await run("start", "--port", "0", ...where)).toMatchObject({ code: 2, err: expect.stringContaining("key 2 does not open") });
+    rmSync(keys);
+    renameSync(join(data, "elsewhere"), keys);
+    const again = await startWaypost(["start", "--port", "0", ...where]);
+    expect(await statusOf(again.url, token ?? "")).toBe(200);
+  },
+);
 
-test("keys of PostgreSQL are a setting; without it secrets are in clear, and that is said", async () => {
+test("keys of PostgreSQL are a setting; without it secrets are in clear, and that is said", { tags: "long" }, async () => {
   const where = ["--database-url", await freshDatabase()];
   const bare = await startWaypost(["dev", "--port", "0", ...where]);
   expect(await statusOf(bare.url, developmentToken)).toBe(200);
@@ -87,7 +91,7 @@ test("keys of PostgreSQL are a setting; without it secrets are in clear, and tha
   });
 });
 
-test("tokens are made, listed and revoked while a server runs", async () => {
+test("tokens are made, listed and revoked while a server runs", { tags: "long" }, async () => {
   const where = ["--data", temporaryFolder()];
   const { url } = await startWaypost(["dev", "--port", "0", ...where]);
   const made = await run(

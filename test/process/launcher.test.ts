@@ -74,7 +74,7 @@ function start(command: string, args: readonly string[], options: { cwd: string;
 }
 
 describe("an installation for real use", () => {
-  test("is taken as it is by every command, and nothing is written to it", async () => {
+  test("is taken as it is by every command, and nothing is written to it", { tags: "long" }, async () => {
     const { folder, npm, env } = production();
     // Even where it was made from a checkout.
     mkdirSync(join(folder, ".git"));
@@ -149,7 +149,7 @@ describe("a launcher that is killed takes its server with it, in order", () => {
     expect(await npx.ended).toContain('"msg":"stopped"');
   });
 
-  test("a shell that ends does not: the server was put behind it on purpose", async () => {
+  test("a shell that ends does not: the server was put behind it on purpose", { tags: "long" }, async () => {
     const data = temporaryFolder();
     const log = join(data, "output");
     const serving = `"${process.execPath}" bin/waypost.js start --port 0 --data "${data}" >"${log}" 2>&1 </dev/null`;

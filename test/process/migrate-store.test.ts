@@ -20,74 +20,78 @@ async function publish(path: string, headers: Record<string, string> = {}): Prom
   expect([statusCode, await body.text()]).toEqual([200, expect.any(String)]);
 }
 
-test("what a server has accepted is delivered from where it is moved to, also what it was sending when it died", { timeout }, async () => {
-  const [data, url] = [temporaryFolder(), await freshDatabase()];
-  const judge = await startJudge();
-  const arrived = (): string[] => judge.calls.map(({ flow }) => flow);
-  const where = ["dev", "--port", "0"];
-  const old = await startWaypost([...where, "--data", data], preload);
-  judge.slow("/first", 60_000);
-  judge.slow("/second", 0);
-  judge.slow("/later", 0);
-  await publish(`${old.url}/v2/enqueue/q/${judge.url}/first`);
-  await publish(`${old.url}/v2/enqueue/q/${judge.url}/second`);
-  await publish(`${old.url}/v2/publish/${judge.url}/later`, { "svc-delay": "8s" });
-  while (arrived().length < 1) await pause(10);
+test(
+  "what a server has accepted is delivered from where it is moved to, also what it was sending when it died",
+  { tags: "long", timeout },
+  async () => {
+    const [data, url] = [temporaryFolder(), await freshDatabase()];
+    const judge = await startJudge();
+    const arrived = (): string[] => judge.calls.map(({ flow }) => flow);
+    const where = ["dev", "--port", "0"];
+    const old = await startWaypost([...where, "--data", data], preload);
+    judge.slow("/first", 60_000);
+    judge.slow("/second", 0);
+    judge.slow("/later", 0);
+    await publish(`${old.url}/v2/enqueue/q/${judge.url}/first`);
+    await publish(`${old.url}/v2/enqueue/q/${judge.url}/second`);
+    await publish(`${old.url}/v2/publish/${judge.url}/later`, { "svc-delay": "8s" });
+    while (arrived().length < 1) await pause(10);
 
-  expect(await migrateStore(`sqlite:${data}`, url).ended).toMatchObject({
-    code: 2,
-    err: `waypost: ${data}: a waypost server is using it; stop that one first\n`,
-  });
-  old.kill("SIGKILL");
-  await old.ended;
-  const secret = url.replace("postgres@", "postgres:hushhush@");
-  const moved = await migrateStore(`sqlite:${data}`, secret).ended;
-  expect(moved).toMatchObject({ code: 0, err: "" });
-  expect(moved.out).toContain("messages: 3 rows, the same on both sides, SHA-256 ");
-  expect(moved.out).toMatch(
-    /^moved everything from sqlite:.* to postgres:\/\/127.0.0.1:\d+\/test_\w+; start no server on sqlite:.* again/m,
-  );
-  expect(moved.out).not.toContain("hushhush");
+    expect(await migrateStore(`sqlite:${data}`, url).ended).toMatchObject({
+      code: 2,
+      err: `waypost: ${data}: a waypost server is using it; stop that one first\n`,
+    });
+    old.kill("SIGKILL");
+    await old.ended;
+    const secret = url.replace("postgres@", "postgres:hushhush@");
+    const moved = await migrateStore(`sqlite:${data}`, secret).ended;
+    expect(moved).toMatchObject({ code: 0, err: "" });
+    expect(moved.out).toContain("messages: 3 rows, the same on both sides, SHA-256 ");
+    expect(moved.out).toMatch(
+      /^moved everything from sqlite:.* to postgres:\/\/127.0.0.1:\d+\/test_\w+; start no server on sqlite:.* again/m,
+    );
+    expect(moved.out).not.toContain("hushhush");
 
-  expect(moved.out).toContain("need the keys that those of sqlite:");
-  expect(moved.out).not.toContain(readFileSync(join(data, "keys"), "utf8").split(":")[1]?.trim());
+    expect(moved.out).toContain("need the keys that those of sqlite:");
+    expect(moved.out).not.toContain(readFileSync(join(data, "keys"), "utf8").split(":")[1]?.trim());
 
-  // The secrets are sealed as they were, so servers need the same keys: none, or others of the same version, will not do.
-  const there = ["start", "--port", "0", "--database-url", url];
-  for (const keys of ["", `1:${Buffer.alloc(32).toString("base64")}`]) {
-    const refused = await runWaypost(there, keys === "" ? {} : { WAYPOST_KEYS: keys }).ended;
-    expect(refused).toMatchObject({ code: 2, err: expect.stringMatching(/^waypost: keys: .*key 1.*give (it|back)/m) });
-  }
+    // The secrets are sealed as they were, so servers need the same keys: none, or others of the same version, will not do.
+    const there = ["start", "--port", "0", "--database-url", url];
+    for (const keys of ["", `1:${Buffer.alloc(32).toString("base64")}`]) {
+      const refused = await runWaypost(there, keys === "" ? {} : { WAYPOST_KEYS: keys }).ended;
+      expect(refused).toMatchObject({ code: 2, err: expect.stringMatching(/^waypost: keys: .*key 1.*give (it|back)/m) });
+    }
 
-  judge.slow("/first", 0);
-  const keys = { WAYPOST_KEYS_FILE: join(data, "keys") };
-  const server = await startWaypost([...where, "--database-url", url], { ...preload, ...keys });
-  expect(server.out()).not.toContain("WAYPOST_TOKEN");
-  while (arrived().length < 4) await pause(20);
-  // The one that was being sent comes again, before the next of its queue.
-  expect(arrived().filter((name) => name !== "later")).toEqual(["first", "first", "second"]);
-  expect(arrived()).toContain("later");
+    judge.slow("/first", 0);
+    const keys = { WAYPOST_KEYS_FILE: join(data, "keys") };
+    const server = await startWaypost([...where, "--database-url", url], { ...preload, ...keys });
+    expect(server.out()).not.toContain("WAYPOST_TOKEN");
+    while (arrived().length < 4) await pause(20);
+    // The one that was being sent comes again, before the next of its queue.
+    expect(arrived().filter((name) => name !== "later")).toEqual(["first", "first", "second"]);
+    expect(arrived()).toContain("later");
 
-  // And back again, where all of it is there still.
-  const back = temporaryFolder();
-  expect(await migrateStore(url, `sqlite:${back}`).ended).toMatchObject({
-    code: 2,
-    err: expect.stringContaining("a waypost server is using it"),
-  });
-  server.kill("SIGTERM");
-  await server.ended;
-  expect(await migrateStore(url, `sqlite:${back}`).ended).toMatchObject({ code: 0, err: "" });
-  expect(await runWaypost([...where, "--data", back]).ended).toMatchObject({
-    code: 2,
-    err: expect.stringContaining("give back the keys that the secrets of this store were sealed with"),
-  });
-  copyFileSync(join(data, "keys"), join(back, "keys"));
-  const last = await startWaypost([...where, "--data", back]);
-  await publish(`${last.url}/v2/publish/${judge.url}/later`);
-  while (arrived().length < 5) await pause(20);
-});
+    // And back again, where all of it is there still.
+    const back = temporaryFolder();
+    expect(await migrateStore(url, `sqlite:${back}`).ended).toMatchObject({
+      code: 2,
+      err: expect.stringContaining("a waypost server is using it"),
+    });
+    server.kill("SIGTERM");
+    await server.ended;
+    expect(await migrateStore(url, `sqlite:${back}`).ended).toMatchObject({ code: 0, err: "" });
+    expect(await runWaypost([...where, "--data", back]).ended).toMatchObject({
+      code: 2,
+      err: expect.stringContaining("give back the keys that the secrets of this store were sealed with"),
+    });
+    copyFileSync(join(data, "keys"), join(back, "keys"));
+    const last = await startWaypost([...where, "--data", back]);
+    await publish(`${last.url}/v2/publish/${judge.url}/later`);
+    while (arrived().length < 5) await pause(20);
+  },
+);
 
-test("a move that is killed goes on where it was, and nobody serves a part", { timeout }, async () => {
+test("a move that is killed goes on where it was, and nobody serves a part", { tags: "long", timeout }, async () => {
   const [data, url] = [temporaryFolder(), await freshDatabase()];
   const server = await startWaypost(["dev", "--port", "0", "--data", data]);
   server.kill("SIGTERM");

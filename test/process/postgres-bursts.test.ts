@@ -1,3 +1,4 @@
+// @module-tag long
 import { request } from "undici";
 import { expect, onTestFinished, test } from "vitest";
 import { startPostgres } from "../postgres.ts";

@@ -1,3 +1,4 @@
+// @module-tag long
 import { setTimeout as pause } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
 import { startPostgres, startPostgresPair } from "../postgres.ts";

@@ -18,21 +18,25 @@ async function untilReady(server: Process): Promise<void> {
   while ((await statusOf(server, "/v2/health/ready")) !== 200) await new Promise((resolve) => setTimeout(resolve, 100));
 }
 
-test("a server whose file takes no changes is not ready, and is again as soon as it does, without a message", async () => {
-  const data = temporaryFolder();
-  const server = await startWaypost(["dev", "--port", "0", "--data", data]);
-  expect(await publish(server)).toBe(200);
-  expect(await statusOf(server, "/v2/health/ready")).toBe(200);
-  const rival = new DatabaseSync(join(data, "waypost.db"));
-  onTestFinished(() => rival.close());
-  rival.exec("begin immediate");
-  expect(await publish(server)).toBe(503);
-  expect(await statusOf(server, "/v2/health/ready")).toBe(503);
-  expect(await statusOf(server, "/v2/health")).toBe(200);
-  rival.exec("rollback");
-  await untilReady(server);
-  expect(await publish(server)).toBe(200);
-});
+test(
+  "a server whose file takes no changes is not ready, and is again as soon as it does, without a message",
+  { tags: "long" },
+  async () => {
+    const data = temporaryFolder();
+    const server = await startWaypost(["dev", "--port", "0", "--data", data]);
+    expect(await publish(server)).toBe(200);
+    expect(await statusOf(server, "/v2/health/ready")).toBe(200);
+    const rival = new DatabaseSync(join(data, "waypost.db"));
+    onTestFinished(() => rival.close());
+    rival.exec("begin immediate");
+    expect(await publish(server)).toBe(503);
+    expect(await statusOf(server, "/v2/health/ready")).toBe(503);
+    expect(await statusOf(server, "/v2/health")).toBe(200);
+    rival.exec("rollback");
+    await untilReady(server);
+    expect(await publish(server)).toBe(200);
+  },
+);
 
 test("a server whose database is away is not ready, and is again when it is back", async () => {
   const postgres = await startPostgres();

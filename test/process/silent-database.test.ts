@@ -1,3 +1,4 @@
+// @module-tag long
 import { readdirSync, readFileSync } from "node:fs";
 import { onTestFinished } from "vitest";
 import { expect, test } from "vitest";

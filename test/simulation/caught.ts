@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { Commands } from "../../src/core/commands/index.ts";
 import { simulate } from "./simulation.ts";
 
@@ -7,19 +7,25 @@ import { simulate } from "./simulation.ts";
 /** The first ones are those that notice a rare one. */
 const seeds = [72, 103, 71, 61, 67, 94, 69, 73, ...Array.from({ length: 60 }, (_, index) => index + 1)];
 
-/** Tests that each of these faults is noticed by one of a few simulations. `runs`: the share of workflow runs in them. */
-export function expectCaught(mutants: readonly (readonly [name: string, decisions: Commands])[], { runs }: { runs: number }): void {
-  test.each(mutants)(
-    "is caught: %s",
-    async (_, decisions) => {
-      const failures = [];
-      for (const seed of seeds) {
-        const { failure } = await simulate({ seed, actions: 100, runs, decisions });
-        if (failure !== null) failures.push(failure);
-        if (failures.length > 0) break;
-      }
-      expect(failures, `none of ${seeds.length} seeds found anything wrong`).not.toEqual([]);
-    },
-    600_000,
-  );
+type Mutant = readonly [name: string, decisions: Commands];
+
+/**
+ * Tests that each mutant is caught by one of a few simulations. `runs` is the share of workflow runs in them. The first `quick`
+ * mutants belong to `npm test`, the others to the long tests.
+ */
+export function expectCaught(mutants: readonly Mutant[], { runs, quick }: { runs: number; quick: number }): void {
+  test.each(mutants.slice(0, quick))("is caught: %s", (_, decisions) => expectFailure(decisions, runs));
+  describe("in the long run", { tags: "long", timeout: 600_000 }, () => {
+    test.each(mutants.slice(quick))("is caught: %s", (_, decisions) => expectFailure(decisions, runs));
+  });
+}
+
+async function expectFailure(decisions: Commands, runs: number): Promise<void> {
+  const failures = [];
+  for (const seed of seeds) {
+    const { failure } = await simulate({ seed, actions: 100, runs, decisions });
+    if (failure !== null) failures.push(failure);
+    if (failures.length > 0) break;
+  }
+  expect(failures, `none of ${seeds.length} seeds found anything wrong`).not.toEqual([]);
 }

@@ -219,30 +219,34 @@ test("a connection is kept for longer than its sender is told, so that no reques
   expect(socket.timeout).toBeGreaterThan(home.api.server.keepAliveTimeout);
 });
 
-test("a connection that stops in the middle of a body while its token is looked up for long is watched as well", async () => {
-  let held: Promise<void> | null = null;
-  const home = await open({
-    wrap: (store) => ({
-      ...store,
-      read: { ...store.read, accountByToken: async (hash) => (await held, store.read.accountByToken(hash)) },
-    }),
-  });
-  home.clock.now += 60_000;
-  const looking = Promise.withResolvers<void>();
-  held = looking.promise;
-  home.api.server.keepAliveTimeout = 1;
-  const served = once(home.api.server, "connection");
-  const talk = home.talk();
-  const [socket] = (await served) as [Socket];
-  const rung = once(socket, "timeout");
-  await talk.write(request("begun").slice(0, -1));
-  await rung;
-  looking.resolve();
-  // Node's own parser has been given it.
-  while (socket.timeout !== 0) await pause(5);
-  await talk.write("n");
-  expect((await talk.answer()).status).toBe(200);
-});
+test(
+  "a connection that stops in the middle of a body while its token is looked up for long is watched as well",
+  { tags: "long" },
+  async () => {
+    let held: Promise<void> | null = null;
+    const home = await open({
+      wrap: (store) => ({
+        ...store,
+        read: { ...store.read, accountByToken: async (hash) => (await held, store.read.accountByToken(hash)) },
+      }),
+    });
+    home.clock.now += 60_000;
+    const looking = Promise.withResolvers<void>();
+    held = looking.promise;
+    home.api.server.keepAliveTimeout = 1;
+    const served = once(home.api.server, "connection");
+    const talk = home.talk();
+    const [socket] = (await served) as [Socket];
+    const rung = once(socket, "timeout");
+    await talk.write(request("begun").slice(0, -1));
+    await rung;
+    looking.resolve();
+    // Node's own parser has been given it.
+    while (socket.timeout !== 0) await pause(5);
+    await talk.write("n");
+    expect((await talk.answer()).status).toBe(200);
+  },
+);
 
 test("a server that stops closes what is idle at once, and answers what is under way", async () => {
   const [asked, held] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
@@ -294,7 +298,7 @@ test("what is under way for too long ends with the server", async () => {
   await closing;
 });
 
-test("who reads none of its answers is not listened to, until it does", async () => {
+test("who reads none of its answers is not listened to, until it does", { tags: "long" }, async () => {
   const home = await open();
   const talk = home.talk();
   talk.socket.pause();
@@ -369,6 +373,7 @@ test("however a connection's requests are cut and joined, each is taken once and
 
 test.each(["CONNECT e.example:443 HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost x\r\n\r\n"])(
   "who is refused and never closes loses the connection: %j",
+  { tags: "long" },
   async (bytes) => {
     const home = await house();
     const socket = connect({ port: await listen(home), host: "127.0.0.1", allowHalfOpen: true });

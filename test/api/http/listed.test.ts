@@ -73,7 +73,7 @@ test("a short list is answered with its length, as any answer is, also when it i
     expect(await ask("GET", path)).toMatchObject({ status: 200, body: [], headers: { "content-length": "2" } });
 });
 
-test("no more of a list is read than its client takes", async () => {
+test("no more of a list is read than its client takes", { tags: "long" }, async () => {
   const { port, reads } = await manyGroups();
   const socket = await unread(port);
   await expect.poll(reads).toBeGreaterThan(0);
@@ -86,7 +86,7 @@ test("no more of a list is read than its client takes", async () => {
   await expect.poll(() => bytes, { timeout: 20_000 }).toBeGreaterThan(large * 100_000);
 });
 
-test("lists that nobody reads take the room of their account, and give it back when their connections end", async () => {
+test("lists that nobody reads take the room of their account, and give it back when their connections end", { tags: "long" }, async () => {
   const home = await manyGroups({ outflowBytes: 10 * mebi });
   const status = async (): Promise<number> => (await home.ask("GET", "/v2/queues")).status;
   const sockets = [await unread(home.port), await unread(home.port), await unread(home.port)];
@@ -102,7 +102,7 @@ test("lists that nobody reads take the room of their account, and give it back w
   sockets[0]?.destroy();
 });
 
-test("a list of queues of several pages is whole", async () => {
+test("a list of queues of several pages is whole", { tags: "long" }, async () => {
   const { ask } = await house();
   const names = Array.from({ length: 2_300 }, (_, at) => `q${String(at).padStart(4, "0")}`);
   for (const queueName of names) await ask("POST", "/v2/queues", { body: JSON.stringify({ queueName }) });

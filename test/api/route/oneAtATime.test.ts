@@ -185,7 +185,7 @@ test.each([
   expect(bodies(home).filter((body) => body !== "plain")).toEqual(["x".repeat(length)]);
 });
 
-test("a body that comes a byte at a time is read ever more rarely, and as a whole", async () => {
+test("a body that comes a byte at a time is read ever more rarely, and as a whole", { tags: "long" }, async () => {
   const rests: number[] = [];
   const rings: (() => void)[] = [];
   const home = await house({

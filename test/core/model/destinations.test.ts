@@ -106,6 +106,23 @@ describe("a pattern of URLs", () => {
     expect(() => normalPattern(written)).toThrow(/^destinations: /);
   });
 
+  test("is shown in its refusal, with what is wrong and how to write it", () => {
+    const howToWrite = "give a URL such as https://example.com/orders/* or https://*.example.com/*, or queue:orders, or group:orders-*";
+    const refusalOf = (written: string, problem: string) => `destinations: "${written}" ${problem}; ${howToWrite}`;
+    expect(() => normalPattern("x".repeat(201))).toThrow(refusalOf("x".repeat(200), "is no pattern of destinations"));
+    expect(() => normalPattern("x".repeat(2_048))).toThrow("is no pattern of destinations");
+    expect(() => normalPattern("x".repeat(2_049))).toThrow("is too long, the limit is 2048 characters");
+    for (const [written, problem] of [
+      ["queue:", "has no name behind the colon"],
+      ["https://e.example*", 'ends in the middle of a host; end it with "/*"'],
+      ["https://e.example:99999/", "is not a valid URL"],
+      ["https://e.example/a/../b", "has steps, or encoded slashes, dots or percent signs, in its path"],
+      ["https://*.localhost/", "has a star before what is no domain"],
+    ] as const)
+      expect(() => normalPattern(written)).toThrow(expect.objectContaining({ code: "invalid", message: refusalOf(written, problem) }));
+    expect(() => normalPattern("a\u0001")).toThrow("has control characters");
+  });
+
   test("is kept in one way of writing it", () => {
     expect(normalPattern("HTTPS://*.Bücher.Example:443/a*")).toBe("https://*.xn--bcher-kva.example/a*");
   });

@@ -153,5 +153,31 @@ describe("reasonsOf", () => {
     const last = { time: noon, status: null, error: null, nextDueAt: noon + 5 };
     expect(textsOf({ state, last })).toEqual(["retry 2 of 3 at 2026-01-01T12:00:00.005Z"]);
     expect(textsOf({ state: { ...state, attempts: 1 } })).toEqual(["due at 2026-01-01T12:00:00.005Z"]);
+    expect(reasonsOf({ ...standing, state: { ...state, attempts: 1 } }, noon)).toEqual([
+      { reason: "not-due", text: "due at 2026-01-01T12:00:00.005Z", until: noon + 5 },
+    ]);
+    expect(reasonsOf({ ...standing, state, last: { ...last, error: "timeout" } }, noon)).toEqual([
+      {
+        ...{ reason: "retry", text: "retry 2 of 3 at 2026-01-01T12:00:00.005Z, after: timeout" },
+        ...{ until: noon + 5, used: 2, limit: 3, error: "timeout" },
+      },
+    ]);
+    expect(reasonsOf({ ...standing, state, last: { ...last, status: 500 } }, noon)).toMatchObject([{ reason: "retry", status: 500 }]);
+    expect(reasonsOf({ ...standing, state }, noon + 5)).toEqual([
+      { reason: "due", text: "due since 2026-01-01T12:00:00.005Z; the next node that looks takes it", since: noon + 5 },
+    ]);
+  });
+
+  test("says who is sending a message, since when and until when", () => {
+    const state: MessageState = { ...held, state: "active", line: null, leasedBy: "nod_a", dueAt: noon + 30_000 };
+    const facts = { node: "nod_a", since: noon - 5, until: noon + 30_000 };
+    const last = { time: noon - 5, status: null, error: null, nextDueAt: null };
+    const [since, until] = ["2026-01-01T11:59:59.995Z", "2026-01-01T12:00:30.000Z"];
+    expect(reasonsOf({ ...standing, state, last }, noon)).toEqual([
+      { reason: "sending", text: `being sent by node nod_a since ${since}; its lease ends at ${until}`, ...facts },
+    ]);
+    const over = `node nod_a has sent it since ${since} and has not reported; its lease ended at ${until}, so it is sent again`;
+    expect(reasonsOf({ ...standing, state, last }, noon + 30_000)).toEqual([{ reason: "lease-over", text: over, ...facts }]);
+    expect(textsOf({ state: { ...state, leasedBy: null } })[0]).toContain("node ? since 2026-01-01T12:00:00.000Z;");
   });
 });

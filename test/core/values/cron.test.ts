@@ -7,6 +7,18 @@ import type { Millis } from "../../../src/core/model/message.ts";
 
 const minute: Millis = 60_000;
 
+test("every name of a month and of a weekday is its number", () => {
+  const [months, weekdays] = ["jan feb mar apr may jun jul aug sep oct nov dec", "sun mon tue wed thu fri sat"].map((words) =>
+    words.split(" "),
+  );
+  const noon = Date.UTC(2026, 0, 1, 12);
+  for (const [index, month] of months?.entries() ?? [])
+    expect(nextAfter(parseCron(`0 0 1 ${month} *`), noon), month).toBe(Date.UTC(index === 0 ? 2027 : 2026, index, 1));
+  // 1 January 2026 is a Thursday.
+  for (const [index, weekday] of weekdays?.entries() ?? [])
+    expect(nextAfter(parseCron(`0 0 * * ${weekday}`), noon), weekday).toBe(Date.UTC(2026, 0, 4 + (index > 4 ? index - 7 : index)));
+});
+
 describe("parseCron keeps", () => {
   test.each([
     "* * * * *",

@@ -132,7 +132,7 @@ describe("160 calls whose responses stop just short of 8 MiB for a while", () =>
     goOn();
   }
 
-  test("take no more memory than there is, and all arrive", { timeout: 180_000 }, async () => {
+  test("take no more memory than there is, and all arrive", { tags: "long", timeout: 180_000 }, async () => {
     let calls = 0;
     const port = await rawDestination((socket) =>
       socket.once("data", () => send(socket, calls++ % 2 === 0 ? ways["with Content-Length"] : ways["in chunks"])),

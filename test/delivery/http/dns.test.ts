@@ -80,7 +80,7 @@ test("a name whose server answers once and is then silent holds no thread", asyn
   expect(server.asked.toSorted()).toEqual(names.flatMap((name) => [`${name} 1`, `${name} 28`]).toSorted());
 });
 
-test("names of silent servers hold one thread, however many they are, and no others wait for them", async () => {
+test("names of silent servers hold one thread, however many they are, and no others wait for them", { tags: "long" }, async () => {
   const { lookUp, looking } = held();
   const { resolv, hosts } = await files({ hosts: "10.0.0.1 printer # the old one\n" });
   const ask = askingServers([(await nameServer()).address], resolv);

@@ -24,31 +24,23 @@ import { describeUsage } from "./usage.ts";
 import { describeTokens } from "./tokens.ts";
 import type { OpenStore } from "../world.ts";
 
-/** What every store must do: the one contract behind `Store`. */
-export function describeStore(name: string, open: OpenStore): void {
-  describe(`store: ${name}`, () => {
-    describePublish(open);
-    describeAccounts(open);
-    describeSending(open);
-    describeEnds(open);
-    describeLines(open);
-    describeFlows(open);
-    describeAllowances(open);
-    describeDue(open);
-    describeBatches(open);
-    describeBursts(open);
-    describeBytes(open);
-    describeReads(open);
-    describeSightings(open);
-    describeRetention(open);
-    describePlaces(open);
-    describeTrim(open);
-    describeSources(open);
-    describeTokens(open);
-    describeAudit(open);
-    describeRuns(open);
-    describeFailedRuns(open);
-    describeUsage(open);
-    describeStored(open);
+/** Parts that touch every kind of row. */
+const basics = [describePublish, describeSending, describeLines, describeRuns];
+const others = [
+  ...[describeAccounts, describeEnds, describeFlows, describeAllowances, describeDue, describeBatches, describeBursts, describeBytes],
+  ...[describeReads, describeSightings, describeRetention, describePlaces, describeTrim, describeSources, describeTokens],
+  ...[describeAudit, describeFailedRuns, describeUsage, describeStored],
+];
+
+/**
+ * Tests the contract that every store keeps. `long` names the parts that only the long tests run, for a store that is slow, or that
+ * differs little from one that the quick tests cover.
+ */
+export function describeStore(name: string, open: OpenStore, { long }: { long?: "others" | "all" } = {}): void {
+  describe(`store: ${name}`, { tags: long === "all" ? "long" : [] }, () => {
+    for (const describePart of basics) describePart(open);
+  });
+  describe(`store: ${name}`, { tags: long === undefined ? [] : "long" }, () => {
+    for (const describePart of others) describePart(open);
   });
 }

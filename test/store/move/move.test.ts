@@ -100,7 +100,7 @@ test("whatever is in any table is the same on PostgreSQL, and on SQLite again wh
   expect(await dump(last)).toEqual(there);
 });
 
-test("a body that is larger than a batch, and many that are together, arrive whole", { timeout }, async () => {
+test("a body that is larger than a batch, and many that are together, arrive whole", { tags: "long", timeout }, async () => {
   const [path, url] = [newPath(), await freshDatabase()];
   await fill(path, 1);
   const side = await sqliteSide(path, { name: "filled", moves: false });
@@ -142,34 +142,38 @@ test("lines of the log of any day find their place, also of days that the target
   await world.store.close();
 });
 
-test("a move that is interrupted anywhere goes on from there, and meanwhile no server starts on a part", { timeout }, async () => {
-  const [path, url] = [newPath(), await freshDatabase()];
-  await fill(path, 1_200);
-  for (let turn = 0, done = false; !done; turn++) {
-    expect(turn).toBeLessThan(40);
-    const [from, to] = [await source(path), await target(url)];
-    let left = 3;
-    /** Every third batch the power fails: before it is written, or before anybody heard that it was. */
-    const insert = async (table: MovedTable, rows: readonly Cell[][]): Promise<void> => {
-      left--;
-      if (left === 0 && turn % 2 === 0) throw new Error("the power failed");
-      await to.insert(table, rows);
-      if (left === 0) throw new Error("the power failed");
-    };
-    const lines: string[] = [];
-    const moving = move({ from, to: { ...to, insert }, say: (line) => lines.push(line) });
-    done = await moving.then(
-      () => true,
-      () => false,
-    );
-    expect(lines[0]).toBe(turn === 0 ? lines[0] : "going on with what was moved to the new one before");
-    if (done) expect(await dump(to)).toEqual(await dump(from));
-    await Promise.all([from.close(), to.close()]);
-    if (!done) await expect(openNode(url, new TestClock())).rejects.toThrow(/only a part of a store was moved here/);
-  }
-  const store = await openNode(url, new TestClock());
-  await store.close();
-});
+test(
+  "a move that is interrupted anywhere goes on from there, and meanwhile no server starts on a part",
+  { tags: "long", timeout },
+  async () => {
+    const [path, url] = [newPath(), await freshDatabase()];
+    await fill(path, 1_200);
+    for (let turn = 0, done = false; !done; turn++) {
+      expect(turn).toBeLessThan(40);
+      const [from, to] = [await source(path), await target(url)];
+      let left = 3;
+      /** Every third batch the power fails: before it is written, or before anybody heard that it was. */
+      const insert = async (table: MovedTable, rows: readonly Cell[][]): Promise<void> => {
+        left--;
+        if (left === 0 && turn % 2 === 0) throw new Error("the power failed");
+        await to.insert(table, rows);
+        if (left === 0) throw new Error("the power failed");
+      };
+      const lines: string[] = [];
+      const moving = move({ from, to: { ...to, insert }, say: (line) => lines.push(line) });
+      done = await moving.then(
+        () => true,
+        () => false,
+      );
+      expect(lines[0]).toBe(turn === 0 ? lines[0] : "going on with what was moved to the new one before");
+      if (done) expect(await dump(to)).toEqual(await dump(from));
+      await Promise.all([from.close(), to.close()]);
+      if (!done) await expect(openNode(url, new TestClock())).rejects.toThrow(/only a part of a store was moved here/);
+    }
+    const store = await openNode(url, new TestClock());
+    await store.close();
+  },
+);
 
 test("a half moved SQLite store is not opened by a server", async () => {
   const [path, half] = [newPath(), newPath()];

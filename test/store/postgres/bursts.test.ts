@@ -58,7 +58,7 @@ test("in one second three nodes let through as many requests as the account may 
   ]);
 });
 
-test("nodes whose clocks differ agree by that of the database, second for second", async () => {
+test("nodes whose clocks differ agree by that of the database, second for second", { tags: "long" }, async () => {
   const url = await freshDatabase();
   const most = 40;
   const stores = await Promise.all(

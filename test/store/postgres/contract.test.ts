@@ -1,4 +1,4 @@
 import { describeStore } from "../contract/index.ts";
 import { languageDatabase } from "./postgresDatabase.ts";
 
-describeStore("PostgreSQL", languageDatabase());
+describeStore("PostgreSQL", languageDatabase(), { long: "others" });

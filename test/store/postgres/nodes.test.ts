@@ -199,6 +199,7 @@ test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
   ["in all and to each endpoint", { globalParallelism: 5, parallelism: 2 }],
 ])(
   "what an account may have under way %s holds for all nodes together, with keys and without, and nobody is forgotten",
+  { tags: "long" },
   async (_, limits) => {
     const { worlds, clock, url } = await nodes(3);
     await worlds[0].store.execute("changeAccount", { account: "acc", change: { limits } });
@@ -260,7 +261,7 @@ test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
   },
 );
 
-test("a key's limit holds for all nodes together, and each of its messages is sent once", async () => {
+test("a key's limit holds for all nodes together, and each of its messages is sent once", { tags: "long" }, async () => {
   const { worlds, clock, url } = await nodes(2);
   const count = 500;
   const flowControl = { key: "k", parallelism: 3, rate: null, period: null };

@@ -152,7 +152,7 @@ async function fill(writer: Client, rows: number, accounts: number): Promise<voi
   }
 }
 
-test("rows are found by the index that is meant, each by itself, whatever is believed of the tables", async () => {
+test("rows are found by the index that is meant, each by itself, whatever is believed of the tables", { tags: "long" }, async () => {
   const url = await freshDatabase();
   closedAfterwards(await openNode(url, new TestClock()));
   const writer = await connect({ url }, { kind: "writer" });

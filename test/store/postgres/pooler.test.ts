@@ -52,7 +52,7 @@ test("it is noticed while others keep the connections busy", async () => {
   await expect(open(through, "session")).rejects.toThrow(/pooler.*--database-pooling transaction/);
 });
 
-test("a database that has no settings of others is taken as it is", async () => {
+test("a database that has no settings of others is taken as it is", { tags: "long" }, async () => {
   const refused: string[] = [];
   const through = await proxyTo(await freshDatabase(), {
     refuses: (text) => (text.startsWith("set waypost") ? (refused.push(text), "42704") : null),

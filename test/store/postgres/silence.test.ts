@@ -64,24 +64,28 @@ async function vanishingHost(url: string) {
   };
 }
 
-test("a host that vanishes without a word is noticed by a probe, and what was sent to it is refused as not stored", async () => {
-  const url = await freshDatabase();
-  const host = await vanishingHost(url);
-  const world = await nodeAt(host.url, host);
-  await world.account();
-  host.vanish();
-  const before = host.accepted();
-  await expect(world.publish([letterTo({ delay: 1 })])).rejects.toMatchObject({
-    code: "unavailable",
-    message: "storage unavailable: nothing was stored; retry later",
-  });
-  expect(host.accepted(), "the probe and the next tries").toBeGreaterThan(before);
-  host.comeBack();
-  expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
-  expect(await ask(url, "select 1 from messages")).toHaveLength(1);
-});
+test(
+  "a host that vanishes without a word is noticed by a probe, and what was sent to it is refused as not stored",
+  { tags: "long" },
+  async () => {
+    const url = await freshDatabase();
+    const host = await vanishingHost(url);
+    const world = await nodeAt(host.url, host);
+    await world.account();
+    host.vanish();
+    const before = host.accepted();
+    await expect(world.publish([letterTo({ delay: 1 })])).rejects.toMatchObject({
+      code: "unavailable",
+      message: "storage unavailable: nothing was stored; retry later",
+    });
+    expect(host.accepted(), "the probe and the next tries").toBeGreaterThan(before);
+    host.comeBack();
+    expect(await world.send({ delay: 1 })).toMatch(/^msg_/);
+    expect(await ask(url, "select 1 from messages")).toHaveLength(1);
+  },
+);
 
-test("reads of a host that vanished end as unavailable", async () => {
+test("reads of a host that vanished end as unavailable", { tags: "long" }, async () => {
   const url = await freshDatabase();
   const host = await vanishingHost(url);
   const world = await nodeAt(host.url, host);
@@ -144,7 +148,7 @@ test("a batch that meets a full disk is not tried again", async () => {
   expect(await ask(url, "select last_value::int as tries from tries")).toEqual([{ tries: 1 }]);
 });
 
-test("a probe of the storage waits for the standby, as a batch does", async () => {
+test("a probe of the storage waits for the standby, as a batch does", { tags: "long" }, async () => {
   const url = await freshDatabase();
   const host = await vanishingHost(url);
   const world = await nodeAt(host.url, host);
@@ -159,17 +163,21 @@ test("a probe of the storage waits for the standby, as a batch does", async () =
   expect(await ask(url, "select last_value::int as probes, is_called from probes")).toEqual([{ probes: 1, is_called: true }]);
 });
 
-test("a transaction that the database ended because its commit did not come is run again, as nothing was stored", async () => {
-  const url = await freshDatabase();
-  const host = await vanishingHost(url);
-  const world = await nodeAt(host.url, host);
-  await world.account();
-  let commits = 0;
-  host.vanish((data) => data.includes("commit\0") && ++commits === 1);
-  expect(await world.publish([letterTo({ delay: 1 })])).toMatchObject([{ deduplicated: false }]);
-  expect(commits).toBeGreaterThan(1);
-  expect(await ask(url, "select 1 from messages")).toHaveLength(1);
-});
+test(
+  "a transaction that the database ended because its commit did not come is run again, as nothing was stored",
+  { tags: "long" },
+  async () => {
+    const url = await freshDatabase();
+    const host = await vanishingHost(url);
+    const world = await nodeAt(host.url, host);
+    await world.account();
+    let commits = 0;
+    host.vanish((data) => data.includes("commit\0") && ++commits === 1);
+    expect(await world.publish([letterTo({ delay: 1 })])).toMatchObject([{ deduplicated: false }]);
+    expect(commits).toBeGreaterThan(1);
+    expect(await ask(url, "select 1 from messages")).toHaveLength(1);
+  },
+);
 
 test("a host that refuses a probe has answered it", async () => {
   const url = await freshDatabase();

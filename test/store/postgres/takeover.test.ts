@@ -129,7 +129,7 @@ async function nodesBehind(swallows: { application: string | null }) {
   return { url, a, b };
 }
 
-test("a node takes its hold as lost when its connection alone is silent, and takes it again", async () => {
+test("a node takes its hold as lost when its connection alone is silent, and takes it again", { tags: "long" }, async () => {
   const swallows: { application: string | null } = { application: null };
   const { url, a, b } = await nodesBehind(swallows);
   const { hold } = a.store;
@@ -144,16 +144,20 @@ test("a node takes its hold as lost when its connection alone is silent, and tak
   expect(await sessionOf(url, "nod_a")).toBeGreaterThan(1);
 });
 
-test("a node keeps its hold when the whole database is silent, and can be closed meanwhile", { timeout: 25_000 }, async () => {
-  const swallows: { application: string | null } = { application: null };
-  const { a } = await nodesBehind(swallows);
-  const changes: unknown[] = [];
-  a.store.hold?.onChange(() => changes.push(a.store.hold?.isHeld()));
-  swallows.application = "";
-  await new Promise((resolve) => setTimeout(resolve, 3_000));
-  expect(changes).toEqual([]);
-  await a.store.close();
-});
+test(
+  "a node keeps its hold when the whole database is silent, and can be closed meanwhile",
+  { tags: "long", timeout: 25_000 },
+  async () => {
+    const swallows: { application: string | null } = { application: null };
+    const { a } = await nodesBehind(swallows);
+    const changes: unknown[] = [];
+    a.store.hold?.onChange(() => changes.push(a.store.hold?.isHeld()));
+    swallows.application = "";
+    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    expect(changes).toEqual([]);
+    await a.store.close();
+  },
+);
 
 test("a node that ends in order leaves no session", async () => {
   const url = await freshDatabase();

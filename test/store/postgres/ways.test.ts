@@ -94,7 +94,7 @@ test.each([
   ["0A000", "which it does not know"],
   ["42501", "which the user may not"],
   ["42601", "which it does not understand"],
-])("where the database refuses to listen (%s, %s) nodes find by looking what the others left", async (code) => {
+])("where the database refuses to listen (%s, %s) nodes find by looking what the others left", { tags: "long" }, async (code) => {
   const url = await freshDatabase();
   const clock = new TestClock();
   const refused: string[] = [];
@@ -120,36 +120,40 @@ test.each([
   await b.settle(await b.sent());
 });
 
-test("nodes that could listen at first, and are refused it when they connect again, find by looking what the others left", async () => {
-  const url = await freshDatabase();
-  const clock = new TestClock();
-  let [isRefused, refusals] = [false, 0];
-  const refuses = (text: string): string | null => (isRefused && /^listen /i.test(text) && ++refusals > 0 ? "0A000" : null);
-  const through = await proxyTo(url, { refuses });
-  const [a, b] = [await nodeAt(through, { clock }), await nodeAt(through, { clock, node: "nod_b" })];
-  await a.account();
-  isRefused = true;
-  await ask(url, `select pg_terminate_backend(pid) from pg_stat_activity where ${listeners}`);
-  await vi.waitFor(
-    () =>
-      expect(
-        [a, b].filter(({ dues }) => dues.includes(0)),
-        "both look at once",
-      ).toHaveLength(2),
-    { timeout: 10_000 },
-  );
-  expect(refusals, "once each").toBe(2);
-  let changes = 0;
-  b.store.onAccounts(() => changes++);
-  await a.send({ delay: 500 });
-  await vi.waitFor(() => expect(b.dues).toContain(clock.now + 500), { timeout: 10_000 });
-  expect(changes).toBeGreaterThan(0);
-  // Nobody can be told of it, and whoever makes it does not wait for that.
-  await a.store.execute("rotateToken", { account: "acc", password: "p", token: "t", tokenHash: "h" });
-  expect(await ask(url, `select pid from pg_stat_activity where ${listeners}`)).toEqual([]);
-});
+test(
+  "nodes that could listen at first, and are refused it when they connect again, find by looking what the others left",
+  { tags: "long" },
+  async () => {
+    const url = await freshDatabase();
+    const clock = new TestClock();
+    let [isRefused, refusals] = [false, 0];
+    const refuses = (text: string): string | null => (isRefused && /^listen /i.test(text) && ++refusals > 0 ? "0A000" : null);
+    const through = await proxyTo(url, { refuses });
+    const [a, b] = [await nodeAt(through, { clock }), await nodeAt(through, { clock, node: "nod_b" })];
+    await a.account();
+    isRefused = true;
+    await ask(url, `select pg_terminate_backend(pid) from pg_stat_activity where ${listeners}`);
+    await vi.waitFor(
+      () =>
+        expect(
+          [a, b].filter(({ dues }) => dues.includes(0)),
+          "both look at once",
+        ).toHaveLength(2),
+      { timeout: 10_000 },
+    );
+    expect(refusals, "once each").toBe(2);
+    let changes = 0;
+    b.store.onAccounts(() => changes++);
+    await a.send({ delay: 500 });
+    await vi.waitFor(() => expect(b.dues).toContain(clock.now + 500), { timeout: 10_000 });
+    expect(changes).toBeGreaterThan(0);
+    // Nobody can be told of it, and whoever makes it does not wait for that.
+    await a.store.execute("rotateToken", { account: "acc", password: "p", token: "t", tokenHash: "h" });
+    expect(await ask(url, `select pid from pg_stat_activity where ${listeners}`)).toEqual([]);
+  },
+);
 
-test("where what nodes say to each other gets lost they find it at their own look", async () => {
+test("where what nodes say to each other gets lost they find it at their own look", { tags: "long" }, async () => {
   const url = await freshDatabase();
   const clock = new TestClock();
   let lost = 0;
@@ -236,7 +240,7 @@ test("of nodes that start at once each sees what those before it have founded", 
   expect(await worlds[0]?.store.read.accounts()).toHaveLength(1);
 });
 
-test("a node that is stopped while it does what the others wait for holds them up no longer than a lease", async () => {
+test("a node that is stopped while it does what the others wait for holds them up no longer than a lease", { tags: "long" }, async () => {
   const url = await freshDatabase();
   const { lease } = spans;
   Object.assign(spans, { lease: 1_000 });
@@ -276,27 +280,31 @@ test("tables of another version in the place of its own: it changes nothing any 
   expect(await ask(url, "select count(*)::int as count from messages")).toEqual([{ count: 1 }]);
 });
 
-test.each(["session", "transaction"] as const)("a node that writes nothing notices it at its own look (pooling %s)", async (pooling) => {
-  const url = await freshDatabase();
-  const told: string[] = [];
-  const clock = new TestClock();
-  const a = await nodeAt(url, { clock, pooling, hastes: 100, onOutdated: (trouble) => void told.push(trouble) });
-  await a.account();
-  await ask(url, "insert into store_schema (hash) values ('later')");
-  await a.send({ delay: 500 });
-  const dues = a.dues.length;
-  clock.now += 60_000;
-  await vi.waitFor(() => expect(a.dues.length, "it looks").toBeGreaterThan(dues), { timeout: 10_000 });
-  expect(told, "it can work with these").toEqual([]);
-  await ask(url, "delete from store_schema");
-  await vi.waitFor(
-    () => {
-      clock.now += 1_000;
-      expect(told[0] ?? "").toContain("the tables of the database were replaced");
-    },
-    { timeout: 10_000 },
-  );
-});
+test.each(["session", "transaction"] as const)(
+  "a node that writes nothing notices it at its own look (pooling %s)",
+  { tags: "long" },
+  async (pooling) => {
+    const url = await freshDatabase();
+    const told: string[] = [];
+    const clock = new TestClock();
+    const a = await nodeAt(url, { clock, pooling, hastes: 100, onOutdated: (trouble) => void told.push(trouble) });
+    await a.account();
+    await ask(url, "insert into store_schema (hash) values ('later')");
+    await a.send({ delay: 500 });
+    const dues = a.dues.length;
+    clock.now += 60_000;
+    await vi.waitFor(() => expect(a.dues.length, "it looks").toBeGreaterThan(dues), { timeout: 10_000 });
+    expect(told, "it can work with these").toEqual([]);
+    await ask(url, "delete from store_schema");
+    await vi.waitFor(
+      () => {
+        clock.now += 1_000;
+        expect(told[0] ?? "").toContain("the tables of the database were replaced");
+      },
+      { timeout: 10_000 },
+    );
+  },
+);
 
 test("of many nodes that start at once with an empty database, one creates the tables", async () => {
   const url = await freshDatabase();

@@ -1,3 +1,4 @@
+// @module-tag long
 import { expect, test } from "vitest";
 import type { Filter } from "../../../src/core/search/filter.ts";
 import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";

@@ -137,7 +137,7 @@ test("the shorter way is taken, and none reads more than the log as a whole", as
 test.each<[string, (at: number) => "url" | "caller"]>([
   ["by turns", (at) => ((at / glance) % 2 < 1 ? "url" : "caller")],
   ["one all the time and the other once a day", (at) => ((at + glance) % day < glance ? "url" : "caller")],
-])("what was sighted often, but never together, %s, is gone through page by page", async (_, sightedThen) => {
+])("what was sighted often, but never together, %s, is gone through page by page", { tags: "long" }, async (_, sightedThen) => {
   const path = join(freshFolder(), "store.db");
   const clock = new TestClock();
   const world = new World(closedAfterwards(await sqliteStore(path, sourceOf(clock, "nod_a"))), clock, "nod_a");

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { afterAll } from "vitest";
+import type { NodeId } from "../../../src/core/model/message.ts";
 import { elapsed } from "../../../src/clock/clock.ts";
 import { embeddedStore } from "../../../src/store/sqlite/embeddedStore.ts";
 import { openSqlite } from "../../../src/store/sqlite/database.ts";
@@ -10,12 +11,15 @@ import type { Store } from "../../../src/store/store.ts";
 import { tableNames } from "../../../src/store/store.ts";
 import { tables } from "../../../src/store/sql/tables.ts";
 import { describeStore } from "../contract/index.ts";
+import type { TestClock } from "../world.ts";
 import { closedAfterwards, freshFolder, pauseOf, sourceOf } from "../world.ts";
 
 describeStore("SQLite in memory", async (clock, node) => closedAfterwards(await sqliteStore(":memory:", sourceOf(clock, node))));
 
-describeStore("SQLite on disk", async (clock, node) =>
-  closedAfterwards(await sqliteStore(join(freshFolder(), "store.db"), sourceOf(clock, node))),
+describeStore(
+  "SQLite on disk",
+  async (clock, node) => closedAfterwards(await sqliteStore(join(freshFolder(), "store.db"), sourceOf(clock, node))),
+  { long: "all" },
 );
 
 // Threads take long to start, so tests share them, and each finds the tables empty.
@@ -23,7 +27,9 @@ const folder = mkdtempSync(join(tmpdir(), "waypost-threads-"));
 const path = join(folder, "store.db");
 let threads: Store | null = null;
 
-describeStore("SQLite of a server", async (clock, node) => {
+describeStore("SQLite of a server", openEmpty, { long: "others" });
+
+async function openEmpty(clock: TestClock, node: NodeId): Promise<Store> {
   threads ??= await embeddedStore({ path, source: sourceOf(clock, node), pause: pauseOf, elapsed });
   await empty();
   const { close } = threads;
@@ -34,7 +40,7 @@ describeStore("SQLite of a server", async (clock, node) => {
       return close();
     },
   };
-});
+}
 
 async function empty(): Promise<void> {
   const database = openSqlite(path);

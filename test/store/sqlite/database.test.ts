@@ -180,7 +180,7 @@ test("the write-ahead log stays bounded, and the file is whole", async () => {
   database.close();
 });
 
-test("a file that another process keeps locked is unavailable", async () => {
+test("a file that another process keeps locked is unavailable", { tags: "long" }, async () => {
   const path = join(freshFolder(), "store.db");
   const world = await openWorld(path);
   await world.account();

@@ -24,7 +24,7 @@ describe("many schedules", () => {
     expect(body.map((one: { scheduleId: string; body: string }) => [one.scheduleId, one.body])).toEqual(ids.map((id) => [id, id]));
   });
 
-  test("are read many at a time where they are small, and a few at a time where they are large", async () => {
+  test("are read many at a time where they are small, and a few at a time where they are large", { tags: "long" }, async () => {
     const home = await house();
     const small = Array.from({ length: 1_200 }, (_, index) => `a${index}`);
     const large = ["b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8"];

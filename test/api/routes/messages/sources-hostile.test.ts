@@ -183,7 +183,7 @@ describe("calls that are rejected", () => {
     expect((await rejectionsOf(home, made))[0]).toMatchObject({ body: `a${"é".repeat(8191)}` });
   });
 
-  test("10,000 of them cost twenty rows, and are counted with the next one that is kept", async () => {
+  test("10,000 of them cost twenty rows, and are counted with the next one that is kept", { tags: "long" }, async () => {
     let commands = 0;
     const home = await house({
       wrap: (store) => ({

@@ -129,7 +129,7 @@ describe("bodies", () => {
     expect(await shown("?trimBody=-1")).toEqual([undefined, undefined, undefined]);
   });
 
-  test("that come to more than a page end it early; what is too large for any is left out, and said to be", async () => {
+  test("that come to more than a page end it early; what is too large for any is left out, and said to be", { tags: "long" }, async () => {
     const home = await house();
     const large = bytes(`{"stepId":1,"stepName":"s","stepType":"Run","concurrent":1,"out":"${"x".repeat(7 * 1024 * 1024)}"}`);
     for (const runId of ["wfr_1", "wfr_2", "wfr_3"]) {

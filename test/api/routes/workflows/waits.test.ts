@@ -297,7 +297,7 @@ describe("notifying", () => {
     expect((await home.ask("POST", "/v2/notify/nothing")).body).toEqual([]);
   });
 
-  test("says where more wait than one request can tell", async () => {
+  test("says where more wait than one request can tell", { tags: "long" }, async () => {
     const home = await house();
     const body = Buffer.alloc(8 * 1024 * 1024, "a");
     const most = (256 * 1024 * 1024) / body.length;

@@ -221,7 +221,7 @@ describe("a list with messages of a run", () => {
     expect(home.deliveries).toHaveLength(1);
   });
 
-  test("may have as many steps as a history, and not one more", async () => {
+  test("may have as many steps as a history, and not one more", { tags: "long" }, async () => {
     const home = await house();
     await start(home, "wfr_1");
     const plans = (count: number): Item[] =>

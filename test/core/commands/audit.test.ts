@@ -1,0 +1,82 @@
+import { expect, test } from "vitest";
+import {
+  audited,
+  noteOf,
+  noteOfAccount,
+  noteOfAccountChange,
+  noteOfChange,
+  noteOfFlow,
+  noteOfMany,
+} from "../../../src/core/commands/audit.ts";
+import type { Draft } from "../../../src/core/decision/command.ts";
+import { keyFlow, queueFlow } from "../../../src/core/sending/limiter.ts";
+
+test("an entry names what it is about by its key, name or id", () => {
+  const note = noteOf("source.delete");
+  expect(note({ id: "src_1" }, {})).toEqual({ what: "source.delete", object: "src_1" });
+  expect(note({ name: "n" }, { deleted: 1 })).toEqual({ what: "source.delete", object: "n" });
+  expect(note({ key: "k" }, { deleted: true })).toEqual({ what: "source.delete", object: "k" });
+});
+
+test("an answer that says that there was none is no entry", () => {
+  for (const answer of [null, { deleted: false }, { deleted: 0 }]) expect(noteOf("source.delete")({ id: "src_1" }, answer)).toBeNull();
+  expect(noteOf("source.delete")({ id: "src_1" }, "text")).not.toBeNull();
+  expect(noteOfFlow("pause")({ id: queueFlow("q") }, null)).toBeNull();
+  expect(noteOfChange("source.change")({ id: "src_1", change: {} }, null)).toBeNull();
+});
+
+test("an entry of a change lists its fields, and never a secret", () => {
+  expect(noteOfChange("source.change")({ id: "src_1", change: { secretHash: "x", url: "y" } }, {})).toEqual({
+    ...{ what: "source.change", object: "src_1", fields: ["secret", "url"] },
+  });
+});
+
+test("an entry of a flow tells queues from keys", () => {
+  expect(noteOfFlow("pause")({ id: queueFlow("q") }, {})).toEqual({ what: "queue.pause", object: "q" });
+  expect(noteOfFlow("pause")({ id: keyFlow("k") }, {})).toEqual({ what: "flowControl.pause", object: "k" });
+});
+
+test("an entry of many counts them", () => {
+  const note = noteOfMany(
+    "message.cancel",
+    (ids: string[]) => ids,
+    (count: number) => count,
+  );
+  expect(note(["a", "b"], 2)).toEqual({ what: "message.cancel", object: "a", count: 2 });
+  expect(note([], 1)).toEqual({ what: "message.cancel", object: null, count: 1 });
+  expect(note(["a"], 0)).toBeNull();
+});
+
+test("an account is disabled, enabled or changed", () => {
+  expect(noteOfAccount("account.create")()).toEqual({ what: "account.create", object: null });
+  expect(noteOfAccountChange({ state: "passive" })).toEqual({ what: "account.disable", object: null });
+  expect(noteOfAccountChange({ state: "active" })).toEqual({ what: "account.enable", object: null });
+  expect(noteOfAccountChange({ state: "active", plan: "free", limits: { queues: 1, delay: null } })).toEqual({
+    ...{ what: "account.change", object: null, fields: ["state", "plan", "limits.queues", "limits.delay"] },
+  });
+});
+
+test("an entry is kept with a change that somebody asked for, and with nothing else", () => {
+  const kept: unknown[] = [];
+  const decision = audited<{ id: string; deleted: boolean }, { deleted: boolean }>(
+    { needs: () => ({}), decide: ({ deleted }) => ({ deleted }) },
+    noteOf("account.delete"),
+  );
+  const by = { via: "token", ip: null } as never;
+  const moment = { now: 7, newId: (kind: string) => `${kind}_1` } as never;
+  const run = (input: object, hasChanged = true): void => {
+    const draft = { hasChanged: () => hasChanged, put: (table: string, row: unknown) => kept.push([table, row]) } as unknown as Draft;
+    decision.decide({ id: "acc_1", deleted: true, ...input }, draft, moment);
+  };
+  run({});
+  run({ by }, false);
+  run({ by, deleted: false });
+  expect(kept).toEqual([]);
+  run({ by });
+  run({ by, account: "acc_2" });
+  const entry = { id: "aud_1", time: 7, by, what: "account.delete", object: "acc_1" };
+  expect(kept).toEqual([
+    ["audit", { account: "acc_1", ...entry }],
+    ["audit", { account: "acc_2", ...entry }],
+  ]);
+});

@@ -1,0 +1,74 @@
+import { beforeEach, expect, test } from "vitest";
+import { Broker } from "../broker.ts";
+
+let broker: Broker;
+beforeEach(async () => {
+  broker = await Broker.open();
+});
+
+const limits = (change: object) => broker.run("changeAccount", { account: "acme", change: { limits: change } });
+const none = { log: null, keptLog: null, deadLetters: null, audit: null };
+const trim = (tooMany: object, limit = 100) => broker.run("trim", { account: "acme", tooMany: { ...none, ...tooMany }, limit });
+const dropped = () => broker.memory.tables.accounts.get("acme")?.dropped;
+const idsIn = (table: "log" | "deadLetters" | "audit"): string[] =>
+  [...broker.memory.tables[table].values()].map(({ id }) => id).toSorted();
+
+async function deliver(count: number): Promise<void> {
+  for (let n = 0; n < count; n++) {
+    broker.now += 1;
+    await broker.settle(await broker.publish(), { status: 200 });
+  }
+}
+
+test("the log goes up to the newest entry that is too many, and the account counts what went", async () => {
+  await deliver(4);
+  await limits({ logEntries: 2 });
+  const ids = idsIn("log");
+  expect(await trim({ log: { id: ids[1], most: 2 } })).toEqual({ removed: 2, more: false });
+  expect(idsIn("log")).toEqual(ids.slice(2));
+  expect(dropped()).toEqual({ log: 2, deadLetters: 0 });
+  expect(await trim({ log: { id: ids[2], most: 2 } })).toEqual({ removed: 1, more: false });
+  expect(dropped()).toEqual({ log: 3, deadLetters: 0 });
+});
+
+test("dead letters go up to the newest one that is too many", async () => {
+  for (let n = 0; n < 3; n++) {
+    broker.now += 1;
+    await broker.settle(await broker.publish({ retries: 0 }));
+  }
+  await limits({ deadLetters: 1 });
+  const ids = idsIn("deadLetters");
+  expect(await trim({ deadLetters: { id: ids[1], most: 1 } })).toMatchObject({ more: false });
+  expect(idsIn("deadLetters")).toEqual(ids.slice(2));
+  expect(dropped()).toEqual({ log: 0, deadLetters: 2 });
+});
+
+test("the audit log goes up to the newest entry that is too many, and is not counted", async () => {
+  const by = { kind: "account", ip: null } as never;
+  for (const queues of [1, 2, 3]) {
+    broker.now += 1;
+    await broker.run("changeAccount", { account: "acme", change: { limits: { queues } }, by });
+  }
+  await limits({ auditEntries: 1 });
+  const ids = idsIn("audit");
+  expect(await trim({ audit: { id: ids[1], most: 1 } })).toEqual({ removed: 2, more: false });
+  expect(idsIn("audit")).toEqual(ids.slice(2));
+  expect(dropped()).toBeUndefined();
+});
+
+test("nothing goes when the account may have more by now, or when nothing is too many", async () => {
+  await deliver(2);
+  const [id] = idsIn("log");
+  await limits({ logEntries: 2 });
+  expect(await trim({ log: { id, most: 1 } })).toEqual({ removed: 0, more: false });
+  expect(await trim({})).toEqual({ removed: 0, more: false });
+  expect(idsIn("log")).toHaveLength(2);
+});
+
+test("as many go at once as are asked for", async () => {
+  await deliver(4);
+  await limits({ logEntries: 1 });
+  const ids = idsIn("log");
+  expect(await trim({ log: { id: ids[2], most: 1 } }, 2)).toEqual({ removed: 2, more: true });
+  expect(idsIn("log")).toEqual(ids.slice(2));
+});

@@ -1,0 +1,32 @@
+import { expect, test } from "vitest";
+import { defaults, lazyBytes, limits, logBodyBytes, maxLost, memory, spans } from "../../../src/core/values/limits.ts";
+
+// Clients and guides rely on these numbers: a change of one of them is a change of what is promised.
+
+test("what an account may ask for", () => {
+  expect(limits).toEqual({
+    ...{ messageBytes: 8_388_608, retries: 1_000, delay: 31_622_400_000, timeout: 43_200_000, deduplicationWindow: 604_800_000 },
+    ...{ labels: 32, nameLength: 512, urlLength: 16_384, hostLength: 255, headerBytes: 65_536, callbackDepth: 2 },
+    ...{ parallelism: 10_000, rate: 1_000_000, period: 604_800_000 },
+    ...{ queues: 10_000, groups: 1_000, endpoints: 100, schedules: 200_000, groupLength: 131_072, fanOutBytes: 268_435_456 },
+    ...{ sources: 1_000, tokens: 1_000, steps: 10_000, historyBytes: 67_108_864, invokeDepth: 100 },
+    ...{ notifications: 1_000, notificationBytes: 33_554_432, waiters: 10_000 },
+  });
+});
+
+test("what holds when a request does not say", () => {
+  expect(defaults).toEqual({ retries: 3, timeout: 900_000, period: 1_000 });
+});
+
+test("spans of time", () => {
+  expect(spans).toEqual({
+    ...{ lease: 30_000, lineCheck: 1_000, deniedLineCheck: 5_000, stoppedCheck: 10_000, flowCheck: 100, deduplication: 600_000 },
+    ...{ signature: 86_400_000, afterDeletion: 604_800_000, rotation: 86_400_000, grace: 60_000, idleKey: 3_600_000 },
+    idleQueue: 604_800_000,
+  });
+});
+
+test("what may be in memory at once, and what is kept of a response", () => {
+  expect(memory).toEqual({ sending: 268_435_456, batch: 33_554_432, page: 33_554_432, settings: 4_194_304 });
+  expect({ maxLost, lazyBytes, logBodyBytes }).toEqual({ maxLost: 5, lazyBytes: 1_048_576, logBodyBytes: 16_384 });
+});

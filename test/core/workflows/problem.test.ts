@@ -1,0 +1,52 @@
+import { describe, expect, test } from "vitest";
+import { problemOf } from "../../../src/core/workflows/problem.ts";
+import { noAnswer } from "../../../src/core/sending/outcome.ts";
+import { bytes } from "../broker.ts";
+
+type Headers = [name: string, value: string][];
+const answer = (status: number, headers: Headers = [], body = "") => ({ ...noAnswer, status, headers, body: bytes(body) });
+const stranger = "detected a non-workflow destination for trigger/invoke. make sure you are sending the request to the correct endpoint";
+const tooOld = "trigger rest api is only usable with sdk versions after v1.0.0 major version";
+
+describe("the first answer of an endpoint", () => {
+  test.each<[Headers, "detect" | "rest" | undefined, string | null]>([
+    [[], undefined, null],
+    [[], "detect", stranger],
+    [[], "rest", tooOld],
+    [[["Upstash-Workflow-Sdk-Version", "1"]], "detect", null],
+    [[["Svc-Workflow-Sdk-Version", "1"]], "detect", null],
+    [[["Upstash-Workflow-Sdk", "x"]], "rest", stranger],
+    [[["Upstash-Workflow-Sdk-Version", "1"]], "rest", tooOld],
+    [
+      [
+        ["Upstash-Workflow-Sdk", "x"],
+        ["Upstash-Workflow-Sdk-Version", "1"],
+      ],
+      "rest",
+      null,
+    ],
+  ])("with %j for %s is no workflow: %s", (headers, first, problem) => {
+    expect(problemOf({ outcome: answer(200, headers), steps: [], ...(first && { first }) })).toBe(problem);
+  });
+});
+
+describe("a history that the code does not fit", () => {
+  const step = (stepId: number, stepName: string) => ({ head: { stepId, stepName, stepType: "Run", concurrent: 1 } });
+  const steps = [{ head: null }, step(0, "b"), step(2, "b")];
+  const problem = (message: string, status = 500) =>
+    problemOf({ outcome: answer(status, [], JSON.stringify({ message })), steps, first: "detect" });
+
+  test("is told by the step that differs", () => {
+    const text = "Incompatible step name. Expected 'a', got 'b' from the request";
+    expect(problem(text)).toBe('step 2: history has "b", the endpoint ran "a"');
+    expect(problem(text.replace("name", "type"))).toBe('a step: history has "b", the endpoint ran "a"');
+    expect(problem(text.replace("name", "type").replace("'b'", "'Run'"))).toBe('step 2: history has "Run", the endpoint ran "a"');
+    expect(problem(`Incompatible ${"x".repeat(600)}`)).toBe(`the code does not fit the history: Incompatible ${"x".repeat(487)}`);
+  });
+
+  test("is told with status 500 and that word only", () => {
+    expect(problem("Incompatible steps", 501)).toBeNull();
+    expect(problem("Other")).toBeNull();
+    for (const body of ["", "null", "1", "{}", "{"]) expect(problemOf({ outcome: answer(500, [], body), steps: [] }), body).toBeNull();
+  });
+});
