@@ -171,7 +171,7 @@ test("counters are those of a recount after whatever happens, limits hold, and e
     for (const step of all) await run.take(step);
     await run.finish();
     expect(run.broker.memory.tables.slots.size).toBe(0);
-    expect([...run.broker.memory.tables.flows.keys()].filter((key) => /under-way:./.test(key))).toEqual([]);
+    expect([...run.broker.memory.tables.flows.keys()].filter((key) => /endpoint:./.test(key))).toEqual([]);
   });
   await fc.assert(property, { numRuns: 150 });
 });

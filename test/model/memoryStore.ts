@@ -5,7 +5,7 @@ import { placesOf } from "../../src/core/sending/quotas.ts";
 import { weighingOf } from "../../src/core/accounts/storageQuota.ts";
 import { dayOf, ofDay } from "../../src/core/search/timeIndex.ts";
 import type { AccountId, Bytes, MessageState, Millis, NodeId } from "../../src/core/model/message.ts";
-import { endedWithServer } from "../../src/core/sending/createMessage.ts";
+import { endedWithServer } from "../../src/core/admission/lease.ts";
 import { isUnfinished, noBytes } from "../../src/core/model/message.ts";
 import type { Run, Step } from "../../src/core/model/run.ts";
 import type { Usage } from "../../src/core/model/counts.ts";

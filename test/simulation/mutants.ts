@@ -1,6 +1,6 @@
 import type { Draft, Moment, Rows, TableName } from "../../src/core/decision/command.ts";
 import type { Commands } from "../../src/core/commands/index.ts";
-import { depart } from "../../src/core/sending/admission.ts";
+import { release } from "../../src/core/admission/admission.ts";
 import type { Flow, Letter, MessageState } from "../../src/core/model/message.ts";
 import type { Bend } from "./bent.ts";
 import { asked, bent } from "./bent.ts";
@@ -67,7 +67,7 @@ const flowMutants: Record<string, Commands> = {
     put: {
       messages: (row) => {
         draft.drop("messages", row.account, row.id);
-        depart(draft, moment, row);
+        release(draft, moment, row);
         return undefined;
       },
       log: (row) => ({ ...row, states: ["CANCEL_REQUESTED", "CANCELLED"] }),

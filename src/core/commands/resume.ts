@@ -3,10 +3,9 @@ import { brandNames } from "../values/brand.ts";
 import type { Decision, Draft, Key, Moment, Needs } from "../decision/command.ts";
 import { damagedLetterRefused, needsOfRemoval, removeDeadLetter } from "./dlq.ts";
 import { Refusal } from "../values/errors.ts";
-import { flowsOfLetters } from "../sending/admission.ts";
+import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import type { Going } from "../workflows/history.ts";
 import { send } from "../workflows/history.ts";
-import { needsOfSending } from "../sending/createMessage.ts";
 import type {
   Account,
   AccountId,
@@ -73,8 +72,8 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
       ...{ runs: [[account, key]], stepsOf: [{ account, run: key, ...(from === "beginning" ? { slot: initialSlot } : {}) }] },
       outlines: { envelopes: initial ? [[account, initial.messageId] as const] : [] },
       ...{ activeRuns: overrides.runId === undefined ? [] : [[account, overrides.runId]] },
-      flows: flowControl ? flowsOfLetters(account, [{ queue: null, flowControl }]) : [],
-      ...(run && needsOfSending(account, urlsOf(run, steps))),
+      flows: flowControl ? listLimiterKeysFor(account, [{ queue: null, flowControl }]) : [],
+      ...(run && destinationNeeds(account, urlsOf(run, steps))),
     } satisfies Needs;
   },
   decide: (input, draft, moment) => {
@@ -285,8 +284,8 @@ export const repeatFailureCallback: Decision<Named, { runId: string; createdAt: 
       runs: letter?.run ? [[account, letter.run.key]] : [],
       stepsOf: run ? [toldOf(run)] : [],
       outlines: { envelopes: letter ? ([[account, letter.messageId]] satisfies Key[]) : [] },
-      ...(to && needsOfSending(account, [to.url])),
-      flows: to ? flowsOfLetters(account, [{ ...to, queue: null }]) : [],
+      ...(to && destinationNeeds(account, [to.url])),
+      flows: to ? listLimiterKeysFor(account, [{ ...to, queue: null }]) : [],
     };
   },
   decide: ({ account: id, dlqId }, draft, moment) => {

@@ -1,11 +1,12 @@
 import type { Decision, Draft, Key, Moment, Needs } from "../decision/command.ts";
 import type { Cancelled, NotDone } from "../values/errors.ts";
 import { failedIn, Refusal } from "../values/errors.ts";
-import { flowsOfLetters, needsOfGates, depart } from "../sending/admission.ts";
+import { release } from "../admission/admission.ts";
+import { log } from "../admission/messageLog.ts";
+import { admissionNeeds, destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import { appendStep, goingRun, hasRoom, noRoom } from "./history.ts";
 import type { Going } from "./history.ts";
 import { together } from "../decision/needs.ts";
-import { log, needsOfSending } from "../sending/createMessage.ts";
 import type { Account, AccountId, Bytes, MessageId, MessageState, RunKey } from "../model/message.ts";
 import { noBytes } from "../model/message.ts";
 import { existing } from "../accounts/plans.ts";
@@ -20,7 +21,7 @@ export function needsOfEnding(draft: Draft, account: AccountId, key: RunKey): Ne
   const run = draft.get("runs", account, key);
   const active = run && draft.get("activeRuns", account, run.runId);
   const goesOn = active?.run === key;
-  const gates = goesOn ? needsOfGates(draft, draft.ofRun("messages", account, key)) : { slots: [], flows: [] };
+  const gates = goesOn ? admissionNeeds(draft, draft.ofRun("messages", account, key)) : { slots: [], flows: [] };
   const told = run?.invoker && goesOn ? needsOfTelling(draft, account, run.invoker) : noNeeds;
   return {
     runs: [[account, key], ...told.runs],
@@ -46,8 +47,8 @@ function needsOfTelling(draft: Draft, account: AccountId, { run, runId, url, ste
   return {
     runs: [[account, run]],
     activeRuns: [[account, runId]],
-    flows: invoking ? flowsOfLetters(account, [{ queue: null, flowControl: invoking.settings.flowControl }]) : [],
-    ...needsOfSending(account, [url]),
+    flows: invoking ? listLimiterKeysFor(account, [{ queue: null, flowControl: invoking.settings.flowControl }]) : [],
+    ...destinationNeeds(account, [url]),
     steps: [[account, stepKey(run, slotOf("step", headOf(step), -1))]],
     waiters: [[account, waiterKey(run, step)]],
   };
@@ -80,7 +81,7 @@ export function endRun(draft: Draft, moment: Moment, account: Account, { run, ac
 export function leaveOut(draft: Draft, moment: Moment, state: MessageState): void {
   draft.drop("messages", state.account, state.id);
   log(draft, moment, state, { states: ["CANCELLED"] });
-  depart(draft, moment, state);
+  release(draft, moment, state);
 }
 
 /** The runs of these messages. */

@@ -1,8 +1,8 @@
 import type { Draft, Key, Moment, Needs } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
-import { flowsOfLetters } from "../sending/admission.ts";
+import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
+import { accept } from "../sending/createMessage.ts";
 import type { OneLetter } from "../sending/createMessage.ts";
-import { accept, needsOfSending } from "../sending/createMessage.ts";
 import { lazyBytes, limits } from "../values/limits.ts";
 import type { Account, AccountId, Envelope, HeaderList, Letter, Millis, RunKey, RunPart, RunPost, StepHead } from "../model/message.ts";
 import { joinHeaders } from "../values/headers.ts";
@@ -34,7 +34,7 @@ export function needsOfRun(draft: Draft, account: AccountId, runId: string): { r
   const run = active && draft.get("runs", account, active.run);
   return {
     runs: active ? [[account, active.run]] : [],
-    flows: run ? flowsOfLetters(account, [{ queue: null, flowControl: run.settings.flowControl }]) : [],
+    flows: run ? listLimiterKeysFor(account, [{ queue: null, flowControl: run.settings.flowControl }]) : [],
   };
 }
 
@@ -141,9 +141,9 @@ export const needsOfStep = (draft: Draft, account: AccountId, { post: { runId, k
   const { runs, flows } = needsOfRun(draft, account, runId);
   const slot = slotOf(kind === "call" ? "toCallback" : "step", head, -1);
   return {
-    ...{ runs, ...needsOfSending(account, [url]), outlines: { steps: active ? [[account, stepKey(active.run, slot)]] : [] } },
+    ...{ runs, ...destinationNeeds(account, [url]), outlines: { steps: active ? [[account, stepKey(active.run, slot)]] : [] } },
     waiters: active && head ? [[account, waiterKey(active.run, head)]] : [],
-    flows: [...flows, ...flowsOfLetters(account, [{ queue: null, flowControl }])],
+    flows: [...flows, ...listLimiterKeysFor(account, [{ queue: null, flowControl }])],
   };
 };
 

@@ -1,10 +1,9 @@
 import { brandNames } from "../values/brand.ts";
 import type { Draft, Moment, Needs } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
-import { flowsOfLetters } from "../sending/admission.ts";
+import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import type { Going, Posted } from "./history.ts";
 import { appendStep, checkHistory, mustGoOn, needsOfRun, send } from "./history.ts";
-import { needsOfSending } from "../sending/createMessage.ts";
 import type { Account, AccountId, Envelope, InvokerPost, Letter, RunPart, RunPost } from "../model/message.ts";
 import { noBytes } from "../model/message.ts";
 import type { Invoker, Run, Waiter } from "../model/run.ts";
@@ -30,9 +29,9 @@ export function needsOfStart(draft: Draft, account: AccountId, { post, url, flow
   const ofInvoker = invoker && draft.get("activeRuns", account, invoker.runId);
   return {
     // A run may end in the batch in which it starts, and its invoker goes on then.
-    ...needsOfSending(account, [url, ...(invoker ? [invoker.url] : [])]),
+    ...destinationNeeds(account, [url, ...(invoker ? [invoker.url] : [])]),
     runs: [...own.runs, ...(parent?.runs ?? [])],
-    flows: [...flowsOfLetters(account, [{ queue: null, flowControl }]), ...own.flows, ...(parent?.flows ?? [])],
+    flows: [...listLimiterKeysFor(account, [{ queue: null, flowControl }]), ...own.flows, ...(parent?.flows ?? [])],
     stepsOf: active && post.origin === "again" ? [{ account, run: active.run, slot: initialSlot }] : [],
     outlines: { steps: invoker && ofInvoker ? [[account, stepKey(ofInvoker.run, `r${String(invoker.step.stepId)}`)]] : [] },
     waiters: invoker && ofInvoker ? [[account, waiterKey(ofInvoker.run, invoker.step)]] : [],

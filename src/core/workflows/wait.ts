@@ -2,7 +2,7 @@ import type { Decision, Draft, Moment, Needs } from "../decision/command.ts";
 import { Later, Refusal } from "../values/errors.ts";
 import type { Going } from "./history.ts";
 import { appendStep, checkHistory, goingRun, hasRoom, mustGoOn, needsOfRun, noRoom } from "./history.ts";
-import { allDestinations, needsOfSending } from "../sending/createMessage.ts";
+import { destinationNeeds, mergeDestinationNeeds } from "../admission/needs.ts";
 import { limits } from "../values/limits.ts";
 import type { Account, AccountId, Bytes, MessageId, Millis, Outline } from "../model/message.ts";
 import { together } from "../decision/needs.ts";
@@ -43,7 +43,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
       notifications: kept ? [[account, kept.id]] : [],
       outlines: { steps: [[account, stepKey(active.run, `r${String(step.stepId)}`)]] },
       waiters: [[account, waiterKey(active.run, step)]],
-      ...needsOfSending(account, [url]),
+      ...destinationNeeds(account, [url]),
     };
   },
   decide: ({ account: id, runId, waiter: post, scope }, draft, moment) => {
@@ -216,9 +216,9 @@ export function needsOfWaking(draft: Draft, waiters: readonly Waiter[]): Needs {
     {
       accounts: waiters.map(({ account }) => [account] as const),
       activeRuns: waiters.map(({ account, runId }) => [account, runId] as const),
-      ...allDestinations(
+      ...mergeDestinationNeeds(
         waiters.map(({ account, url, timeoutUrl }) =>
-          needsOfSending(
+          destinationNeeds(
             account,
             [url, timeoutUrl].filter((one) => one !== ""),
           ),

@@ -2,7 +2,7 @@ import type { Draft, Key, Needs, OutlineName, Rows, RunRows, RunTableName, Table
 import { Later } from "../../core/values/errors.ts";
 import type { Hands } from "../../core/fairness/capacity.ts";
 import { isBehind, laneOf } from "../../core/fairness/capacity.ts";
-import { hostLine, isFlowLine } from "../../core/sending/admission.ts";
+import { hasLimiter, parseGate } from "../../core/admission/gate.ts";
 import { marksOfRow, remarked } from "../../core/search/tags.ts";
 import { glanceOf, sightingsAt } from "../../core/search/timeIndex.ts";
 import type { AccountId, Delivery, Flow, Held, Line, MessageState, Millis } from "../../core/model/message.ts";
@@ -161,11 +161,12 @@ export class WorkingSet implements Draft {
     const isKnownWhole = this.#loaded.heads.isWhole(account, line);
     if (isKnownWhole !== undefined) return isKnownWhole;
     // A waitlist that the storage does not have is empty.
-    if (isFlowLine(line)) {
+    const gate = parseGate(line);
+    if (hasLimiter(gate)) {
       const flow = this.#overlay.entry("flows", [account, line]);
       return flow !== undefined && flow.loaded && (flow.before === undefined || flow.before.waiting === 0);
     }
-    const hosts = this.#overlay.entry("lines", [account, line.slice(hostLine("").length)]);
+    const hosts = this.#overlay.entry("lines", [account, gate.name]);
     return hosts !== undefined && hosts.loaded && hosts.before === undefined;
   }
 

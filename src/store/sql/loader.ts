@@ -3,7 +3,7 @@ import { firstIdAt } from "../../core/values/ids.ts";
 import { placesOf } from "../../core/sending/quotas.ts";
 import { dayOf, ofDay } from "../../core/search/timeIndex.ts";
 import type { AccountId, LogRow } from "../../core/model/message.ts";
-import { endedWithServer } from "../../core/sending/createMessage.ts";
+import { endedWithServer } from "../../core/admission/lease.ts";
 import { noBytes } from "../../core/model/message.ts";
 import type { SentStep, Step } from "../../core/model/run.ts";
 import { stepKey } from "../../core/model/run.ts";

@@ -1,3 +1,4 @@
+import { compareForLocking } from "../../core/admission/gate.ts";
 import type { AuditEntry } from "../../core/model/auditEntry.ts";
 import type {
   Bytes,
@@ -178,6 +179,7 @@ export const tables: Tables = withChecksums({
   },
   flows: {
     name: "flows",
+    compareIds: compareForLocking,
     columns: {
       ...{ account: "text", id: "text", due_at: "bigint", running: "integer", waiting: "integer" },
       ...{ window_start: "bigint", window_used: "integer", updated_at: "bigint", detail: "text" },

@@ -20,12 +20,17 @@ const before = versions[withEndpoints - 1]?.version ?? 0;
 const host = "one.example";
 const { url } = letterTo();
 
+/** What a gate was called then. */
+const idBefore = (column: string): string =>
+  `case when ${column} like 'endpoint:%' then 'under-way:${host}' when ${column} = 'account:' then 'under-way:'
+    when ${column} like 'capacity:%' then 'host:${host}' else ${column} end`;
+
 /** Those tables that the messages of this test are in, with what turns their rows into what the version before had. */
 const asBefore: Readonly<Record<string, string>> = {
   accounts: "*",
   envelopes: "*",
-  messages: `*, counted_to_endpoint as counted_to_host, case when line like 'under-way:h%' then 'under-way:${host}' else line end as line_before`,
-  flows: `*, case when id like 'under-way:h%' then 'under-way:${host}' else id end as id_before`,
+  messages: `*, counted_to_endpoint as counted_to_host, ${idBefore("line")} as line_before`,
+  flows: `*, ${idBefore("id")} as id_before`,
 };
 
 type Old = { store(clock: TestClock, seed: number): Promise<Store>; grow(): Promise<void> };
@@ -97,20 +102,20 @@ describe.each([
     const counts = async () =>
       (await world.store.read.allSetUp("flows", { account: "acc", limit: 9 })).map(({ id, running, waiting: line }) => [id, running, line]);
     expect(await counts()).toEqual([
-      ["under-way:", 2, 0],
-      [`under-way:${host}`, 2, 2],
+      ["account:", 2, 0],
+      [`endpoint:${host}`, 2, 2],
     ]);
     const ofEndpoint = [await world.sent(), await world.sent()];
     const behind = await world.send();
     expect(await counts()).toEqual([
-      ["under-way:", 4, 0],
-      [`under-way:${url}`, 2, 1],
-      [`under-way:${host}`, 2, 2],
+      ["account:", 4, 0],
+      [`endpoint:${url}`, 2, 1],
+      [`endpoint:${host}`, 2, 2],
     ]);
     // It has no endpoint either.
     clock.now += 1_000;
     expect(await world.claim()).toEqual([]);
-    expect(await counts()).toContainEqual([`under-way:${host}`, 2, 3]);
+    expect(await counts()).toContainEqual([`endpoint:${host}`, 2, 3]);
     const ended: string[] = [];
     const end = async (all: readonly Delivery[]): Promise<void> => {
       for (const delivery of all) {
@@ -122,6 +127,6 @@ describe.each([
     await end(ofEndpoint);
     for (let turn = 0; turn < 9 && ended.length < 8; turn++) await end([...world.delivered(), ...(await world.claim())]);
     expect(new Set(ended)).toEqual(new Set([...[...sent, ...ofEndpoint].map(({ message }) => message.id), ...waiting, delayed, behind]));
-    expect([await counts(), world.faults]).toEqual([[["under-way:", 0, 0]], []]);
+    expect([await counts(), world.faults]).toEqual([[["account:", 0, 0]], []]);
   });
 });

@@ -209,13 +209,14 @@ test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
     let isWorking = true;
     const peaks = new Map<string, number>();
     const watch = async (): Promise<void> => {
-      const ofFlow = `m.account = flows.account and (flows.id = 'under-way:' || m.endpoint or flows.id = 'under-way:')`;
+      const ofFlow = `m.account = flows.account and (flows.id = 'endpoint:' || m.endpoint or flows.id = 'account:')`;
       const actives = `(select count(*) from messages m where m.state = 'active' and ${ofFlow})::int`;
       const standing = `(select count(*) from messages m where m.line = flows.id)::int`;
       while (isWorking) {
         const seen = await ask(
           url,
-          `select substr(id, 11) as endpoint, running, waiting, ${actives} as actives, ${standing} as standing from flows where id like 'under-way:%'`,
+          `select substr(id, strpos(id, ':') + 1) as endpoint, running, waiting, ${actives} as actives, ${standing} as standing
+            from flows where id = 'account:' or id like 'endpoint:%'`,
         );
         for (const { endpoint, running, waiting, actives, standing } of seen) {
           expect([endpoint, running, waiting]).toEqual([endpoint, actives, standing]);
@@ -256,7 +257,7 @@ test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
     expect(await ask(url, "select sum(running)::int as running, sum(waiting)::int as waiting from flows")).toEqual([
       { running: 0, waiting: 0 },
     ]);
-    expect(await ask(url, "select id from flows where id like 'under-way:_%'")).toEqual([]);
+    expect(await ask(url, "select id from flows where id like 'endpoint:%'")).toEqual([]);
   },
 );
 

@@ -134,7 +134,7 @@ test("what was sent, and what waited, when the tables did not count deliveries t
   }
   database.close();
   const world = new World(closedAfterwards(await sqliteStore(older, sourceOf(clock, "nod_a", 2))), clock, "nod_a");
-  const flow = (of: string) => world.store.read.setUp("flows", "acc", `under-way:${of}`);
+  const flow = (of: string) => world.store.read.setUp("flows", "acc", `endpoint:${of}`);
   const both = async () => [await flow("one.example"), await flow(letterTo().url)];
   await world.store.execute("changeAccount", { account: "acc", change: { limits: { globalParallelism: 3, parallelism: 1 } } });
   expect((await world.claim()).map(({ message }) => message.id)).toEqual([waiting]);

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { newFlow } from "../../../src/core/sending/limiter.ts";
+import { newLimiter } from "../../../src/core/admission/limiter.ts";
 import { maxLost, spans } from "../../../src/core/values/limits.ts";
 import type { Letter } from "../../../src/core/model/message.ts";
 import type { AccountLimits } from "../../../src/core/model/accountTerms.ts";
@@ -18,9 +18,9 @@ const allow = (limits: Partial<AccountLimits>): Promise<unknown> =>
   broker.run("changeAccount", { account: "acme", change: { limits: { ...unbound, ...limits } } });
 
 const at = (path: string): Pick<Letter, "url"> => ({ url: `https://gateway.example${path}` });
-const flowAt = (path: string): string => `under-way:https://gateway.example${path}`;
+const flowAt = (path: string): string => `endpoint:https://gateway.example${path}`;
 /** The flows of endpoints that there are. */
-const kept = (): string[] => [...broker.memory.tables.flows.keys()].flatMap((key) => /under-way:.+/.exec(key) ?? []);
+const kept = (): string[] => [...broker.memory.tables.flows.keys()].flatMap((key) => /endpoint:.+/.exec(key) ?? []);
 
 describe("endpoints of one host", () => {
   test("have their places each for itself, so that one that is full stops no other", async () => {
@@ -67,7 +67,7 @@ describe("endpoints of one host", () => {
     await broker.send("x", at("/x"));
     expect(await broker.begun()).toBe("");
     const lines = "a b c x".split(" ").map((name) => broker.state(broker.id(name))?.line);
-    expect([lines, kept()]).toEqual([Array(4).fill("host:gateway.example"), []]);
+    expect([lines, kept()]).toEqual([Array(4).fill("capacity:gateway.example"), []]);
     broker.hands = plenty;
     broker.now += spans.lineCheck;
     await broker.run("claim", { limit: 10 });
@@ -83,7 +83,7 @@ describe("endpoints of one host", () => {
     await broker.send("c", at(`${path}y`));
     await broker.send("d", at(`${path}y#b`));
     expect(await broker.begun()).toBe("a c");
-    expect(kept().map((id) => id.length < 60 && id.startsWith("under-way:https://gateway.example "))).toEqual([true, true]);
+    expect(kept().map((id) => id.length < 60 && id.startsWith("endpoint:https://gateway.example "))).toEqual([true, true]);
     await broker.end("a c");
     expect(await broker.begun()).toBe("b d");
     await broker.end("b d");
@@ -123,7 +123,7 @@ describe("the row of an endpoint goes with its last place, when", () => {
     await broker.end("a", { status: 500 });
     expect(broker.deadLetters).toHaveLength(1);
     await broker.begun();
-    expect(kept()).toEqual(["under-way:https://sad.example/a"]);
+    expect(kept()).toEqual(["endpoint:https://sad.example/a"]);
     await broker.end("https://sad.example/a");
     expect(kept()).toEqual([]);
   });
@@ -201,7 +201,7 @@ describe("the row of an endpoint goes with its last place, when", () => {
     broker.hands = none;
     await broker.end("a");
     broker.now += spans.flowCheck;
-    expect([await broker.begun(), kept(), broker.state(broker.id("b"))?.line]).toEqual(["", [], "host:gateway.example"]);
+    expect([await broker.begun(), kept(), broker.state(broker.id("b"))?.line]).toEqual(["", [], "capacity:gateway.example"]);
     broker.hands = plenty;
     broker.now += spans.lineCheck;
     expect(await broker.begun()).toBe("b");
@@ -259,7 +259,7 @@ describe("however many endpoints there are", () => {
     await broker.send("x", at("/x"));
     await broker.end("a");
     expect(await broker.begun()).toBe("");
-    expect([broker.counts("under-way:"), kept()]).toEqual([[0, 2], []]);
+    expect([broker.counts("account:"), kept()]).toEqual([[0, 2], []]);
     await allow({ parallelism: 1 });
     expect(await broker.begun()).toBe("b x");
   });
@@ -270,13 +270,13 @@ describe("what was accepted before there were endpoints", () => {
   function age(): void {
     const { messages, flows } = broker.memory.tables;
     for (const [key, { endpoint: _, ...state }] of messages) {
-      const line = state.line?.startsWith("under-way:https:") ? "under-way:gateway.example" : state.line;
+      const line = state.line?.startsWith("endpoint:https:") ? "endpoint:gateway.example" : state.line;
       messages.set(key, { ...state, line });
     }
     for (const [key, flow] of flows) {
-      if (!flow.id.startsWith("under-way:https:")) continue;
+      if (!flow.id.startsWith("endpoint:https:")) continue;
       flows.delete(key);
-      flows.set("acme\nunder-way:gateway.example", { ...flow, id: "under-way:gateway.example" });
+      flows.set("acme\nendpoint:gateway.example", { ...flow, id: "endpoint:gateway.example" });
     }
   }
 
@@ -287,7 +287,7 @@ describe("what was accepted before there were endpoints", () => {
     age();
     await broker.send("d e", at("/a"));
     expect(await broker.begun()).toBe("d");
-    expect([broker.counts("under-way:gateway.example"), broker.counts(flowAt("/a"))]).toEqual([
+    expect([broker.counts("endpoint:gateway.example"), broker.counts(flowAt("/a"))]).toEqual([
       [1, 2],
       [1, 1],
     ]);
@@ -309,8 +309,8 @@ describe("what was accepted before there were endpoints", () => {
   test("leaves a row of its host, as it was kept for an hour, which goes when that is over", async () => {
     const one = await Broker.open();
     await one.run("changeAccount", { account: "acme", change: { limits: { parallelism: 1 } } });
-    one.memory.tables.flows.set("acme\nunder-way:gateway.example", {
-      ...newFlow("acme", "under-way:gateway.example", one.now),
+    one.memory.tables.flows.set("acme\nendpoint:gateway.example", {
+      ...newLimiter({ account: "acme", gate: { kind: "endpoint", name: "gateway.example" } }, one.now),
       ...{ parallelism: 1, dueAt: one.now + 3600 * second },
     });
     one.now += 3600 * second;
