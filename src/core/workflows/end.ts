@@ -13,7 +13,8 @@ import { existing } from "../accounts/plans.ts";
 import type { Scope } from "../model/rights.ts";
 import { scopeBrokenBy } from "../model/rights.ts";
 import type { Invoker, Run, RunState } from "../model/run.ts";
-import { headOf, slotOf, stepKey, waiterKey } from "../model/run.ts";
+import { headOf } from "../model/run.ts";
+import { toStepId, toStepKey, toWaiterId } from "../model/stepId.ts";
 import { dropWaiter } from "./waiters.ts";
 
 /** What must be seen to end a run: all that belongs to it, and what the run that invoked it then does. */
@@ -49,8 +50,8 @@ function needsOfTelling(draft: Draft, account: AccountId, { run, runId, url, ste
     activeRuns: [[account, runId]],
     flows: invoking ? listLimiterKeysFor(account, [{ queue: null, flowControl: invoking.settings.flowControl }]) : [],
     ...destinationNeeds(account, [url]),
-    steps: [[account, stepKey(run, slotOf("step", headOf(step), -1))]],
-    waiters: [[account, waiterKey(run, step)]],
+    steps: [[account, toStepId(run, toStepKey("step", headOf(step), -1))]],
+    waiters: [[account, toWaiterId(run, step)]],
   };
 }
 
@@ -103,9 +104,9 @@ function tellInvoker(draft: Draft, moment: Moment, account: Account, ended: Run,
   const child = { run: ended.id, runId: ended.runId, url: ended.url, createdAt: ended.createdAt, messageId };
   const waited = { createdAt: ended.createdAt, dueAt: null, child };
   const going = goingRun(draft, account.id, invoker.runId, invoker.run);
-  dropWaiter(draft, account.id, waiterKey(invoker.run, invoker.step));
+  dropWaiter(draft, account.id, toWaiterId(invoker.run, invoker.step));
   // The endpoint itself may have posted a result.
-  if (draft.outline("steps", account.id, stepKey(invoker.run, slotOf("step", head, -1)))) return;
+  if (draft.outline("steps", account.id, toStepId(invoker.run, toStepKey("step", head, -1)))) return;
   if (going) {
     if (ended.body.byteLength > 0 && !hasRoom(going, body.byteLength)) throw noRoom(going, "result");
     appendStep(draft, moment, account, going, { callType: "step", head, body, url: invoker.url, headers: invoker.headers, waited });
@@ -114,7 +115,12 @@ function tellInvoker(draft: Draft, moment: Moment, account: Account, ended: Run,
   const invoking = draft.get("runs", account.id, invoker.run);
   if (!invoking) return;
   draft.put("steps", {
-    ...{ account: account.id, id: stepKey(invoking.id, slotOf("step", head, invoking.steps)), run: invoking.id, position: invoking.steps },
+    ...{
+      account: account.id,
+      id: toStepId(invoking.id, toStepKey("step", head, invoking.steps)),
+      run: invoking.id,
+      position: invoking.steps,
+    },
     ...{ messageId, callType: "step", createdAt: moment.now, head, url: invoker.url, headers: invoker.headers, body, waited },
   });
   draft.put("runs", { ...invoking, steps: invoking.steps + 1 });

@@ -17,7 +17,8 @@ import { answerOf, delivered, isSuccess, keepDeadLetter, lastAnswerOf, tryLater,
 import { limitsOf } from "../accounts/plans.ts";
 import { verdictOf } from "../sending/retry.ts";
 import type { Run, RunFailure, Step } from "../model/run.ts";
-import { historyBody, initialSlot, stepKey } from "../model/run.ts";
+import { historyBody } from "../model/run.ts";
+import { initialStepKey, toStepId } from "../model/stepId.ts";
 import { saidIn } from "../model/failureText.ts";
 import { problemOf } from "./problem.ts";
 
@@ -36,7 +37,7 @@ export function needsOfRunOutcome(draft: Draft, envelope: OfRun<Outline<Envelope
   const { account, run: part } = envelope;
   const own: Needs = {
     ...{ runs: [[account, part.run]], activeRuns: [[account, part.runId]], ...destinationNeeds(account, [envelope.url]) },
-    outlines: { steps: part.kind === "call" ? [[account, stepKey(part.run, part.slot)]] : [] },
+    outlines: { steps: part.kind === "call" ? [[account, toStepId(part.run, part.slot)]] : [] },
   };
   const going = goingRun(draft, account, part.runId, part.run);
   if (!going) return own;
@@ -45,7 +46,7 @@ export function needsOfRunOutcome(draft: Draft, envelope: OfRun<Outline<Envelope
   const ofRun = needsOfRun(draft, account, part.runId);
   if (part.kind === "call") {
     if (verdict === "retry") return own;
-    const isSound = !draft.outline("steps", account, stepKey(part.run, part.slot))?.damaged;
+    const isSound = !draft.outline("steps", account, toStepId(part.run, part.slot))?.damaged;
     const ending =
       isSound && surelyFits(going, part, outcome)
         ? []
@@ -84,7 +85,7 @@ function needsOfFailure(account: Account["id"], run: Run, outcome: Answer): Need
 export const toldOf = ({ account, id, features }: Run): StepsNeed => ({
   account,
   run: id,
-  ...(features.initialBody ? { slot: initialSlot } : {}),
+  ...(features.initialBody ? { slot: initialStepKey } : {}),
 });
 
 type Case = { account: Account; envelope: OfRun<Outline<Envelope>>; state: MessageState; outcome: Outcome };
@@ -139,7 +140,7 @@ type GoingFailure = Failure & { envelope: OfRun<Outline<Envelope>>; going: Going
 function takeAnswer(draft: Draft, moment: Moment, { account, envelope, state, outcome, going }: GoingFailure): string | null {
   const { callback } = envelope;
   if (!callback) return null;
-  const call = draft.outline("steps", account.id, stepKey(going.run.id, envelope.run.slot));
+  const call = draft.outline("steps", account.id, toStepId(going.run.id, envelope.run.slot));
   if (call?.damaged) {
     if (!draft.mayEnd(account.id, going.run.id)) throw new Later();
     return "the step that called the third party is damaged in the store";

@@ -9,7 +9,8 @@ import { together } from "../decision/needs.ts";
 import { existing, howToRaise, limitsOf } from "../accounts/plans.ts";
 import type { Scope } from "../model/rights.ts";
 import type { Notification, Waiter } from "../model/run.ts";
-import { headOf, mustBeStep, stepKey, waiterKey } from "../model/run.ts";
+import { headOf, mustBeStep } from "../model/run.ts";
+import { toResultId, toStepId, toWaiterId } from "../model/stepId.ts";
 import { waitSentAwayBy } from "./sentAway.ts";
 import { mustHaveStorage } from "../accounts/storageQuota.ts";
 import { dropWaiter, putWaiter } from "./waiters.ts";
@@ -41,8 +42,8 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
         ...(active.waiting === undefined ? [{ account, run, table: "waiters" } as const] : []),
       ],
       notifications: kept ? [[account, kept.id]] : [],
-      outlines: { steps: [[account, stepKey(active.run, `r${String(step.stepId)}`)]] },
-      waiters: [[account, waiterKey(active.run, step)]],
+      outlines: { steps: [[account, toResultId(active.run, step)]] },
+      waiters: [[account, toWaiterId(active.run, step)]],
       ...destinationNeeds(account, [url]),
     };
   },
@@ -55,9 +56,8 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     checkHistory(going);
     checkWait(account, post);
     mustBeStep(post.step);
-    const key = waiterKey(going.run.id, post.step);
-    if (draft.get("waiters", id, key) || draft.outline("steps", id, stepKey(going.run.id, `r${String(post.step.stepId)}`)))
-      return { waits: false };
+    const key = toWaiterId(going.run.id, post.step);
+    if (draft.get("waiters", id, key) || draft.outline("steps", id, toResultId(going.run.id, post.step))) return { waits: false };
     const { wait: span, ...rest } = post;
     const waiter: Waiter = {
       ...{ ...rest, account: id, id: key, run: going.run.id, runId, createdAt: moment.now },
@@ -206,7 +206,7 @@ function store(
     const problem = `${kept.length} events of ${bytes} bytes wait for the run ${runId.slice(0, 200)} to ask for them`;
     throw new Refusal("limit-exceeded", `eventId: ${problem}, the limits are ${limits.notifications} and ${limits.notificationBytes}`);
   }
-  const id = stepKey(going.run.id, moment.newId("ntf"));
+  const id = toStepId(going.run.id, moment.newId("ntf"));
   draft.put("notifications", { account, id, run: going.run.id, kind, event, createdAt: moment.now, size: body.byteLength, body });
 }
 

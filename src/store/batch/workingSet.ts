@@ -9,7 +9,7 @@ import type { AccountId, Delivery, Flow, Held, Line, MessageState, Millis } from
 import type { Outline, RunKey, Schedule } from "../../core/model/message.ts";
 import { noBytes } from "../../core/model/message.ts";
 import type { Step, Waiter } from "../../core/model/run.ts";
-import { stepKey } from "../../core/model/run.ts";
+import { toStepId } from "../../core/model/stepId.ts";
 import type { Turns } from "../../core/fairness/turns.ts";
 import { keyOf } from "../queries/keys.ts";
 import { Effects } from "./effects.ts";
@@ -148,7 +148,7 @@ export class WorkingSet implements Draft {
   stepsOf(account: AccountId, run: RunKey, slot?: string): readonly Step[] {
     const need = { account, run, ...(slot === undefined ? {} : { slot }) };
     if (this.#loaded.histories.isLeft(need)) throw new Later();
-    if (slot !== undefined) return [this.get("steps", account, stepKey(run, slot)) ?? []].flat();
+    if (slot !== undefined) return [this.get("steps", account, toStepId(run, slot)) ?? []].flat();
     if (!this.#overlay.runs.wasHistoryAsked(need)) return [];
     return this.#overlay.runs.idsIn("steps", need).flatMap((id) => this.get("steps", account, id) ?? []);
   }
