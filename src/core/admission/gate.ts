@@ -64,7 +64,8 @@ export const formatGate = ({ kind, name }: Gate): string => `${kind}:${name}`;
 /** Returns the gate that is stored under an id. Throws if no gate has such an id. */
 export function parseGate(id: string): Gate {
   const end = id.indexOf(":");
-  const kind = gateKinds.find((one) => one === id.slice(0, end));
+  const start = id.slice(0, end);
+  const kind = gateKinds.find((one) => one === start);
   if (kind === undefined) throw new Error(`gate ${id}: must begin with one of ${gateKinds.join(", ")} and a colon`);
   return kind === "account" ? accountGate : { kind, name: id.slice(end + 1) };
 }

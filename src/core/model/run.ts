@@ -91,7 +91,7 @@ export type CallType = "step" | "toCallback" | "fromCallback";
 /** An entry of the history of a run. Appended, and never changed. */
 export type Step = {
   account: AccountId;
-  /** `<run>/<slot>`: see `slotOf`. What is posted twice has the same one. */
+  /** `<run>/<slot>`: see `core/model/stepId.ts`. What is posted twice has the same one. */
   id: string;
   run: RunKey;
   /** Its place in the history. */

@@ -5,6 +5,7 @@ import { describeAudit } from "./audit.ts";
 import { describeBatches } from "./batches.ts";
 import { describeBursts } from "./bursts.ts";
 import { describeBytes } from "./bytes.ts";
+import { describeCounters } from "./counters.ts";
 import { describeDue } from "./due.ts";
 import { describeEnds } from "./ends.ts";
 import { describeFailedRuns } from "./failedRuns.ts";
@@ -34,6 +35,7 @@ export function describeStore(name: string, open: OpenStore): void {
     describeLines(open);
     describeFlows(open);
     describeAllowances(open);
+    describeCounters(open);
     describeDue(open);
     describeBatches(open);
     describeBursts(open);
