@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import type { Hands } from "../../src/core/fairness/capacity.ts";
+import type { Hands } from "../../src/core/admission/capacity.ts";
 import type { Letter, MessageState } from "../../src/core/model/message.ts";
 import { callbackTo, none } from "./broker.ts";
 import { RecountedBroker, withKey } from "./recount.ts";

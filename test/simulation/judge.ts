@@ -1,5 +1,5 @@
 import type { PublishResult } from "../../src/core/commands/publish.ts";
-import { hasHand, laneOf } from "../../src/core/fairness/capacity.ts";
+import { hasHand, laneOf } from "../../src/core/admission/capacity.ts";
 import { maxLost } from "../../src/core/values/limits.ts";
 import type { Delivery, Envelope, Letter, LogRow, MessageState } from "../../src/core/model/message.ts";
 import type { Retention } from "../../src/core/commands/retention.ts";

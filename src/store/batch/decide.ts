@@ -4,8 +4,8 @@ import type { Decision, DueNeed, Key, LineHead, Moment, Needs } from "../../core
 import { commands } from "../../core/commands/index.ts";
 import type { Commands } from "../../core/commands/index.ts";
 import { Later, Refusal } from "../../core/values/errors.ts";
-import { laneOf } from "../../core/fairness/capacity.ts";
-import type { Hands } from "../../core/fairness/capacity.ts";
+import { laneOf } from "../../core/admission/capacity.ts";
+import type { Hands } from "../../core/admission/capacity.ts";
 import type { AccountId, Millis } from "../../core/model/message.ts";
 import { WorkingSet } from "./workingSet.ts";
 import type { Loader } from "./loader.ts";

@@ -1,7 +1,7 @@
 import type { Draft, Key, Needs, OutlineName, Rows, RunRows, RunTableName, TableName } from "../../core/decision/command.ts";
 import { Later } from "../../core/values/errors.ts";
-import type { Hands } from "../../core/fairness/capacity.ts";
-import { isBehind, laneOf } from "../../core/fairness/capacity.ts";
+import type { Hands } from "../../core/admission/capacity.ts";
+import { isBehind, laneOf } from "../../core/admission/capacity.ts";
 import { hasLimiter, parseGate } from "../../core/admission/gate.ts";
 import { marksOfRow, remarked } from "../../core/search/tags.ts";
 import { glanceOf, sightingsAt } from "../../core/search/timeIndex.ts";

@@ -1,5 +1,5 @@
 import type { Rows, TableName } from "../../core/decision/command.ts";
-import type { Hands } from "../../core/fairness/capacity.ts";
+import type { Hands } from "../../core/admission/capacity.ts";
 import type { Millis, NodeId } from "../../core/model/message.ts";
 import { decideBatch, resultOf } from "../batch/decide.ts";
 import type { Connection, Database, Dialect } from "./database.ts";
