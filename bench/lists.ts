@@ -15,6 +15,7 @@ import { idMaker } from "../src/core/values/ids.ts";
 import { markOf, marksOf, marksOfRow } from "../src/core/search/tags.ts";
 import type { Envelope, LogState } from "../src/core/model/message.ts";
 import { noBytes } from "../src/core/model/message.ts";
+import { addressOf } from "../src/core/values/url.ts";
 import { glanceOf, sightingsAt, sightsOf } from "../src/core/search/timeIndex.ts";
 import { queriesOf } from "../src/store/queries/index.ts";
 import { sqlShelf } from "../src/store/sql/reads.ts";
@@ -49,7 +50,7 @@ function envelopeOf(n: number, time: number, isRare: boolean): Envelope {
 /** Collects rows, with their marks, and writes them all at once. */
 async function writer() {
   const database = openSqlite(file);
-  await database.migrate();
+  await database.createTables();
   await database.connection.query("pragma synchronous = off", []);
   const { connection } = database;
   const rows = new Map<TableName, Value[][]>();
@@ -135,7 +136,8 @@ async function fill(): Promise<void> {
       put("messages", {
         ...{ account: "acc", id: envelope.id, state: "pending", dueAt: start * 2, attempts: 0, lost: 0, leasedBy: null, size: 200 },
         ...{ host: new URL(envelope.url).host, tells: false, queue: envelope.queue, flowKey: envelope.flowControl?.key ?? null },
-        ...{ slot: null, line: null, run: null, marks: marksOf(envelope) },
+        ...{ slot: null, line: null, run: null, marks: marksOf(envelope), sights: sightsOf(envelope) },
+        endpoint: addressOf(envelope.url).endpoint,
       });
     }
     if (n % 5_000 === 4_999) await flush();

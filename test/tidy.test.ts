@@ -45,7 +45,7 @@ describe("imports", () => {
     store: ["queries", "", "batch", "sql", "sqlite", "postgres", "move"],
     delivery: ["http", ""],
     api: [
-      ...["http", "auth", "webhooks", "settings", "route", "publishing", "views"],
+      ...["http", "auth", "webhooks", "settings", "route", "publishing", "admission", "views"],
       ...["routes/lists", "routes/accounts", "routes/messages", "routes/workflows", "routes", "fastPublish", "server"],
     ],
   };

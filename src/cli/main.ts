@@ -311,7 +311,7 @@ async function accountsOf(settings: Settings) {
     .finally(() => database.close());
 }
 
-/** A store that an older server made has none yet. Nothing is made for somebody who only reads. */
+/** A store that was moved here from a database may have none yet. Nothing is made for somebody who only reads. */
 const keysIfAny = (keys: KeySource): KeySource => (keys && "file" in keys && !existsSync(keys.file) ? null : keys);
 
 function whole(name: string, text: string, most: number): number {

@@ -81,7 +81,7 @@ type Opening = {
   node: NodeId;
   log: Logger;
   reclaims?: boolean;
-  /** Is told when a newer version has changed the tables so that this one can do nothing with them. */
+  /** Is told when the tables were replaced by those of another version. */
   onOutdated?: (trouble: string) => void;
   /** Is told when the disk has failed. Nothing is stored from then on. */
   onBroken?: (error: Error) => void;
@@ -179,7 +179,7 @@ async function reclaim(store: Store, { node, log }: { node: NodeId; log: Logger 
 const pause = (time: Millis): Promise<void> => systemClock.sleep(systemClock.now() + time, never);
 const never = new AbortController().signal;
 
-/** `outdated`: the data are beyond this version. `damage`: what is damaged of the database file, since it was found. */
+/** `outdated`: the tables are those of another version. `damage`: what is damaged of the database file, since it was found. */
 type Health = { outdated: boolean; damage: string | null };
 type Rest = { log: Logger; firstAccounts: () => readonly NewAccount[]; opened: Opened; health: Health };
 
@@ -199,7 +199,7 @@ async function foundAccounts({ store, inFoundation }: Opened, firstAccounts: Res
 
 const noAccount = 'all accounts were deleted, so nobody can ask for anything; "waypost account create <name>" makes one';
 
-const tooOld = "the tables are of a newer version than this server, which changes nothing any more";
+const otherTables = "the tables are those of another version than this server, which changes nothing any more";
 
 async function serveStore(settings: Settings, { log, firstAccounts, opened, health }: Rest): Promise<Served> {
   const { store, keys, close } = opened;
@@ -237,11 +237,11 @@ async function serveStore(settings: Settings, { log, firstAccounts, opened, heal
     prices,
     refusedHost: egress.refusedHost,
     reservedPrices: settings.reservedPrices,
-    trustProxy,
+    ...{ trustProxy, fastPath: settings.fastPath },
     publicUrl: settings.publicUrl,
     log: requestLog(log),
     ...{ idleAlarm, alarm },
-    unready: () => (stopping ? "the server is stopping" : health.outdated ? tooOld : health.damage),
+    unready: () => (stopping ? "the server is stopping" : health.outdated ? otherTables : health.damage),
     health: () => ({ inFlight: dispatcher.inFlight }),
     counted: countedFrom(() => clock.now(), settings.databaseUrl === "" ? undefined : { store, ...clock }, settings.refusedPerSecond),
     ...(settings.operatorPassword !== "" && { operator: { password: settings.operatorPassword, deskFor } }),

@@ -89,10 +89,10 @@ export class Unavailable extends Error {}
 /** The connection was lost before the commit was sent, so nothing of the batch happened. */
 export class Interrupted extends Unavailable {}
 
-/** The tables are of a version that this program must not write to. Nothing of the batch happened. */
+/** The tables were replaced by those of another version, to which this program must not write. Nothing of the batch happened. */
 export class Outdated extends Unavailable {}
 
-/** The storage is from a newer version of this program, or is not ours at all. */
+/** The storage is that of another version of this program, or is not ours at all. */
 export class StorageRefused extends Error {}
 
 /** In the order in which they are locked and written: first what many want to change, so that they wait with empty hands. */

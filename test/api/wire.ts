@@ -1,15 +1,12 @@
 import { Agent, request as httpRequest } from "node:http";
 import { connect } from "node:net";
-import type { AddressInfo } from "node:net";
 import type { House } from "./house.ts";
+import { portOf } from "./house.ts";
 
 export type WireReply = { status: number; head: string; body: string };
 
 /** Lets a server listen on loopback. Answers the port. */
-export async function listen({ api }: House): Promise<number> {
-  await api.listen({ port: 0, host: "127.0.0.1" });
-  return (api.server.address() as AddressInfo).port;
-}
+export const listen = ({ api }: House): Promise<number> => portOf(api);
 
 /** Sends exactly these bytes (text is latin 1), and answers what came back until the server ended the connection. */
 export function send(port: number, bytes: string | Buffer): Promise<string> {

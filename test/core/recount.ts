@@ -7,11 +7,11 @@ import { Broker } from "./broker.ts";
 /** What does not agree with a recount of the rows: counters of queues and keys, holders of slots, messages in line. */
 export function disagreements({ tables }: Memory): string[] {
   const [messages, slots, flows] = [[...tables.messages.values()], [...tables.slots.values()], [...tables.flows.values()]];
-  /** From the URL itself, if that is not too long for it. Messages that were accepted before there were endpoints are counted by their host. */
-  const endpointOf = ({ account, id, host, endpoint }: MessageState): string => {
+  /** From the URL itself, if that is not too long for it. */
+  const endpointOf = ({ account, id, endpoint }: MessageState): string => {
     const { origin, pathname } = new URL(tables.envelopes.get(`${account}\n${id}`)?.url ?? "");
     const own = origin + pathname;
-    return endpoint === undefined ? host : own.length > 512 ? endpoint : own;
+    return own.length > 512 ? endpoint : own;
   };
   const wrong = listWrongCounters({ messages, slots, flows, endpointOf });
   const compare = (what: string, counted: unknown, found: unknown): void => {

@@ -19,7 +19,7 @@ const none: Counters = { running: 0, waiting: 0, onward: 0 };
 const keyOf = (account: string, id: string): string => `${account}\n${id}`;
 
 /** Returns what the limiters must count, by account and id. Limiters that count nothing are absent. */
-function recount({ messages, slots, endpointOf = ({ host, endpoint = host }) => endpoint }: CountedRows): Map<string, Counters> {
+function recount({ messages, slots, endpointOf = ({ endpoint }) => endpoint }: CountedRows): Map<string, Counters> {
   const counters = new Map<string, Counters>();
   const count = (account: string, id: string, name: keyof Counters): void => {
     const before = counters.get(keyOf(account, id)) ?? none;
@@ -29,7 +29,7 @@ function recount({ messages, slots, endpointOf = ({ host, endpoint = host }) => 
   for (const state of messages) {
     const { account, leasedBy, flowKey, counted, countedToEndpoint, line, host } = state;
     const [key, inTotal] = [flowKey === null ? null : formatGate(keyGate(flowKey)), formatGate(accountGate)];
-    const endpoint = formatGate(endpointGate({ host, endpoint: endpointOf(state) }));
+    const endpoint = formatGate(endpointGate({ endpoint: endpointOf(state) }));
     if (leasedBy !== null && key !== null) count(account, key, "running");
     if (leasedBy !== null && countedToEndpoint) count(account, endpoint, "running");
     if (leasedBy !== null && counted) count(account, inTotal, "running");

@@ -67,7 +67,7 @@ test.each(["global-parallelism", "parallelism"])(
     const left = (): unknown => {
       const database = new DatabaseSync(join(data, "waypost.db"), { readOnly: true });
       const [row] = database
-        .prepare("select (select count(*) from messages) as messages, sum(running + waiting) as counted from flows")
+        .prepare("select (select count(*) from messages) as messages, sum(running + waiting) as counted from limiters")
         .all();
       database.close();
       return { ...row };

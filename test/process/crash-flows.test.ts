@@ -145,7 +145,7 @@ test(
 function makeSchedulesDue(data: string): void {
   const database = new DatabaseSync(join(data, "waypost.db"));
   // Without their checksums, which are not those of the new times.
-  database.exec(`update schedules set due_at = ${Date.now() - 1000}, sum = null`);
+  database.exec(`update schedules set due_at = ${Date.now() - 1000}, checksum = null`);
   database.close();
 }
 
@@ -155,11 +155,11 @@ function leftIn(data: string): Record<string, unknown[]> {
   const rows = (sql: string): unknown[] => database.prepare(sql).all();
   const left = {
     messages: rows("select * from messages"),
-    slots: rows("select * from slots"),
+    slots: rows("select * from queue_slots"),
     // The line of a host may be there until the next look at it; nobody stands in it.
-    lines: rows("select * from messages where line is not null"),
+    lines: rows("select * from messages where waitlist is not null"),
     dead: rows("select id, detail from dead_letters"),
-    flows: rows("select id, running, waiting from flows where running <> 0 or waiting <> 0"),
+    flows: rows("select id, running, waiting from limiters where running <> 0 or waiting <> 0"),
   };
   database.close();
   return left;

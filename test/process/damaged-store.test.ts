@@ -47,7 +47,7 @@ test("a message that was altered on the disk is quarantined, and told, while oth
   const server = await startWaypost(["dev", "--port", "0", "--data", data]);
   const altered = await publish(server, `${destination.url}/altered`, "right");
   const database = new DatabaseSync(join(data, "waypost.db"));
-  database.exec(`update envelopes set body = cast('wrong' as blob) where id = '${altered}'`);
+  database.exec(`update stored_messages set body = cast('wrong' as blob) where id = '${altered}'`);
   database.close();
   await publish(server, `${destination.url}/whole`, "whole");
   const deadLetters = async (): Promise<unknown[]> => {
@@ -58,7 +58,7 @@ test("a message that was altered on the disk is quarantined, and told, while oth
   expect(destination.arrivals.map(({ path, body }) => [path, body.toString()])).toEqual([["/whole", "whole"]]);
   expect(await deadLetters()).toMatchObject([{ messageId: altered, damaged: true, error: expect.stringContaining("damaged") }]);
   const err = await stopped(server);
-  expect(err).toContain(`${join(data, "waypost.db")}: envelopes`);
+  expect(err).toContain(`${join(data, "waypost.db")}: stored_messages`);
   expect(err).toContain(`${altered} is damaged`);
 });
 

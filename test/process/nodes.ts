@@ -160,7 +160,7 @@ async function untilZero(url: string, sql: string): Promise<void> {
 export async function settled(databaseUrl: string, judge: Judge): Promise<void> {
   while (judge.missing() > 0) await pause(20);
   await untilZero(databaseUrl, "select count(*) as n from messages");
-  await untilZero(databaseUrl, "select count(*) as n from flows where running <> 0 or waiting <> 0");
-  expect(await ask(databaseUrl, "select * from slots")).toEqual([]);
+  await untilZero(databaseUrl, "select count(*) as n from limiters where running <> 0 or waiting <> 0");
+  expect(await ask(databaseUrl, "select * from queue_slots")).toEqual([]);
   expect(await ask(databaseUrl, "select message_id, detail from dead_letters")).toEqual([]);
 }

@@ -145,7 +145,7 @@ test(
     const tables = (await dump.query("select relname from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p')"))
       .rows;
     await dump.query(`lock table ${tables.map(({ relname }) => relname).join(", ")} in access share mode`);
-    await dump.query("declare slow cursor for select * from envelopes");
+    await dump.query("declare slow cursor for select * from stored_messages");
     const copied = async (): Promise<number> => (await dump.query("fetch 10 from slow")).rows.length;
 
     for (let turn = 0; turn < 4; turn++) {

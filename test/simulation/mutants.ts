@@ -2,6 +2,8 @@ import type { Draft, Moment, Rows, TableName } from "../../src/core/decision/com
 import type { Commands } from "../../src/core/commands/index.ts";
 import { release } from "../../src/core/admission/admission.ts";
 import type { Flow, Letter, MessageState } from "../../src/core/model/message.ts";
+import { sightsOf } from "../../src/core/search/timeIndex.ts";
+import { addressOf } from "../../src/core/values/url.ts";
 import type { Bend } from "./bent.ts";
 import { asked, bent } from "./bent.ts";
 import { allowanceMutants } from "./allowanceMutants.ts";
@@ -308,5 +310,6 @@ export const mutants: Record<string, Commands> = {
 const stateOf = (envelope: Rows["envelopes"]): MessageState => ({
   ...{ account: envelope.account, id: envelope.id, state: "pending", dueAt: envelope.createdAt, attempts: 0, lost: 0 },
   ...{ leasedBy: null, host: new URL(envelope.url).host, size: envelope.body.byteLength, tells: true },
-  ...{ queue: null, flowKey: null, slot: null, line: null, run: null, marks: [] },
+  ...{ queue: null, flowKey: null, slot: null, line: null, run: null, marks: [], sights: sightsOf(envelope) },
+  endpoint: addressOf(envelope.url).endpoint,
 });

@@ -2,7 +2,7 @@ import { idMaker } from "../../src/core/values/ids.ts";
 import type { Millis } from "../../src/core/model/message.ts";
 import type { Connection } from "../../src/store/sql/database.ts";
 import { PostgresDatabase, postgresParts } from "../../src/store/postgres/database.ts";
-import { migratePostgres } from "../../src/store/postgres/migration.ts";
+import { createPostgresTables } from "../../src/store/postgres/schema.ts";
 import { readersOf } from "../../src/store/postgres/readers.ts";
 import { beginSession } from "../../src/store/postgres/hold.ts";
 import type { PostgresOptions } from "../../src/store/postgres/session.ts";
@@ -22,7 +22,7 @@ import { Unheard } from "./storage.ts";
  * locks, tries. Nodes are told of each other by the simulation, whose time is the time of the database.
  */
 export async function postgresStorage(url: string): Promise<Storage> {
-  await migratePostgres({ url, clock: { now: () => 0, sleep: async () => undefined } });
+  await createPostgresTables({ url, clock: { now: () => 0, sleep: async () => undefined } });
   const client = await connect({ url }, { kind: "writer" });
   const connection = connectionOf((query) => client.query(query));
   const watch = new RowWatch();

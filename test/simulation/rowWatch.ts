@@ -72,7 +72,7 @@ export class RowWatch {
 
   #writtenBy(sql: string, row: readonly Value[], dialect: Dialect): Written[] {
     const [, verb, name] = /^(insert into|update|delete from) (\w+)/.exec(sql) ?? [];
-    if (name === "log_forgotten") return this.#forgotten(row);
+    if (name === "log_cuts") return this.#forgotten(row);
     const table = tableNames.find((table) => shapes[table].name === name);
     if (!table) return [];
     if (verb === "delete from") return [{ table, key: row.map(String) }];

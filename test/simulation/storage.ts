@@ -119,7 +119,7 @@ function add<T extends TableName>(changes: Changes, table: T, change: Change<T>)
 /** One SQLite database in memory, shared by all nodes. */
 export async function sqliteStorage(): Promise<Storage> {
   const database = openSqlite(":memory:");
-  await database.migrate();
+  await database.createTables();
   const { connection } = database;
   const watch = new RowWatch();
   const written: Written[] = [];

@@ -3,82 +3,86 @@ import { STATUS_CODES, validateHeaderValue } from "node:http";
 import type { Socket } from "node:net";
 import type { Millis } from "../../core/model/message.ts";
 import { addressIn } from "../http/address.ts";
-import type { Piecemeal } from "../route/oneAtATime.ts";
+import type { Begun, Piecemeal } from "../route/oneAtATime.ts";
 import type { PlainHead } from "./parse.ts";
 import { plainHead } from "./parse.ts";
 
-/** What is answered to a plain request. `gone`: to be called as soon as the answer has left, or cannot any more. */
+/**
+ * What is answered to a plain request. `gone`: to be called as soon as the answer has left, or cannot any
+ * more.
+ */
 export type PlainAnswer = { status: number; headers: Readonly<Record<string, string>>; text: string; gone?: () => void };
 
 /** A plain request that was let in. If it is not answered after all, `leave` is called instead. */
 export type Admitted = { answer(body: Buffer): Promise<PlainAnswer>; leave(): void };
 
+/**
+ * Gives a connection to Node's parser. `isSilent`: it was connected long ago, and nothing has come over it.
+ */
+export type HandOver = (begun: Begun & { isSilent: boolean }) => void;
+
 export type PlainService = {
+  server: Server;
   /**
-   * Lets a request in before its body is there. Null: it goes the usual way. A promise: this is to be asked again when it has resolved,
-   * and then answers at once. `callerIp`: the other end of its connection.
+   * Lets a request in before its body is there. Null: it goes to Node's parser. A promise: this is to be
+   * called again when it has resolved, and then answers at once. `callerIp`: the other end of its
+   * connection.
    */
   admit(head: PlainHead, callerIp: string | null): Admitted | null | Promise<unknown>;
   now(): Millis;
-  /** Rings whenever nothing has come or gone over a socket for so long, until it is silenced by calling what it returns. */
+  /**
+   * Rings whenever nothing has come or gone over a socket for so long, until it is silenced by calling what
+   * it returns.
+   */
   idleAlarm(socket: Socket | Piecemeal, after: Millis, ring: () => void): () => void;
+  /** Is called when the connection has ended or was handed over. */
+  forget(socket: PlainSocket): void;
 };
 
 /**
- * Has a server answer plain requests by itself, on connections that Node's parser has not seen. The first thing on a connection that is
- * not plain, such as another method or a body in chunks, is given to that parser with all that follows it.
+ * A connection is kept for longer than its sender is told by this, so that none sends a request as it is
+ * closed.
  */
-export function servePlainly(server: Server, service: PlainService): void {
-  const usual = server.listeners("connection") as ((socket: Socket) => void)[];
-  const handOver = (socket: Socket): void => usual.forEach((listener) => listener.call(server, socket));
-  const sockets = new Set<PlainSocket>();
-  server.removeAllListeners("connection");
-  server.on("connection", (socket: Socket) => sockets.add(new PlainSocket(socket, { ...service, server, sockets, handOver })));
-  // These connections are the server's, whoever reads them.
-  const closing = { idle: server.closeIdleConnections.bind(server), all: server.closeAllConnections.bind(server) };
-  server.closeIdleConnections = () => {
-    for (const socket of sockets) socket.closeIfIdle();
-    closing.idle();
-  };
-  server.closeAllConnections = () => {
-    for (const socket of sockets) socket.close();
-    closing.all();
-  };
-}
-
-type Home = PlainService & { server: Server; sockets: Set<PlainSocket>; handOver(socket: Socket): void };
-
-/** A connection is kept for longer than its sender is told by this, so that none sends a request as it is closed. */
 const onItsWay: Millis = 1_000;
 
-/** A body comes in no more pieces than this, or is given to the usual way, which knows how long it may take. */
+/**
+ * A body comes in no more pieces than this, or is given to the usual way, which knows how long it may take.
+ */
 const mostPieces = 4;
 
 /** A request whose body has not come whole. `missing`: its bytes. */
-type Begun = { head: PlainHead; admitted: Admitted; pieces: Buffer[]; missing: number };
+type Incomplete = { head: PlainHead; admitted: Admitted; pieces: Buffer[]; missing: number };
 
 /** One connection, for as long as all that comes over it is plain. */
-class PlainSocket {
+export class PlainSocket {
   readonly #socket: Socket;
-  readonly #home: Home;
+  readonly #service: PlainService;
+  readonly #giveAway: HandOver;
   readonly #callerIp: string | null;
-  #begun: Begun | null = null;
+  #begun: Incomplete | null = null;
   /** A request is looked at, or answered. */
   #isBusy = false;
   #isSecondTry = false;
   #hasEnded = false;
-  readonly #silence: () => void;
+  /** Whether nothing has come over it yet. */
+  #isSilent = true;
+  #silence: () => void;
   readonly #onData = (bytes: Buffer): void => this.#read(bytes);
   readonly #onEnd = (): void => this.#end();
   readonly #onClose = (): void => this.#forget();
 
-  constructor(socket: Socket, home: Home) {
+  constructor(socket: Socket, service: PlainService, handOver: HandOver) {
     this.#socket = socket;
-    this.#home = home;
+    this.#service = service;
+    this.#giveAway = handOver;
     this.#callerIp = addressIn(socket.remoteAddress);
-    this.#silence = home.idleAlarm(socket, home.server.keepAliveTimeout + onItsWay, () => this.#rest());
+    this.#silence = this.#ringAfter(service.server.headersTimeout);
     socket.on("data", this.#onData).on("end", this.#onEnd).on("close", this.#onClose);
     socket.on("error", destroy);
+  }
+
+  #ringAfter(time: Millis): () => void {
+    return this.#service.idleAlarm(this.#socket, time, () => this.#rest());
   }
 
   closeIfIdle(): void {
@@ -96,6 +100,7 @@ class PlainSocket {
 
   #read(bytes: Buffer): void {
     const begun = this.#begun;
+    if (this.#isSilent) this.#breakSilence();
     if (this.#isBusy) return this.#putBack(bytes);
     if (begun === null) return this.#begin(bytes);
     begun.pieces.push(bytes);
@@ -103,14 +108,23 @@ class PlainSocket {
     this.#goOn(begun);
   }
 
-  /** It comes once more when this goes on. Nothing behind it is heard of before, so that all of it can still be given away. */
+  #breakSilence(): void {
+    this.#isSilent = false;
+    this.#silence();
+    this.#silence = this.#ringAfter(this.#service.server.keepAliveTimeout + onItsWay);
+  }
+
+  /**
+   * It comes once more when this goes on. Nothing behind it is heard of before, so that all of it can still
+   * be given away.
+   */
   #putBack(bytes: Buffer): void {
     this.#socket.pause().unshift(bytes);
   }
 
   #begin(bytes: Buffer): void {
     const head = plainHead(bytes);
-    const admitted = head && this.#home.admit(head, this.#callerIp);
+    const admitted = head && this.#service.admit(head, this.#callerIp);
     const isSecondTry = this.#isSecondTry;
     this.#isSecondTry = false;
     if (head === null || admitted === null) this.#handOver([bytes]);
@@ -130,7 +144,7 @@ class PlainSocket {
     this.#socket.resume();
   }
 
-  #goOn({ head, admitted, pieces, missing }: Begun): void {
+  #goOn({ head, admitted, pieces, missing }: Incomplete): void {
     if (missing > 0 && pieces.length === mostPieces) return this.#handOver(pieces);
     if (missing > 0) return;
     const [first, ...others] = pieces;
@@ -155,7 +169,7 @@ class PlainSocket {
   }
 
   #send({ status, headers, text, gone }: PlainAnswer, { isKept }: PlainHead): void {
-    const { server, now } = this.#home;
+    const { server, now } = this.#service;
     // What came meanwhile is refused by a server that stops, and not left without an answer.
     const isLast = !isKept || this.#hasEnded || !(server.listening || this.#socket.isPaused());
     const hasGone = this.#write(this.#head({ status, headers, text }, { isLast, now: now() }), text, gone);
@@ -166,7 +180,10 @@ class PlainSocket {
     else this.#socket.pause().once("drain", () => this.#readOn());
   }
 
-  /** Reads the bytes at hand in another turn of the event loop, so that other connections are read in between. */
+  /**
+   * Reads the bytes at hand in another turn of the event loop, so that other connections are read in
+   * between.
+   */
   #readOn(): void {
     const socket = this.#socket;
     if (!socket.isPaused()) return;
@@ -174,9 +191,9 @@ class PlainSocket {
     else socket.resume();
   }
 
-  #head({ status, headers, text }: PlainAnswer, { isLast, now }: { isLast: boolean; now: Millis }): string {
-    const { keepAliveTimeout } = this.#home.server;
-    let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: ${Buffer.byteLength(text)}\r\n`;
+  #head({ status, headers }: PlainAnswer, { isLast, now }: { isLast: boolean; now: Millis }): string {
+    const { keepAliveTimeout } = this.#service.server;
+    let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}\r\n`;
     for (const [name, value] of Object.entries(headers)) {
       validateHeaderValue(name, value);
       head += `${name}: ${value}\r\n`;
@@ -195,30 +212,30 @@ class PlainSocket {
   /** The other side sends no more. */
   #end(): void {
     this.#hasEnded = true;
-    if (this.#begun) this.close();
+    // A body that breaks off is refused as any other.
+    if (this.#begun) this.#handOver(this.#begun.pieces);
     else if (!this.#isBusy) this.#socket.end();
   }
 
   /** Nothing has come or gone for long. */
   #rest(): void {
     if (this.#begun) this.#handOver(this.#begun.pieces);
+    else if (this.#isSilent) this.#handOver([]);
     else if (!this.#isBusy) this.close();
   }
 
-  #handOver(bytes: readonly Buffer[]): void {
+  #handOver(pieces: readonly Buffer[]): void {
     const socket = this.#socket;
     this.#forget();
     this.#silence();
     socket.pause();
     socket.off("data", this.#onData).off("end", this.#onEnd).off("close", this.#onClose);
     socket.off("error", destroy);
-    for (const piece of bytes.toReversed()) socket.unshift(piece);
-    this.#home.handOver(socket);
-    socket.resume();
+    this.#giveAway({ bytes: Buffer.concat(pieces), hasEnded: this.#hasEnded, isSilent: this.#isSilent });
   }
 
   #forget(): void {
-    this.#home.sockets.delete(this);
+    this.#service.forget(this);
     this.#begun?.admitted.leave();
     this.#begun = null;
   }

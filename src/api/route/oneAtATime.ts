@@ -1,9 +1,9 @@
-import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
+import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
 import type { Parts } from "./route.ts";
 
-type Pacing = Pick<Parts, "longWork" | "alarm">;
+export type Pacing = Pick<Parts, "longWork" | "alarm">;
 
 /** A request of a connection, and what begins with its turn. Null: what comes behind its last one. */
 type Piped = { request: IncomingMessage | null; begin(): void };
@@ -18,44 +18,36 @@ function lineOf(socket: Duplex): Piped[] {
 }
 
 /**
- * Has Node's parser read the requests of a connection one after the other. By itself it reads and begins all that have come, whoever sends
- * them, and only their answers wait for each other: a few connections that never wait for an answer would fill the memory.
+ * Does something on a connection as soon as all that was asked on it before is answered; what broke off is
+ * not answered any more.
  */
-export function readInTurn(server: Server, pacing: Pacing): void {
-  const usual = server.listeners("connection") as ((socket: Duplex) => void)[];
-  server.removeAllListeners("connection");
-  server.on("connection", (socket: Socket) => {
-    const piecemeal = new Piecemeal(socket, pacing);
-    for (const listener of usual) listener.call(server, piecemeal);
-  });
-}
-
-/** Does something on a connection as soon as all that was asked on it before is answered; what broke off is not answered any more. */
 export function afterAnswers(socket: Duplex, act: () => void): void {
   const line = lineOf(socket);
   if (line.at(-1)?.request?.complete === false) line.pop();
   if (line.push({ request: null, begin: act }) === 1) act();
 }
 
-/** Has a request begun when those that came before it on its connection are answered: the end of a body and the next head may be one piece. */
-export function answerInTurn(server: Server): void {
-  const usual = server.listeners("request") as RequestListener[];
-  server.removeAllListeners("request");
-  server.on("request", (request: IncomingMessage, response: ServerResponse) => {
+/**
+ * Returns a listener that begins a request when those that came before it on its connection are answered:
+ * the end of a body and the next head may be one piece.
+ */
+export function inTurn(listener: RequestListener): RequestListener {
+  return (request: IncomingMessage, response: ServerResponse) => {
     const { socket } = request;
     if (socket instanceof Piecemeal) socket.latest = request;
     const line = lineOf(socket);
     const begin = (): void => {
       response.once("close", () => endTurn(line, socket));
-      for (const listener of usual) listener.call(server, request, response);
+      listener(request, response);
     };
     if (line.push({ request, begin }) === 1) begin();
-  });
+  };
 }
 
 /**
- * The first of the line is answered, or its connection has ended. The next one begins in another turn of the event loop: requests that are
- * answered at once would otherwise follow each other without an end, and no other connection would be read.
+ * The first of the line is answered, or its connection has ended. The next one begins in another turn of
+ * the event loop: requests that are answered at once would otherwise follow each other without an end, and
+ * no other connection would be read.
  */
 function endTurn(line: Piped[], socket: Duplex): void {
   const goOn = (): void => {
@@ -71,23 +63,38 @@ function endTurn(line: Piped[], socket: Duplex): void {
 /** What ends the head of every request. It may be in a body as well. */
 const headEnd = "\r\n\r\n";
 
-/** A piece of a body is not cut to less than this, or a body full of what ends a head would cost a hundred times what it should. */
+/**
+ * A piece of a body is not cut to less than this, or a body full of what ends a head would cost a hundred
+ * times what it should.
+ */
 const leastOfBody = 1024;
 
-/** A piece of a body in chunks has at most so many lines: Node's parser takes a microsecond for each chunk, which is two lines. */
+/**
+ * A piece of a body in chunks has at most so many lines: Node's parser takes a microsecond for each chunk,
+ * which is two lines.
+ */
 const mostLines = 512;
 
 /** A piece of so many bytes is given on when the connection has its turn. */
 const largePiece = 16 * 1024;
 
 /**
- * A body whose bytes come a few at a time costs some 20 µs for each read. After so many small reads the connection rests before it reads on:
- * 10 ms at first, twice as long each time, up to a second. Meanwhile the system puts together what arrives.
+ * A body whose bytes come a few at a time costs some 20 µs for each read. After so many small reads the
+ * connection rests before it reads on: 10 ms at first, twice as long each time, up to a second. Meanwhile
+ * the system puts together what arrives.
  */
 const [smallRead, fewSmallReads] = [256, 16];
 const [shortestRest, longestRest] = [10, 1_000] as const;
 
-/** A connection whose bytes are given on in pieces with the head of hardly more than one request, and nothing while one is answered. */
+/** What somebody else has read from a connection. `hasEnded`: its end came behind that. */
+export type Begun = { bytes: Buffer; hasEnded: boolean };
+
+/**
+ * A connection whose bytes are given on in pieces with the head of hardly more than one request, and
+ * nothing while one is answered. Node's parser by itself reads and begins all requests that have come,
+ * whoever sends them, and only their answers wait for each other: a few connections that never wait for an
+ * answer would fill the memory.
+ */
 export class Piecemeal extends Duplex {
   readonly #socket: Socket;
   #unread: Buffer | null = null;
@@ -103,8 +110,10 @@ export class Piecemeal extends Duplex {
   #endRest: (() => void) | null = null;
   readonly #pacing: Pacing;
 
-  constructor(socket: Socket, pacing: Pacing) {
+  constructor(socket: Socket, pacing: Pacing, begun: Begun | null = null) {
     super({ readableHighWaterMark: 0 });
+    if (begun?.bytes.length) this.#unread = begun.bytes;
+    this.#hasEnded = begun?.hasEnded ?? false;
     this.#socket = socket;
     this.#pacing = pacing;
     socket.on("data", (bytes: Buffer) => this.#take(bytes));

@@ -107,6 +107,8 @@ export type Facts = {
    * goes on when an account is passive, so the command says what it may not do.
    */
   operation?: "publish" | "step";
+  /** Requests to it are so frequent that the fast path answers them (`api/fastPublish/`). Only a route with an `operation` can be. */
+  onFastPath?: true;
   /** It ends credentials and does nothing else, so a passive account may ask for it as well. */
   forPassive?: true;
   /** What a token must be good for, where that does not follow from what is changed: `read` or `manage`. */

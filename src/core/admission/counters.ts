@@ -185,7 +185,7 @@ export function listLimiterKeys(states: Iterable<Pick<MessageState, "account" | 
     if (queue !== null) add(queueGate(queue));
     if (flowKey !== null) add(keyGate(flowKey));
     if (counted || waitlist?.kind === "account") add(accountGate);
-    if (countedToEndpoint) add(endpointGate({ host: "", ...state }));
+    if (countedToEndpoint) add(endpointGate({ endpoint: "", ...state }));
     else if (waitlist?.kind === "endpoint") add(waitlist);
   }
   return keys;

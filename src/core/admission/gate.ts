@@ -46,14 +46,7 @@ export const keyGate = (name: string): FlowControlKey => ({ kind: "key", name })
 export const accountGate: WholeAccount = { kind: "account", name: "" };
 export const capacityGate = (host: string): Capacity => ({ kind: "capacity", name: host });
 
-/**
- * Returns the gate of a message's endpoint. Messages that were accepted before there were endpoints are
- * counted together by their host.
- */
-export const endpointGate = ({ host, endpoint = host }: Pick<MessageState, "host" | "endpoint">): AccountEndpoint => ({
-  kind: "endpoint",
-  name: endpoint,
-});
+export const endpointGate = ({ endpoint }: Pick<MessageState, "endpoint">): AccountEndpoint => ({ kind: "endpoint", name: endpoint });
 
 /**
  * Returns the id under which a gate is stored: as the id of its limiter, and as the waitlist of the messages

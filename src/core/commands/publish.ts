@@ -225,7 +225,7 @@ function needsOfTaking(account: AccountId, letters: readonly Letter[]): Destinat
 function take(draft: Draft, moment: Moment, account: Account, letter: Letter): Published {
   const key = letter.deduplication;
   const older = olderOf(draft, moment.now, account.id, letter);
-  const url = older?.made?.url;
+  const url = older?.made.url;
   if (older) return { messageId: older.messageId, deduplicated: true, ...(url === undefined ? {} : { url }) };
   const { id: messageId } = accept(draft, moment, account, letter);
   if (key !== null) {

@@ -5,9 +5,9 @@ import type { Deduplication } from "../model/deduplication.ts";
 import { windowEnd } from "../model/deduplication.ts";
 import { Refusal } from "../values/errors.ts";
 import { destinationNeeds, listLimiterKeysFor, mergeDestinationNeeds } from "../admission/needs.ts";
-import { accept } from "../sending/createMessage.ts";
 import { addressed } from "./urlGroup.ts";
-import { limits, memory, spans } from "../values/limits.ts";
+import { accept } from "../sending/createMessage.ts";
+import { limits, memory } from "../values/limits.ts";
 import type { Account, AccountId, Bytes, Letter, Millis, Schedule } from "../model/message.ts";
 import { isName } from "../values/name.ts";
 import { needsOfPlace, takePlace } from "../sending/quotas.ts";
@@ -78,8 +78,8 @@ export const createSchedule: Decision<ScheduleInput, ScheduleCreated> = {
 const deduplicationKey = (key: string, cron: string): string => `schedule ${key} ${parseCron(cron)}`;
 
 /** Whether the schedule is still the one that was made then, and not another that has replaced it since. */
-const isAsMade = (draft: Draft, { account, messageId, expiresAt, made }: Deduplication): boolean =>
-  draft.get("schedules", account, messageId)?.createdAt === (made?.at ?? expiresAt - spans.deduplication);
+const isAsMade = (draft: Draft, { account, messageId, made }: Deduplication): boolean =>
+  draft.get("schedules", account, messageId)?.createdAt === made.at;
 
 const deduplicationOf = (
   draft: Draft,

@@ -207,7 +207,7 @@ export interface Draft {
   /** Whether a message to this host may go at once all the same: see `core/admission/capacity.ts`. */
   isNewcomer(account: AccountId, host: string): boolean;
   /** That something with this id is told of a message: see `core/search/timeIndex.ts`. Nothing is loaded for it. */
-  sight(account: AccountId, id: string, sights: Sights | undefined): void;
+  sight(account: AccountId, id: string, sights: Sights): void;
   /** Adds to what an account has used: see `core/accounts/usage.ts`. Nothing is loaded for it. */
   count(account: AccountId, counts: Readonly<Partial<Counts>>): void;
   /** Tells people of something that cannot be, and yet must not stop the others. */

@@ -38,7 +38,7 @@ export type PlanName = "selfHosted" | "free" | "paid" | "fixed_1m" | "fixed_10m"
 /** `passive`: an account that can read and end its credentials, and can neither publish nor change anything else. */
 export type AccountState = "active" | "passive";
 
-/** What an account has been granted. The first ones were made without any of it. */
+/** What an account has been granted. All of it may be left out. */
 export type Terms = {
   plan?: PlanName;
   /** Its plan was set by whoever runs the server, and cannot be changed by its own holder. */

@@ -152,10 +152,10 @@ export type MessageState = {
   leasedBy: NodeId | null;
   counted?: true;
   countedToEndpoint?: true;
-  /** What is sighted with all that is told of it: see `core/search/timeIndex.ts`. Not given: it was taken in before there were sightings. */
-  sights?: Sights;
+  /** What is sighted with all that is told of it: see `core/search/timeIndex.ts`. */
+  sights: Sights;
   host: string;
-  endpoint?: string;
+  endpoint: string;
   /** Bytes of the body: what the message takes up while it is sent. */
   size: number;
   /** Whether an outcome must be told to someone, so that settling a plain success need not load the envelope. */
@@ -304,7 +304,7 @@ export type DeadLetter = {
   account: AccountId;
   id: string;
   messageId: MessageId;
-  /** The line of the log that tells of the failure. The first ones were kept without. */
+  /** The line of the log that tells of the failure. Not given: the dead letter is damaged. */
   logId?: string;
   status: number | null;
   headers: HeaderList;

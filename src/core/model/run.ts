@@ -79,8 +79,8 @@ export type ActiveRun = {
   /** How many steps its history has, and their bytes as they are sent. */
   steps: number;
   size: number;
-  /** How many of its steps wait. Absent: they were not counted when it began. */
-  waiting?: number;
+  /** How many of its steps wait. */
+  waiting: number;
   /** The message that carries the initial payload. */
   firstMessage: MessageId;
 };

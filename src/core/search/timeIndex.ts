@@ -24,7 +24,7 @@ const sightOf = {
   caller: (ip: string) => `caller:${fingerprint(ip)}`,
 } as const;
 
-/** Something was told of a message that was taken in before there were sightings: it may be to any URL. */
+/** Something was told, and it is not noted of which URL: too many were told of in these five seconds. */
 const anything = "any";
 
 /** Most messages go where others went, from where others came. */
@@ -49,13 +49,11 @@ export const ofDay = (days: number): string => `${String(days).padStart(6, "0")}
 export const dayOfSighting = (id: string): number => Number(id.slice(0, id.indexOf(" ")));
 /** Within a day all sightings of the same lie together, in the order of time. */
 export const sightingPrefix = (days: number, sight: string): string => `${ofDay(days)}${sight} `;
-/** Says of a day that not everything was sighted. */
-export const wholeDay = (days: number): string => `${sightingPrefix(days, anything)}whole`;
 /** A time, as it stands in them. */
 export const writtenTime = (at: Millis): string => String(at).padStart(13, "0");
 const sightingId = (sight: string, at: Millis): string => `${sightingPrefix(dayOf(at), sight)}${writtenTime(at)}`;
 
-/** The sightings of what is told within the five seconds that begin then. Not given: it is not known of what. */
+/** The sightings of what is told within the five seconds that begin then. Not given: it is not noted of what. */
 export const sightingsAt = (sights: Sights | undefined, at: Millis): string[] =>
   (sights ?? anything).split(" ").map((sight) => sightingId(sight, at));
 

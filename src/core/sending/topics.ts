@@ -18,7 +18,7 @@ export function topicBrokenBy(
   if (!signed) return null;
   const { key, topic } = signed;
   const known = draft.get("deduplications", account, key);
-  const topics = known && known.expiresAt > now ? (known.made?.topics ?? []) : [];
+  const topics = known && known.expiresAt > now ? (known.made.topics ?? []) : [];
   if (!topics.includes(topic) && topics.length >= mostTopics)
     return {
       refused: "invalid",

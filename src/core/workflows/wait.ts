@@ -37,10 +37,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     const [kept] = storedFor(draft, { account, run, kind, event });
     return {
       ...needsOfRun(draft, account, runId),
-      ofRuns: [
-        { account, run, table: "notifications", event },
-        ...(active.waiting === undefined ? [{ account, run, table: "waiters" } as const] : []),
-      ],
+      ofRuns: [{ account, run, table: "notifications", event }],
       notifications: kept ? [[account, kept.id]] : [],
       outlines: { steps: [[account, toResultId(active.run, step)]] },
       waiters: [[account, toWaiterId(active.run, step)]],
@@ -65,7 +62,7 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     };
     const kept = storedFor(draft, waiter)[0];
     if (!kept) {
-      checkWaiters(draft, going);
+      checkWaiters(going);
       putWaiter(draft, waiter);
       return { waits: true };
     }
@@ -88,10 +85,9 @@ function checkWait(account: Account, { wait: span }: WaitPost): void {
   throw new Refusal("limit-exceeded", `timeout: ${problem}`);
 }
 
-/** Each will be a step of the history. Counts them, if that was not done before. Throws `Refusal`. */
-function checkWaiters(draft: Draft, { run, active }: Going): void {
-  const waiting = active.waiting ?? draft.ofRun("waiters", run.account, run.id).length;
-  if (active.waiting === undefined) draft.put("activeRuns", { ...active, waiting });
+/** Each will be a step of the history. Throws `Refusal`. */
+function checkWaiters({ run, active }: Going): void {
+  const { waiting } = active;
   if (active.steps + waiting < limits.steps) return;
   const problem = `the run ${run.runId.slice(0, 200)} has ${active.steps}, and ${waiting} that wait`;
   throw new Refusal("limit-exceeded", `steps: ${problem}, the limit is ${limits.steps}`);

@@ -21,7 +21,7 @@ export function dropWaiter(draft: Draft, account: AccountId, id: string): boolea
 
 function count(draft: Draft, { account, runId, run }: Waiter, by: 1 | -1): void {
   const active = draft.get("activeRuns", account, runId);
-  if (active?.run !== run || active.waiting === undefined) return;
+  if (active?.run !== run) return;
   if (active.waiting + by < 0) draft.fault(`the run ${run} of account ${account} counted too few steps that wait`);
   draft.put("activeRuns", { ...active, waiting: Math.max(0, active.waiting + by) });
 }

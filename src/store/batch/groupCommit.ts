@@ -294,7 +294,7 @@ const unavailable = (cause: Error, advice = "retry later"): Refusal => away(caus
 
 /** The refusal of a node whose version is too old for the tables. Newer nodes accept the request. */
 const outdated = (cause: Error): Refusal =>
-  away(cause, "storage unavailable: the tables are of a newer version than this server; nothing was stored; retry later");
+  away(cause, "storage unavailable: the tables are those of another version than this server; nothing was stored; retry later");
 
 function away(cause: Error, message: string): Refusal {
   const refusal = new Refusal("unavailable", message);

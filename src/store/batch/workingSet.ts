@@ -17,7 +17,7 @@ import type { Loader } from "./loader.ts";
 import { NeedsLoader } from "./needsLoader.ts";
 import type { Change } from "./overlay.ts";
 import { Overlay } from "./overlay.ts";
-import type { RecentSightings } from "./recentTimeIndex.ts";
+import type { RecentSightings, Sighted } from "./recentTimeIndex.ts";
 import { TakenHands } from "./takenCapacity.ts";
 import { UndoLog } from "./undoLog.ts";
 
@@ -109,7 +109,7 @@ export class WorkingSet implements Draft {
   countOf: Draft["countOf"] = (account, name) => this.#loaded.counts.of(account, name);
 
   sight: Draft["sight"] = (account, id, sights) => {
-    const seen = { account, at: glanceOf(id), sights };
+    const seen: Sighted = { account, at: glanceOf(id), sights };
     if (this.#recentSightings.has(seen)) return;
     if (this.#recentSightings.isFull(seen, this.effects.sighted.length)) seen.sights = undefined;
     if (this.#recentSightings.has(seen)) return;

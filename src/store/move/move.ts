@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
-import { unfinishedMove } from "../sql/migrate.ts";
+import { moveMark } from "../sql/schema.ts";
 import { StorageRefused } from "../store.ts";
 
-// Everything of one store is moved into another one, whatever tables there are: both were brought to this version first, and
+// Everything of one store is moved into another one, whatever tables there are: both have the schema of this version, and
 // say themselves what they have. Rows go in the order of their keys, each batch in a transaction, so what is there already
 // tells where to go on.
 
@@ -10,10 +10,10 @@ import { StorageRefused } from "../store.ts";
 export type Cell = string | bigint | number | Uint8Array | null;
 
 /** Tables that describe a database and its nodes, not the data in it. */
-export const notMoved: readonly string[] = ["schema_version", "storage_probe", "nodes"];
+export const notMoved: readonly string[] = ["store_schema", "storage_probe", "nodes"];
 
-/** Reports whether a column is not moved: PostgreSQL has no checksums of rows, and an older node would not renew them. */
-export const isChecksum = (column: string): boolean => column === "sum" || column === "body_sum";
+/** Reports whether a column is not moved: on PostgreSQL rows have no checksums. */
+export const isChecksum = (column: string): boolean => column === "checksum" || column === "body_checksum";
 
 /** `key`: the columns of its primary key, in their order. */
 export type MovedTable = { name: string; columns: readonly { name: string; type: string }[]; key: readonly string[] };
@@ -57,7 +57,7 @@ export async function move({ from, to, say }: { from: Side; to: Side; say(line: 
     }
     say(`${table.name}: ${here.rows} rows, the same on both sides, SHA-256 ${here.digest}`);
   }
-  await to.query("delete from schema_version where version = ?", [BigInt(unfinishedMove)]);
+  await to.query(moveMark.remove, []);
   await to.finish();
 }
 
@@ -78,14 +78,14 @@ function sameTables(here: readonly MovedTable[], there: readonly MovedTable[]): 
 
 /** An empty store becomes the target of a move; one that is a target already goes on to be. */
 async function claimTarget(to: Side, tables: readonly MovedTable[], say: (line: string) => void): Promise<void> {
-  const marks = await to.query("select version from schema_version where version = ?", [BigInt(unfinishedMove)]);
+  const marks = await to.query(moveMark.find, []);
   if (marks.length > 0) return say(`going on with what was moved to ${to.name} before`);
   const full: string[] = [];
   for (const { name } of tables) if ((await to.query(`select 1 from ${name} limit 1`, [])).length > 0) full.push(name);
   if (full.length > 0) {
     throw new StorageRefused(`${to.name}: there is other data already (${full.join(", ")}); name an empty one`);
   }
-  await to.query("insert into schema_version (version) values (?)", [BigInt(unfinishedMove)]);
+  await to.query(moveMark.add, []);
 }
 
 type Moving = { from: Side; to: Side; say(line: string): void };

@@ -4,7 +4,7 @@ import type { CustomTypesConfig } from "pg";
 import { makeRoomFor } from "../postgres/logParts.ts";
 import type { Cell, MovedTable, Side } from "./move.ts";
 import { isChecksum, notMoved } from "./move.ts";
-import { locks, migratePostgres } from "../postgres/migration.ts";
+import { createPostgresTables, locks } from "../postgres/schema.ts";
 import { requireOwnConnections } from "../postgres/pooling.ts";
 import type { PostgresOptions } from "../postgres/session.ts";
 import { codeOf, connect } from "../postgres/session.ts";
@@ -14,7 +14,7 @@ import { StorageRefused } from "../store.ts";
 const lockTimeout = 5_000;
 
 /**
- * A PostgreSQL database, for `move`: brought to this version first. Throws when a server uses it. As a source it stands
+ * A PostgreSQL database, for `move`: its tables are created if there are none. Throws when a server uses it. As a source it stands
  * still until `close`: what would change it waits.
  */
 export async function postgresSide(
@@ -22,7 +22,7 @@ export async function postgresSide(
   { name, moves, clock }: { name: string; moves: boolean } & Pick<PostgresOptions, "clock">,
 ): Promise<Side> {
   await requireOwnConnections({ url }, { name: "move", advice: "name the database itself to migrate-store", kind: "migration" });
-  await migratePostgres({ url, clock }, { moves });
+  await createPostgresTables({ url, clock }, { isMoveTarget: moves });
   const client = await connect({ url }, { kind: "migration" });
   try {
     await keepOthersAway(client, name);
@@ -38,8 +38,8 @@ export async function postgresSide(
 
 /** Lines of the log that are gone for everybody, and are only waiting for their day to be dropped. */
 const removeForgotten = `
-  delete from log using log_forgotten as gone where log.account = gone.account and log.id <= gone.up_to;
-  delete from log_forgotten`;
+  delete from log using log_cuts as gone where log.account = gone.account and log.id <= gone.up_to;
+  delete from log_cuts`;
 
 /** The lock goes with the connection. */
 async function keepOthersAway(client: Client, name: string): Promise<void> {

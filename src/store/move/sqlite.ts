@@ -5,11 +5,11 @@ import { checkFiles } from "../sqlite/fileCheck.ts";
 import { openSqlite } from "../sqlite/database.ts";
 import { StorageRefused } from "../store.ts";
 
-/** The file of an embedded store, for `move`: brought to this version, or made. The caller keeps servers away from it. */
+/** The file of an embedded store, for `move`: its tables are created if there are none. The caller keeps servers away from it. */
 export async function sqliteSide(path: string, { name, moves }: { name: string; moves: boolean }): Promise<Side> {
   if (checkFiles(path).cut) throw new StorageRefused(`${path}-wal: damaged; start a server on this folder first, which says what is lost`);
   const database = openSqlite(path);
-  await database.migrate({ moves }).finally(() => database.close());
+  await database.createTables({ isMoveTarget: moves }).finally(() => database.close());
   const db = new DatabaseSync(path);
   db.exec("pragma synchronous = full");
   const rowsOf = (sql: string, values: readonly Cell[]): Cell[][] => {

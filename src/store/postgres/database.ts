@@ -9,9 +9,9 @@ import type { Parts } from "../batch/groupCommit.ts";
 import { groupCommit } from "../batch/groupCommit.ts";
 import type { Seals } from "../sql/keyRing.ts";
 import { sealsOf } from "../sql/keyRing.ts";
-import { oldestReader, tooNew } from "../sql/migrate.ts";
-import { migratePostgres } from "./migration.ts";
-export { inFoundation } from "./migration.ts";
+import { isReplaced, isSchemaKnown, replacedSchema } from "../sql/schema.ts";
+import { createPostgresTables } from "./schema.ts";
+export { inFoundation } from "./schema.ts";
 export { slowRoundTrip } from "./session.ts";
 import { LogPartitions } from "./logPartitions.ts";
 import { isWithoutPart } from "./logParts.ts";
@@ -54,7 +54,7 @@ import { turns } from "../turns.ts";
 export async function postgresStore(options: PostgresOptions): Promise<Store> {
   const { node, clock, random } = options;
   await requireOwnConnections(options, { name: node });
-  await migratePostgres(options);
+  await createPostgresTables(options);
   const readers = readersOf(options, pauseOf(options));
   const database = new PostgresDatabase(options);
   const parts = postgresParts(readers, database, { node, now: () => clock.now(), random, newId: idMaker(random) });
@@ -117,7 +117,7 @@ export function postgresParts(readers: Readers, database: PostgresDatabase, sour
 export async function openPostgresShelf(place: Place, { name }: { name: string }): Promise<{ shelf: Shelf; close(): Promise<void> }> {
   await requireOwnConnections(place, { name });
   const { connection, close } = readersOf(place);
-  const [found] = await connection.query("select to_regclass('schema_version')::text as name", []);
+  const [found] = await connection.query("select to_regclass('store_schema')::text as name", []);
   if (found?.name) return { shelf: sqlShelf(connection), close };
   await close();
   throw new StorageRefused("there is no store in this database yet; waypost start --database-url with its URL makes one");
@@ -266,7 +266,6 @@ export class PostgresDatabase implements Database {
 
   async close(): Promise<void> {
     await this.#inTurn(async () => this.#session?.client.end());
-    await this.logCut.close();
   }
 
   async #open(): Promise<Session> {
@@ -310,15 +309,14 @@ export class PostgresDatabase implements Database {
     const [row] = await plainly(
       client,
       `begin isolation level read committed${patience}${limitsWithin(this.#options)}; ` +
-        `select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now, ${oldestReader}, ${this.#row.columns}`,
+        `select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now, ${isSchemaKnown("postgres")}, ${this.#row.columns}`,
     );
     const reading = { clock: now?.() ?? Number(row?.now), from, to: this.#row.elapsed() };
     this.#begunHere = clock.now();
     this.#noteRoundTrip(Math.max(0, this.#begunHere - askedAt));
-    const trouble = tooNew(Number(row?.readable_by));
-    if (trouble !== null) {
-      onOutdated?.(trouble);
-      throw new Outdated(trouble);
+    if (isReplaced(row)) {
+      onOutdated?.(replacedSchema);
+      throw new Outdated(replacedSchema);
     }
     this.#begunAt = this.#row.begin(row ?? {}, reading);
     const room = this.logCut.roomAt(this.#begunAt);

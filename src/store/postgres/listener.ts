@@ -1,7 +1,7 @@
 import type { Client, Notification } from "pg";
 import type { Millis, NodeId } from "../../core/model/message.ts";
 import type { Connection } from "../sql/database.ts";
-import { tooNewAt } from "../sql/migrate.ts";
+import { isReplaced, isSchemaKnown, replacedSchema } from "../sql/schema.ts";
 import type { Session } from "../../core/nodes/takeover.ts";
 import type { NodeHold } from "./hold.ts";
 import type { Place, PostgresOptions } from "./session.ts";
@@ -218,8 +218,7 @@ class Listener implements Others {
   }
 
   async #look(connection: Connection): Promise<void> {
-    const trouble = await tooNewAt(connection);
-    if (trouble !== null) return this.#parts.onOutdated?.(trouble);
+    if (await isSchemaReplaced(connection)) return this.#parts.onOutdated?.(replacedSchema);
     const at = await nextDueAt(connection);
     if (at !== null) this.#hear(at);
   }
@@ -339,6 +338,12 @@ class Teller {
   }
 }
 
+/** Reports whether the tables are no longer those that this node created. */
+async function isSchemaReplaced({ query }: Connection): Promise<boolean> {
+  const [row] = await query(`select ${isSchemaKnown("postgres")}`, []);
+  return isReplaced(row);
+}
+
 /** Asks what is due, every second, and takes it that accounts may have been changed. Tells the others nothing: they do the same. */
 function poll({ clock, connection, onOutdated }: Parts): Others {
   const end = new AbortController();
@@ -347,8 +352,7 @@ function poll({ clock, connection, onOutdated }: Parts): Others {
   let checkedAt = -Infinity;
   const look = async (): Promise<void> => {
     if (clock.now() - checkedAt >= heartbeat) {
-      const trouble = await tooNewAt(connection);
-      if (trouble !== null) return onOutdated?.(trouble);
+      if (await isSchemaReplaced(connection)) return onOutdated?.(replacedSchema);
       checkedAt = clock.now();
     }
     const at = await nextDueAt(connection);

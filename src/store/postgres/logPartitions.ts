@@ -2,8 +2,7 @@ import type { Client } from "pg";
 import { firstIdAt } from "../../core/values/ids.ts";
 import type { Millis } from "../../core/model/message.ts";
 import { day, isLocked, makeParts, partsOf, patience, roomAround } from "./logParts.ts";
-import { OpenLog } from "./openLog.ts";
-import { alone } from "./migration.ts";
+import { alone } from "./schema.ts";
 import type { PostgresOptions } from "./session.ts";
 import { plainly } from "./session.ts";
 import type { LogCut } from "../sql/database.ts";
@@ -15,7 +14,7 @@ const lastMoment: Millis = 60_000;
 const complete: Millis = 10 * 60_000;
 
 /**
- * The parts of the log. Each covers a day by the times in its ids; the first one covers all that was before. Whoever writes makes
+ * The parts of the log. Each covers a day by the times in its ids. Whoever writes makes
  * sure that there is a part for it; a part that is past its time, and holds nothing that is still shown, is dropped whole.
  */
 export class LogPartitions implements LogCut {
@@ -24,11 +23,9 @@ export class LogPartitions implements LogCut {
   #room: { from: Millis; to: Millis } = { from: 0, to: 0 };
   #making: Promise<void> | null = null;
   #wholeBefore: Millis | null = null;
-  readonly #open: OpenLog;
 
   constructor(options: PostgresOptions) {
     this.#options = options;
-    this.#open = new OpenLog(options);
   }
 
   wholeBefore(now: Millis): string | null {
@@ -62,15 +59,10 @@ export class LogPartitions implements LogCut {
       const parts = await this.#alone(partsOf);
       for (const { name } of parts.filter(({ to }) => to <= time)) await this.#drop(name);
       await this.#alone(forgetAccounts);
-      if (parts.some(({ to }) => to === Infinity)) this.#open.end();
     } catch (error) {
       // Somebody reads it, or another node is at it: it is for another time.
       if (!isLocked(error)) throw error;
     }
-  }
-
-  close(): Promise<void> {
-    return this.#open.close();
   }
 
   async #drop(name: string): Promise<void> {
@@ -98,10 +90,10 @@ async function forgetAccounts(client: Client): Promise<void> {
   if (!Number.isFinite(first)) return;
   await plainly(
     client,
-    `delete from log_forgotten where up_to < '${firstIdAt("log", first)}' and not exists (select 1 from accounts where accounts.id = log_forgotten.account)`,
+    `delete from log_cuts where up_to < '${firstIdAt("log", first)}' and not exists (select 1 from accounts where accounts.id = log_cuts.account)`,
   );
 }
 
 /** One row, if an account still shows something of this part. */
-const stillShown = (name: string): string => `select 1 from accounts left join log_forgotten on log_forgotten.account = accounts.id
-  where exists (select 1 from ${name} where ${name}.account = accounts.id and ${name}.id > coalesce(log_forgotten.up_to, '')) limit 1`;
+const stillShown = (name: string): string => `select 1 from accounts left join log_cuts on log_cuts.account = accounts.id
+  where exists (select 1 from ${name} where ${name}.account = accounts.id and ${name}.id > coalesce(log_cuts.up_to, '')) limit 1`;

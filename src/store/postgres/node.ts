@@ -7,8 +7,9 @@ import type { Connection } from "../sql/database.ts";
 import type { PostgresOptions } from "./session.ts";
 import type { Columns } from "../sql/tables.ts";
 
-const raise = `insert into nodes (id, started_at, counter, used_at, ahead, ahead_at) values (?, ?, 1, ?, ?, ?)
-  on conflict (id) do update set counter = nodes.counter + 1, used_at = excluded.used_at, ahead = excluded.ahead, ahead_at = excluded.ahead_at
+const raise = `insert into nodes (id, started_at, counter, used_at, clock_offset, clock_offset_at) values (?, ?, 1, ?, ?, ?)
+  on conflict (id) do update set counter = nodes.counter + 1, used_at = excluded.used_at,
+    clock_offset = excluded.clock_offset, clock_offset_at = excluded.clock_offset_at
   returning counter`;
 
 const removeOld = "delete from nodes where greatest(used_at, started_at) < ?";
@@ -31,7 +32,7 @@ export class NodeRow {
     this.#startedAt = options.clock.now();
     const id = `'${options.node.replaceAll("'", "''")}'`;
     this.columns = `(select counter from nodes where id = ${id}) as counter, (select used_at from nodes where id = ${id}) as used_at,
-      (select concat_ws(' ', used_at, ahead, ahead_at, (id = ${id})::int) from nodes order by used_at desc, id = ${id} limit 1) as latest`;
+      (select concat_ws(' ', used_at, clock_offset, clock_offset_at, (id = ${id})::int) from nodes order by used_at desc, id = ${id} limit 1) as latest`;
   }
 
   /** Milliseconds since some moment, for the readings of the clock of the database. */

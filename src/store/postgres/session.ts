@@ -282,7 +282,7 @@ const dialect: Dialect = {
   isRow: (columns, key) => [">=", "<="].map((bound) => `(${columns.join(", ")}) ${bound} (${key.join(", ")})`).join(" and "),
   by: () => "",
   turn: ({ also, column }) => `select pg_advisory_xact_lock(hashtextextended(${column(0)}, 0)) from (select 1 as one) as one${also}`,
-  forgottenUpTo: (account) => `coalesce((select up_to from log_forgotten where log_forgotten.account = ${account}), '')`,
+  forgottenUpTo: (account) => `coalesce((select up_to from log_cuts where log_cuts.account = ${account}), '')`,
 };
 
 const statements = new Map<string, { name: string; text: string }>();

@@ -3,17 +3,7 @@ import { birthOf, firstIdAt } from "../../core/values/ids.ts";
 import type { MarkedList } from "../../core/search/tags.ts";
 import type { AccountId, Millis } from "../../core/model/message.ts";
 import type { Span } from "../../core/search/timeIndex.ts";
-import {
-  dayOf,
-  dayOfSighting,
-  glance,
-  writtenTime,
-  ofDay,
-  sightingPrefix,
-  sightsWanted,
-  startOfDay,
-  wholeDay,
-} from "../../core/search/timeIndex.ts";
+import { dayOf, dayOfSighting, glance, writtenTime, sightingPrefix, sightsWanted, startOfDay } from "../../core/search/timeIndex.ts";
 import type { Marked } from "./byTag.ts";
 import { idsOf, inOrder, probe, shortestWay, sizeOf } from "./byTag.ts";
 import type { Range, Shelf } from "./storageReads.ts";
@@ -93,16 +83,6 @@ async function* spansIn(shelf: Shelf, wanted: readonly string[][], range: Stretc
 type Day = { account: AccountId; day: number; descending: boolean; time: Span };
 
 async function* spansOfDay(shelf: Shelf, wanted: readonly string[][], of: Day): AsyncGenerator<Span> {
-  const ofDayAlone = { account: of.account, after: ofDay(of.day), before: ofDay(of.day + 1), limit: 1 };
-  const [[isWhole], [any]] = await Promise.all([
-    shelf.rows("sightings", [[of.account, wholeDay(of.day)]]),
-    shelf.range("sightings", ofDayAlone),
-  ]);
-  // Nothing is told without being sighted, but by a program that knows of no sightings.
-  if (isWhole || !any) {
-    yield { from: startOfDay(of.day), to: startOfDay(of.day + 1) };
-    return;
-  }
   const { time, descending } = of;
   const times = common(
     wanted.map((sights) => (at: Millis | null) => {

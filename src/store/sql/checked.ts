@@ -2,8 +2,8 @@ import { crc32 } from "node:zlib";
 import { damagedEnvelope, damagedGroup, damagedLetter, damagedSchedule, damagedStep } from "../../core/sending/damaged.ts";
 import type { Columns, Table, Tables, Value } from "./table.ts";
 
-/** The columns of checksums: CRC-32 of the columns of a row besides its body, and of its body. Null: not checked. */
-const sums = { sum: "integer", body_sum: "integer" } as const;
+/** The columns of checksums: CRC-32 of the columns of a row besides its body, and of its body. Null on PostgreSQL, and not checked. */
+const sums = { checksum: "integer", body_checksum: "integer" } as const;
 
 /** A row that cannot be trusted is marked. It has no body, and no settings if these may be altered. */
 type Spoilable = { damaged?: true };
@@ -46,7 +46,7 @@ function checked<Row extends Spoilable>(
         const row = table.read(columns, seals);
         return isBodyWhole(columns) ? row : { ...table.read({ ...columns, body: null }, seals), damaged: true };
       } catch (error) {
-        // An older program wrote it, without a checksum, and it is not JSON any longer.
+        // It has no checksum, and is not JSON any longer.
         if (error instanceof SyntaxError) return unknown(columns);
         throw error;
       }
@@ -56,7 +56,7 @@ function checked<Row extends Spoilable>(
 
 /** Takes the checksums away, if the table has any. */
 export function unchecked(columns: Columns): Columns {
-  if ("sum" in columns) [columns.sum, columns.body_sum] = [null, null];
+  if ("checksum" in columns) [columns.checksum, columns.body_checksum] = [null, null];
   return columns;
 }
 
@@ -66,22 +66,22 @@ export const isIntact = (columns: Columns): boolean => isWhole(columns) && isBod
 /** The sum of a body is among the columns that the other one is made of, so that neither can be lost alone. */
 function withSums(columns: Columns): Columns {
   // In their order.
-  columns.sum = null;
-  columns.body_sum = sumOfBody(columns.body);
-  columns.sum = sumOfRest(columns);
+  columns.checksum = null;
+  columns.body_checksum = sumOfBody(columns.body);
+  columns.checksum = sumOfRest(columns);
   return columns;
 }
 
-const isWhole = (columns: Columns): boolean => (columns.sum ?? null) === null || columns.sum === sumOfRest(columns);
+const isWhole = (columns: Columns): boolean => (columns.checksum ?? null) === null || columns.checksum === sumOfRest(columns);
 
-const isBodyWhole = ({ sum, body, body_sum: ofBody }: Columns): boolean =>
-  (sum ?? null) === null || body === undefined || ofBody === sumOfBody(body);
+const isBodyWhole = ({ checksum, body, body_checksum: ofBody }: Columns): boolean =>
+  (checksum ?? null) === null || body === undefined || ofBody === sumOfBody(body);
 
 /** Signed, as the databases keep numbers of 32 bits. */
 const sumOfBody = (body: Value | undefined): number => (body instanceof Uint8Array ? crc32(body) | 0 : 0);
 
 function sumOfRest(columns: Columns): number {
   let text = "";
-  for (const name in columns) if (name !== "sum" && name !== "body") text += `${String(columns[name] ?? "")}\n`;
+  for (const name in columns) if (name !== "checksum" && name !== "body") text += `${String(columns[name] ?? "")}\n`;
   return crc32(text) | 0;
 }

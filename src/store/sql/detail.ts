@@ -1,4 +1,3 @@
-import type { Deduplication } from "../../core/model/deduplication.ts";
 import type { Envelope, LogRow } from "../../core/model/message.ts";
 
 // What is never searched for, of the rows that every message has, is kept as JSON; what most of them have none of is left out.
@@ -40,15 +39,3 @@ export function logJson({ error, nextDueAt, headers, digest, cut, dlqId, marks }
 export type LogDetail = Pick<LogRow, "error" | "nextDueAt" | "headers" | "digest" | "cut" | "dlqId" | "marks">;
 export const hasDetail = ({ error, nextDueAt, headers, digest, cut, dlqId, marks }: LogDetail): boolean =>
   digest !== undefined || cut === true || error !== null || nextDueAt !== null || dlqId !== null || headers.length > 0 || marks.length > 0;
-
-type Made = NonNullable<Deduplication["made"]>;
-
-/** How the message of a deduplication key was made, with its id. */
-export const madeJson = (messageId: string, made: Made): string => JSON.stringify({ ...made, id: messageId });
-
-/** Reads that. An older program that replaces an expired row leaves what was kept of the message before. */
-export function madeOf(messageId: string, written: string | null): { made?: Made } {
-  if (written === null) return {};
-  const { id, ...made } = JSON.parse(written) as Made & { id: string };
-  return id === messageId ? { made } : {};
-}

@@ -27,7 +27,7 @@ const mostRemembered = 2_000;
 /** A new key of a ring, as `version:key`. */
 export const newKeyLine = (version: number): string => `${version}:${randomBytes(keyBytes).toString("base64")}`;
 
-/** The last line of a file of keys. Older programs take it for a comment. */
+/** The last line of a file of keys. It reads as a comment. */
 const checksumLine = /^# checksum: ([0-9a-f]{8})$/m;
 
 /** Returns the text of a file of keys with its checksum. */

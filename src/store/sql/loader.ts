@@ -96,8 +96,8 @@ function headsIn(connection: Connection): Loader["heads"] {
   const { dialect } = connection;
   const types = ["text", "text", "integer"] as const;
   const { also, column } = dialect.given(types);
-  const ofOne = `select ${columnsOf(messages)} from ${messages.name} ${dialect.by("messages_line")} where line is not null
-    and account = ${column(0)} and ${isValue("line", column(1))} order by line, id${dialect.lock(messages.name)} limit ${column(2)}`;
+  const ofOne = `select ${columnsOf(messages)} from ${messages.name} ${dialect.by("messages_waitlist")} where waitlist is not null
+    and account = ${column(0)} and ${isValue("waitlist", column(1))} order by waitlist, id${dialect.lock(messages.name)} limit ${column(2)}`;
   const statement = eachByItself({ also }, messages.name, ofOne);
   return async (heads) => {
     // In the same order on all nodes.

@@ -8,8 +8,8 @@ import { tables } from "./tables.ts";
 
 const nextDue = `select min(due_at) as at from (select min(due_at) as due_at from messages where leased_by is null and due_at is not null and id <> ''
   union all select min(due_at) as due_at from messages where leased_by is not null
-  union all select min(due_at) as due_at from lines
-  union all select min(due_at) as due_at from flows where due_at is not null
+  union all select min(due_at) as due_at from host_waitlists
+  union all select min(due_at) as due_at from limiters where due_at is not null
   union all select min(due_at) as due_at from schedules where due_at is not null
   union all select min(due_at) as due_at from waiters where due_at is not null) as earliest`;
 
@@ -22,8 +22,8 @@ export async function nextDueAt(connection: Connection): Promise<Millis | null> 
 const countLeased = `select count(*) as leased from (select account from messages
   where leased_by is not null and due_at > ? and due_at <= ? order by due_at, id limit ?) as soon where account = ?`;
 
-const countBefore = ({ by }: Dialect): string => `select count(*) as before from (select id from messages ${by("messages_line")}
-  where line is not null and account = ? and line = ? and id < ? limit ?) as earlier`;
+const countBefore = ({ by }: Dialect): string => `select count(*) as before from (select id from messages ${by("messages_waitlist")}
+  where waitlist is not null and account = ? and waitlist = ? and id < ? limit ?) as earlier`;
 
 /** How long lists are, and how much is stored. */
 const sumsOf = (connection: Connection): Pick<Shelf, "idBehind" | "count" | "storedBytes"> => ({
@@ -78,13 +78,13 @@ export function sqlShelf(connection: Connection): Shelf {
       return Number(row?.before ?? 0);
     },
     slotsOfQueue: (account, queue, limit) =>
-      read(tables.slots, `${dialect.by("slots_queue")} where account = ? and queue = ? and id <> '' order by id limit ?`, [
+      read(tables.slots, `${dialect.by("queue_slots_queue")} where account = ? and queue = ? and id <> '' order by id limit ?`, [
         account,
         queue,
         limit,
       ]),
     holdersOf: (account, slot, limit) => {
-      const rest = `${dialect.by("messages_slot")} where slot is not null and account = ? and slot = ? order by id limit ?`;
+      const rest = `${dialect.by("messages_queue_slot")} where queue_slot is not null and account = ? and queue_slot = ? order by id limit ?`;
       return read(tables.messages, rest, [account, slot, limit]);
     },
     accountByToken: async (hash) => (await read(tables.accounts, `where token_hash = ?`, [hash]))[0] ?? null,

@@ -24,7 +24,7 @@ export function readRows<Row>({ seals, foundDamaged }: Connection, table: Table<
     const key = table.key.map((name) => String(columns[name]));
     try {
       const row = table.read(columns, seals);
-      if ("sum" in columns && "damaged" in (row as object)) foundDamaged?.(table.name, key);
+      if ("checksum" in columns && "damaged" in (row as object)) foundDamaged?.(table.name, key);
       return row;
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;

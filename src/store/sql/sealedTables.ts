@@ -30,7 +30,7 @@ export function writeAccount(account: Account, seals: Seals): Texts {
   return { id, token_hash: tokenHash, detail: JSON.stringify({ ...detail, ...(sealed === null ? secrets : { sealed }) }) };
 }
 
-/** The same back. Rows of older servers are in clear. */
+/** The same back. Rows that were written without keys are in clear. */
 export function readAccount(row: Columns, seals: Seals): Account {
   const { sealed, ...detail } = detailOf<Account>(row);
   const id = textOf(row.id);

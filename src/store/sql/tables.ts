@@ -1,4 +1,5 @@
 import { compareForLocking } from "../../core/admission/gate.ts";
+import type { Deduplication } from "../../core/model/deduplication.ts";
 import type { AuditEntry } from "../../core/model/auditEntry.ts";
 import type {
   Bytes,
@@ -22,7 +23,7 @@ import type { Token } from "../../core/model/rights.ts";
 import { noSeals } from "./keyRing.ts";
 import { withChecksums } from "./checked.ts";
 import type { LogDetail } from "./detail.ts";
-import { envelopeJson, hasDetail, logJson, madeJson, madeOf, rare } from "./detail.ts";
+import { envelopeJson, hasDetail, logJson, rare } from "./detail.ts";
 import type { Columns, ColumnType, Table, Tables, Value } from "./table.ts";
 import { readAccount, readSource, writeAccount, writeSource } from "./sealedTables.ts";
 
@@ -76,7 +77,7 @@ const entries: Omit<Table<LogRow>, "name"> = {
   }),
 };
 
-/** The columns of every table, by the names of `migrations`. What is never searched for is kept as JSON in `detail`. */
+/** The columns of every table, as `schema.sql` names them. What is never searched for is kept as JSON in `detail`. */
 export const tables: Tables = withChecksums({
   accounts: {
     name: "accounts",
@@ -87,7 +88,7 @@ export const tables: Tables = withChecksums({
     read: (row, seals = noSeals) => readAccount(row, seals),
   },
   envelopes: {
-    name: "envelopes",
+    name: "stored_messages",
     columns: { account: "text", id: "text", detail: "text", body: "bytea" },
     key: ["account", "id"],
     unlocked: true,
@@ -98,12 +99,12 @@ export const tables: Tables = withChecksums({
     name: "messages",
     columns: {
       ...{ account: "text", id: "text", state: "text", due_at: "bigint", attempts: "integer" },
-      ...{ lost: "integer", leased_by: "text", host: "text", size: "integer", tells: "integer" },
-      ...{ queue: "text", flow_key: "text", slot: "text", line: "text", marks: "text", run: "text", counted: "integer" },
-      ...{ counted_to_endpoint: "integer", sights: "text", endpoint: "text" },
+      ...{ lost_attempts: "integer", leased_by: "text", host: "text", size: "integer", reports_outcome: "integer" },
+      ...{ queue: "text", flow_control_key: "text", queue_slot: "text", waitlist: "text", tags: "text", run: "text" },
+      ...{ counted_to_account: "integer", counted_to_endpoint: "integer", time_keys: "text", endpoint: "text" },
     },
     key: ["account", "id"],
-    constant: ["host", "size", "tells", "queue", "flow_key", "marks", "run", "sights", "endpoint"],
+    constant: ["host", "size", "reports_outcome", "queue", "flow_control_key", "tags", "run", "time_keys", "endpoint"],
     // Not put together of parts, as others are: it is written for every message, and that would take half a microsecond.
     write: (row) => ({
       account: row.account,
@@ -111,47 +112,45 @@ export const tables: Tables = withChecksums({
       state: row.state,
       due_at: row.dueAt,
       attempts: row.attempts,
-      lost: row.lost,
+      lost_attempts: row.lost,
       leased_by: row.leasedBy,
       host: row.host,
       size: row.size,
-      tells: row.tells ? 1 : 0,
+      reports_outcome: row.tells ? 1 : 0,
       queue: row.queue,
-      flow_key: row.flowKey,
-      slot: row.slot,
-      line: row.line,
-      marks: row.marks.length > 0 ? row.marks.join(" ") : null,
+      flow_control_key: row.flowKey,
+      queue_slot: row.slot,
+      waitlist: row.line,
+      tags: row.marks.length > 0 ? row.marks.join(" ") : null,
       run: row.run,
-      counted: row.counted ? 1 : null,
+      counted_to_account: row.counted ? 1 : null,
       counted_to_endpoint: row.countedToEndpoint ? 1 : null,
-      sights: row.sights ?? null,
-      endpoint: row.endpoint ?? null,
+      time_keys: row.sights,
+      endpoint: row.endpoint,
     }),
     read: (row) => ({
       ...{ account: text(row.account), id: text(row.id), state: text(row.state) as MessageState["state"], host: text(row.host) },
-      ...{ dueAt: orNull(row.due_at, number), attempts: number(row.attempts), lost: number(row.lost) },
-      ...{ leasedBy: orNull(row.leased_by, text), size: number(row.size), tells: number(row.tells) === 1 },
-      ...{ queue: orNull(row.queue, text), flowKey: orNull(row.flow_key, text) },
-      ...{ slot: orNull(row.slot, text), line: orNull(row.line, text), marks: row.marks ? text(row.marks).split(" ") : [] },
-      run: orNull(row.run, text),
-      ...(row.counted === null ? {} : { counted: true }),
+      ...{ dueAt: orNull(row.due_at, number), attempts: number(row.attempts), lost: number(row.lost_attempts) },
+      ...{ leasedBy: orNull(row.leased_by, text), size: number(row.size), tells: number(row.reports_outcome) === 1 },
+      ...{ queue: orNull(row.queue, text), flowKey: orNull(row.flow_control_key, text) },
+      ...{ slot: orNull(row.queue_slot, text), line: orNull(row.waitlist, text), marks: row.tags ? text(row.tags).split(" ") : [] },
+      ...{ run: orNull(row.run, text), sights: text(row.time_keys), endpoint: text(row.endpoint) },
+      ...(row.counted_to_account === null ? {} : { counted: true }),
       ...(row.counted_to_endpoint === null ? {} : { countedToEndpoint: true }),
-      ...(row.sights === null ? {} : { sights: text(row.sights) }),
-      ...(row.endpoint === null ? {} : { endpoint: text(row.endpoint) }),
     }),
   },
   deduplications: {
     name: "deduplications",
-    columns: { account: "text", key: "text", message_id: "text", expires_at: "bigint", made: "text" },
+    columns: { account: "text", key: "text", message_id: "text", expires_at: "bigint", detail: "text" },
     key: ["account", "key"],
     contested: true,
     write: ({ account, key, messageId, expiresAt, made }) => ({
       ...{ account, key, message_id: messageId, expires_at: expiresAt },
-      made: made ? madeJson(messageId, made) : null,
+      detail: JSON.stringify(made),
     }),
     read: (row) => ({
       ...{ account: text(row.account), key: text(row.key), messageId: text(row.message_id), expiresAt: number(row.expires_at) },
-      ...madeOf(text(row.message_id), orNull(row.made, text)),
+      made: detailOf<Deduplication["made"]>(row),
     }),
   },
   deadLetters: {
@@ -162,13 +161,12 @@ export const tables: Tables = withChecksums({
       ...{ account, id, message_id: messageId, detail: JSON.stringify(detail), body: bodyOf(body) },
     }),
     read: (row) => ({
-      // The first ones were kept without marks.
-      ...{ marks: [], ...detailOf<Omit<DeadLetter, "marks"> & Partial<Pick<DeadLetter, "marks">>>(row) },
+      ...detailOf<DeadLetter>(row),
       ...{ account: text(row.account), id: text(row.id), messageId: text(row.message_id), body: bytes(row.body) },
     }),
   },
   lines: {
-    name: "lines",
+    name: "host_waitlists",
     columns: { account: "text", host: "text", due_at: "bigint" },
     key: ["account", "host"],
     contested: true,
@@ -176,7 +174,7 @@ export const tables: Tables = withChecksums({
     read: (row) => ({ account: text(row.account), host: text(row.host), dueAt: number(row.due_at) }),
   },
   flows: {
-    name: "flows",
+    name: "limiters",
     compareIds: compareForLocking,
     columns: {
       ...{ account: "text", id: "text", due_at: "bigint", running: "integer", waiting: "integer" },
@@ -196,7 +194,7 @@ export const tables: Tables = withChecksums({
     }),
   },
   slots: {
-    name: "slots",
+    name: "queue_slots",
     columns: { account: "text", id: "text", queue: "text", holders: "integer" },
     key: ["account", "id"],
     write: ({ account, id, queue, holders }) => ({ account, id, queue, holders }),
@@ -277,12 +275,11 @@ export const tables: Tables = withChecksums({
       steps,
       size,
       first_message: firstMessage,
-      waiting: waiting ?? null,
+      waiting,
     }),
     read: (row) => ({
       ...{ account: text(row.account), runId: text(row.run_id), run: text(row.run), steps: number(row.steps) },
-      ...{ size: number(row.size), firstMessage: text(row.first_message) },
-      ...(row.waiting === null ? {} : { waiting: number(row.waiting) }),
+      ...{ size: number(row.size), firstMessage: text(row.first_message), waiting: number(row.waiting) },
     }),
   },
   steps: {
@@ -365,14 +362,14 @@ export const tables: Tables = withChecksums({
   },
   audit: {
     name: "audit",
-    columns: { account: "text", id: "text", time: "bigint", what: "text", detail: "text" },
+    columns: { account: "text", id: "text", time: "bigint", action: "text", detail: "text" },
     key: ["account", "id"],
-    write: ({ account, id, time, what, ...detail }) => ({ account, id, time, what, detail: JSON.stringify(detail) }),
+    write: ({ account, id, time, what, ...detail }) => ({ account, id, time, action: what, detail: JSON.stringify(detail) }),
     read: (row) => ({
       ...detailOf<AuditEntry>(row),
-      ...{ account: text(row.account), id: text(row.id), time: number(row.time), what: text(row.what) },
+      ...{ account: text(row.account), id: text(row.id), time: number(row.time), what: text(row.action) },
     }),
   },
-  marks: { name: "marks", ...bare },
-  sightings: { name: "sightings", ...bare, contested: true, repeatable: true },
+  marks: { name: "tags", ...bare },
+  sightings: { name: "time_index", ...bare, contested: true, repeatable: true },
 });

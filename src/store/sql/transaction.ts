@@ -141,5 +141,5 @@ function noteLast(forgotten: Map<string, Value[]>, key: Value[]): void {
 }
 
 const forget = (dialect: Dialect): string =>
-  `insert into log_forgotten (account, up_to) ${dialect.given(["text", "text"]).values}
-    on conflict (account) do update set up_to = greatest(log_forgotten.up_to, excluded.up_to)`;
+  `insert into log_cuts (account, up_to) ${dialect.given(["text", "text"]).values}
+    on conflict (account) do update set up_to = greatest(log_cuts.up_to, excluded.up_to)`;

@@ -1,5 +1,6 @@
 import { DatabaseSync, type StatementSync } from "node:sqlite";
-import { migrate } from "../sql/migrate.ts";
+import type { TableCreation } from "../sql/schema.ts";
+import { createTables } from "../sql/schema.ts";
 import type { Connection, Database, Dialect } from "../sql/database.ts";
 import { LostUpdate } from "../sql/database.ts";
 import type { OnDamage } from "./fileCheck.ts";
@@ -33,7 +34,8 @@ export type SqliteDatabase = Database & {
   written(): number;
   /** How long the write-ahead log is. */
   log(): LogLength;
-  migrate(how?: { moves?: boolean }): Promise<void>;
+  /** Creates the tables if there are none. Throws `StorageRefused` if they are those of another version. */
+  createTables(how?: { isMoveTarget?: boolean }): Promise<void>;
   /** Stores a change that means nothing. Rejects when that is not possible. */
   tryToStore(): Promise<void>;
   close(): void;
@@ -103,13 +105,20 @@ export function openSqlite(path: string, { readOnly = false, keys = null, apart,
       const { log, checkpointed } = count.get() ?? {};
       return { all: Number(log) * ofPage, folded: Number(checkpointed) * ofPage };
     },
-    migrate: (how) => transaction(() => migrate(connection, "sqlite", { run: async (sql) => db.exec(sql), ...how })),
+    createTables: (how) => transaction(() => createTables(connection, "sqlite", { ...creationIn(db, path), ...how })),
     isConflict: (error) => error instanceof LostUpdate,
     // A row that is stored again as it is would not reach the disk. Nobody reads this number.
     tryToStore: () => transaction(async () => db.exec("pragma user_version = 1")),
     close: () => db.close(),
   };
 }
+
+const creationIn = (db: DatabaseSync, path: string): TableCreation => ({
+  name: path,
+  place: "an empty data folder",
+  run: async (sql) => db.exec(sql),
+  hasTable: async (name) => db.prepare("select 1 from sqlite_schema where type = 'table' and name = ?").get(name) !== undefined,
+});
 
 /** Whoever writes is alone, so its own time will do. */
 const timeless = Promise.resolve(null);

@@ -9,7 +9,7 @@ import { tables } from "../sql/tables.ts";
 import type { Cut } from "./writeAheadLog.ts";
 import { keepDamagedLog } from "./writeAheadLog.ts";
 
-/** Opens the database of a store, after a look at its files, and brings its tables up to this version. Throws `StorageRefused`. */
+/** Opens the database of a store, after a look at its files, and creates its tables if there are none. Throws `StorageRefused`. */
 export async function openChecked(path: string, options: SqliteOptions): Promise<SqliteDatabase> {
   const { cut } = checkFiles(path);
   if (cut) setLogAside(path, cut, options.onDamage ?? (() => undefined));
@@ -17,7 +17,7 @@ export async function openChecked(path: string, options: SqliteOptions): Promise
   try {
     // New commits would come between frames that SQLite does not read, and the next start would take the rest of these for altered ones.
     if (cut) await database.connection.query("pragma wal_checkpoint(truncate)", []);
-    await database.migrate();
+    await database.createTables();
     await checkTables(database, path);
     return database;
   } catch (error) {

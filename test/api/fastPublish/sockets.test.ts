@@ -181,25 +181,28 @@ test("any number of plain publishes in one piece are taken one after the other",
   expect([bodies(home), home.usual, most]).toEqual([all, [], 1]);
 });
 
-test("who says that no more will come is answered, and the connection ends; a body that breaks off is nothing", async () => {
+test("who says that no more will come is answered, and the connection ends; a body that breaks off is refused", async () => {
   const home = await open();
   const [whole, broken, silent] = [home.talk(), home.talk(), home.talk()];
   whole.socket.end(request("whole"), "latin1");
   broken.socket.end(request("broken").slice(0, -1), "latin1");
   silent.socket.end();
   expect(await whole.closed()).toMatch(/^HTTP\/1.1 200 OK\r\n/);
-  expect([await broken.closed(), await silent.closed()]).toEqual(["", ""]);
+  expect(await broken.closed()).toMatch(/^HTTP\/1.1 400 Bad Request\r\n[^]*\{"error":"request: not valid HTTP[^"]*"\}$/);
+  expect(await silent.closed()).toBe("");
   expect(bodies(home)).toEqual(["whole"]);
 });
 
-test("a connection that says nothing for long is closed; one that stops in the middle of a body gets as long as any", async () => {
+test("a connection that never says anything is told so; one that rests is closed; one that stops in a body gets as long as any", async () => {
   const home = await open();
   home.api.server.keepAliveTimeout = 100;
+  home.api.server.headersTimeout = 100;
   const [silent, used, begun] = [home.talk(), home.talk(), home.talk()];
   await used.write(request("used"));
   expect((await used.answer()).head).toContain("Keep-Alive: timeout=0");
   await begun.write(request("begun").slice(0, -1));
-  expect([await silent.closed(), await used.closed()]).toEqual(["", ""]);
+  expect(await silent.closed()).toMatch(/^HTTP\/1.1 408 Request Timeout\r\n[^]*\{"error":"request: it did not arrive in time"\}$/);
+  expect(await used.closed()).toBe("");
   await pause(50);
   await begun.write("n");
   expect((await begun.answer()).status).toBe(200);
@@ -209,8 +212,10 @@ test("a connection that says nothing for long is closed; one that stops in the m
 test("a connection is kept for longer than its sender is told, so that no request is sent to one that closes", async () => {
   const home = await open();
   const served = once(home.api.server, "connection");
-  home.talk();
+  const talk = home.talk();
   const [socket] = (await served) as [Socket];
+  await talk.write(request("x"));
+  await talk.answer();
   expect(socket.timeout).toBeGreaterThan(home.api.server.keepAliveTimeout);
 });
 

@@ -1,9 +1,8 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { newLimiter } from "../../../src/core/admission/limiter.ts";
 import { maxLost, spans } from "../../../src/core/values/limits.ts";
 import type { Letter } from "../../../src/core/model/message.ts";
 import type { AccountLimits } from "../../../src/core/model/accountTerms.ts";
-import { Broker, callbackTo, none, plenty } from "../broker.ts";
+import { callbackTo, none, plenty } from "../broker.ts";
 import { RecountedBroker, withKey } from "../recount.ts";
 
 const second = 1000;
@@ -262,59 +261,5 @@ describe("however many endpoints there are", () => {
     expect([broker.counts("account:"), kept()]).toEqual([[0, 2], []]);
     await allow({ parallelism: 1 });
     expect(await broker.begun()).toBe("b x");
-  });
-});
-
-describe("what was accepted before there were endpoints", () => {
-  /** As the tables of the version before have it: without an endpoint, and counted by its host. */
-  function age(): void {
-    const { messages, flows } = broker.memory.tables;
-    for (const [key, { endpoint: _, ...state }] of messages) {
-      const line = state.line?.startsWith("endpoint:https:") ? "endpoint:gateway.example" : state.line;
-      messages.set(key, { ...state, line });
-    }
-    for (const [key, flow] of flows) {
-      if (!flow.id.startsWith("endpoint:https:")) continue;
-      flows.delete(key);
-      flows.set("acme\nendpoint:gateway.example", { ...flow, id: "endpoint:gateway.example" });
-    }
-  }
-
-  test("is counted by its host to its end, and does not mix with what is counted by its endpoint", async () => {
-    await allow({ parallelism: 1 });
-    await broker.send("a b c", at("/a"));
-    await broker.begun();
-    age();
-    await broker.send("d e", at("/a"));
-    expect(await broker.begun()).toBe("d");
-    expect([broker.counts("endpoint:gateway.example"), broker.counts(flowAt("/a"))]).toEqual([
-      [1, 2],
-      [1, 1],
-    ]);
-    await broker.end("a", { status: 500 });
-    expect(await broker.begun()).toBe("b");
-    await broker.end("d");
-    expect(await broker.begun()).toBe("e");
-    broker.now += 31 * second;
-    expect((await broker.begun()).split(" ").length).toBeGreaterThan(1);
-    for (let turn = 0; turn < 10 && broker.memory.tables.messages.size > 0; turn++) {
-      for (const { id, leasedBy } of broker.memory.tables.messages.values())
-        if (leasedBy !== null) await broker.settle(id, { status: 200 });
-      broker.now += 60 * second;
-      await broker.begun();
-    }
-    expect([broker.memory.tables.messages.size, kept()]).toEqual([0, []]);
-  });
-
-  test("leaves a row of its host, as it was kept for an hour, which goes when that is over", async () => {
-    const one = await Broker.open();
-    await one.run("changeAccount", { account: "acme", change: { limits: { parallelism: 1 } } });
-    one.memory.tables.flows.set("acme\nendpoint:gateway.example", {
-      ...newLimiter({ account: "acme", gate: { kind: "endpoint", name: "gateway.example" } }, one.now),
-      ...{ parallelism: 1, dueAt: one.now + 3600 * second },
-    });
-    one.now += 3600 * second;
-    await one.run("claim", { limit: 10 });
-    expect([...one.memory.tables.flows.keys()]).toEqual([]);
   });
 });

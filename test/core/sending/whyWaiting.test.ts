@@ -9,7 +9,17 @@ import { noon } from "../broker.ts";
 
 const held: MessageState = {
   ...{ account: "acme", id: "msg_9", state: "held", dueAt: null, attempts: 0, lost: 0, leasedBy: null, host: "shop.example", size: 1 },
-  ...{ tells: false, queue: null, flowKey: "k", slot: null, line: "key:k", marks: [], run: null },
+  ...{
+    tells: false,
+    queue: null,
+    flowKey: "k",
+    slot: null,
+    line: "key:k",
+    marks: [],
+    run: null,
+    sights: "",
+    endpoint: "https://shop.example/",
+  },
 };
 const key = { ...newLimiter({ account: "acme", gate: keyGate("k") }, noon), parallelism: 2, running: 2, waiting: 5 };
 const standing: Standing = {

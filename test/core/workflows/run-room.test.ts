@@ -146,16 +146,6 @@ test("no more steps wait than there is room for", async () => {
   await expect(broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(2) })).rejects.toThrow("and 1 that wait");
 });
 
-test("the steps that wait for a run of an older version are counted when another one is to wait", async () => {
-  const broker = await long(0);
-  await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(1) });
-  const { activeRuns } = broker.memory.tables;
-  for (const [key, { waiting: _, ...older }] of activeRuns) activeRuns.set(key, { ...older, steps: limits.steps - 2 });
-  await broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(2) });
-  expect([...activeRuns.values()]).toMatchObject([{ waiting: 2 }]);
-  await expect(broker.run("wait", { account: "acme", runId: "wfr_1", waiter: waiterAt(3) })).rejects.toThrow("and 2 that wait");
-});
-
 test("a run does not end with a result that does not fit into the history of the one that invoked it", async () => {
   const broker = await long(limits.historyBytes - 1000);
   await publish(broker, startOf("child", { runId: "wfr_1", createdAt: noon, url: endpoint, headers: [], step: stepAt(1) }));

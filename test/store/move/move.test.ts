@@ -2,7 +2,7 @@ import { DatabaseSync } from "node:sqlite";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { firstIdAt } from "../../../src/core/values/ids.ts";
-import { migratePostgres } from "../../../src/store/postgres/migration.ts";
+import { createPostgresTables } from "../../../src/store/postgres/schema.ts";
 import type { Cell, MovedTable, Side } from "../../../src/store/move/move.ts";
 import { move } from "../../../src/store/move/move.ts";
 import { postgresSide } from "../../../src/store/move/postgres.ts";
@@ -43,7 +43,7 @@ async function fill(path: string, rows: number): Promise<void> {
   const random = randomFrom(1);
   for (const table of await side.tables()) {
     // Only PostgreSQL has rows in it, and there they say what is gone.
-    if (table.name === "log_forgotten") continue;
+    if (table.name === "log_cuts") continue;
     const mayBeNull = new Set(
       (await side.query(`select name from pragma_table_info(?) where "notnull" = 0 and pk = 0`, [table.name])).map(([name]) => name),
     );
@@ -51,8 +51,8 @@ async function fill(path: string, rows: number): Promise<void> {
       table.columns.map(({ name, type }, column): Cell => {
         if (mayBeNull.has(name) && row % 3 === 0) return null;
         // Lines of the log are kept by the times in their ids.
-        const time = table.name === "log" && name === "id" ? "1700000000000-" : "";
-        if (type === "text") return `${time}${odd[(row + column) % odd.length]} ${name} ${row}`;
+        if (table.name === "log" && name === "id") return `1700000000000-${row}`;
+        if (type === "text") return `${odd[(row + column) % odd.length]} ${name} ${row}`;
         if (type === "bytea") return Uint8Array.from({ length: row % 300 }, () => Math.floor(random() * 256));
         const most = type === "bigint" ? 2n ** 63n - 1n : 2n ** 31n - 1n;
         return [most, -most - 1n, 0n, BigInt(row), most - 12_345n][row % 5] ?? 0n;
@@ -85,7 +85,7 @@ test("whatever is in any table is the same on PostgreSQL, and on SQLite again wh
   expect(there).toEqual(await dump(from));
   const names = Object.keys(there);
   expect(names.length).toBeGreaterThanOrEqual(tableNames.length);
-  for (const name of names.filter((one) => one !== "log_forgotten")) {
+  for (const name of names.filter((one) => one !== "log_cuts")) {
     expect(there[name]).toHaveLength(rows);
     expect(lines).toContain(`${name}: ${rows} of ${rows}`);
     expect(lines).toContainEqual(
@@ -106,7 +106,7 @@ test("a body that is larger than a batch, and many that are together, arrive who
   const side = await sqliteSide(path, { name: "filled", moves: false });
   const sizes = [20, 7, 7, 7, 0, 1];
   for (const [index, size] of sizes.entries()) {
-    await side.query("insert into envelopes (account, id, detail, body) values ('big', ?, '{}', ?)", [
+    await side.query("insert into stored_messages (account, id, detail, body) values ('big', ?, '{}', ?)", [
       String(index),
       new Uint8Array(size * 1024 * 1024).fill(index + 1),
     ]);
@@ -115,7 +115,7 @@ test("a body that is larger than a batch, and many that are together, arrive who
   const to = await target(url);
   await move({ from: await source(path), to, say: silent });
   const found = await to.query(
-    "select length(body), get_byte(body, 5) from envelopes where account = 'big' and length(body) > 0 order by id",
+    "select length(body), get_byte(body, 5) from stored_messages where account = 'big' and length(body) > 0 order by id",
     [],
   );
   expect(found).toEqual([20, 7, 7, 7, 1].map((size, index) => [BigInt(size * 1024 * 1024), [1n, 2n, 3n, 4n, 6n][index]]));
@@ -186,13 +186,13 @@ test("a half moved SQLite store is not opened by a server", async () => {
 test("a target with other data is left as it is", async () => {
   const [path, url] = [newPath(), await freshDatabase()];
   await fill(path, 5);
-  await migratePostgres({ url, clock });
-  await ask(url, "insert into lines values ('acc', 'host', 1)");
+  await createPostgresTables({ url, clock });
+  await ask(url, "insert into host_waitlists values ('acc', 'host', 1)");
   const to = await target(url);
   await expect(move({ from: await source(path), to, say: silent })).rejects.toThrow(
-    "the new one: there is other data already (lines); name an empty one",
+    "the new one: there is other data already (host_waitlists); name an empty one",
   );
-  expect(await ask(url, "select account from lines union all select id from accounts")).toEqual([{ account: "acc" }]);
+  expect(await ask(url, "select account from host_waitlists union all select id from accounts")).toEqual([{ account: "acc" }]);
   await to.close();
   await (await openNode(url, new TestClock())).close();
 });
@@ -206,14 +206,14 @@ test("a finished move is not begun again", async () => {
 });
 
 test("a source that was changed in between is noticed, whatever was changed", async () => {
-  for (const change of ["update envelopes set detail = 'x' where rowid = 1", "delete from lines where due_at = 0"]) {
+  for (const change of ["update stored_messages set detail = 'x' where rowid = 1", "delete from host_waitlists where due_at = 0"]) {
     const [path, url] = [newPath(), await freshDatabase()];
     await fill(path, 5);
     const to = await target(url);
     const from = await source(path);
     let count = 0;
     const insert = async (table: MovedTable, rows: readonly Cell[][]): Promise<void> => {
-      if (++count === 15) throw new Error("the power failed");
+      if (++count === 22) throw new Error("the power failed");
       await to.insert(table, rows);
     };
     await expect(move({ from, to: { ...to, insert }, say: silent })).rejects.toThrow("the power failed");
@@ -231,22 +231,22 @@ test("tables and columns that nobody has heard of are moved, and those that one 
   await (await sqliteSide(path, { name: "made", moves: false })).close();
   const file = new DatabaseSync(path);
   file.exec("create table news (part bigint not null, id text not null, share double precision, primary key (id, part)) without rowid");
-  file.exec("alter table lines add column extra text");
+  file.exec("alter table host_waitlists add column extra text");
   file.close();
   await fill(path, 0);
   const both = new DatabaseSync(path);
   both.exec("insert into news values (9007199254740993, 'a', 0.1), (-1, 'a', null), (0, 'b', 3)");
-  both.exec("insert into lines values ('acc', 'host', 1, 'more')");
+  both.exec("insert into host_waitlists values ('acc', 'host', 1, 'more')");
   both.close();
-  await migratePostgres({ url, clock });
+  await createPostgresTables({ url, clock });
   const from = await source(path);
   const early = await target(url);
   await expect(move({ from, to: early, say: silent })).rejects.toThrow(
-    "the two stores do not have the same tables: lines (account, due_at, extra, host); news (id, part, share); lines (account, due_at, host)",
+    "the two stores do not have the same tables: host_waitlists (account, due_at, extra, host); news (id, part, share); host_waitlists (account, due_at, host)",
   );
   await early.close();
   await ask(url, `create table news (id text collate "C", part bigint, share double precision, primary key (part, id))`);
-  await ask(url, "alter table lines add column extra text");
+  await ask(url, "alter table host_waitlists add column extra text");
   const to = await target(url);
   await move({ from, to, say: silent });
   expect(await dump(to)).toEqual(await dump(from));
@@ -272,7 +272,7 @@ test("a database that a server uses is neither a source nor a target, and of two
 test("a source stands still while it is moved: what would change it waits", async () => {
   const url = await freshDatabase();
   const from = await opened(postgresSide(url, { name: "db", moves: false, clock }));
-  await expect(ask(url, "set lock_timeout = 100; insert into lines values ('acc', 'host', 1)")).rejects.toThrow(/lock timeout/);
+  await expect(ask(url, "set lock_timeout = 100; insert into host_waitlists values ('acc', 'host', 1)")).rejects.toThrow(/lock timeout/);
   await from.close();
-  await ask(url, "insert into lines values ('acc', 'host', 1)");
+  await ask(url, "insert into host_waitlists values ('acc', 'host', 1)");
 });

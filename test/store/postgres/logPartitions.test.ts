@@ -1,7 +1,6 @@
 import { Client } from "pg";
 import { expect, onTestFinished, test } from "vitest";
 import { freshDatabase } from "../../postgres.ts";
-import { makeTablesOf } from "./olderTables.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
 import { closedAfterwards, latest, TestClock, World } from "../world.ts";
 
@@ -48,7 +47,7 @@ test("each day has its part, which is there before its first row", async () => {
   const first = Math.floor(world.clock.now / day);
   await days(world, 3);
   const parts = [0, 1, 2].map((index) => `log_day_${first + index}`);
-  expect(await partsOf(url)).toEqual(expect.arrayContaining(["log_before", ...parts]));
+  expect(await partsOf(url)).toEqual(expect.arrayContaining(parts));
   for (const part of parts) expect(await ask(url, `select count(*)::int as n from ${part}`)).toEqual([{ n: 1 }]);
 });
 
@@ -66,11 +65,10 @@ test("what is past its time is seen no more, is not deleted row by row, and goes
   expect(await rowsOf(url)).toBe(4);
   expect(await seen(world)).toEqual([ids[3], ids[2]]);
   expect(await world.states(ids[0] ?? "")).toEqual([]);
-  expect(await ask(url, "select count(*)::int as n from envelopes")).toEqual([{ n: 2 }]);
+  expect(await ask(url, "select count(*)::int as n from stored_messages")).toEqual([{ n: 2 }]);
   // A second time there is nothing left to do, and nothing is found again.
   expect(await expire(world, kept)).toEqual({ removed: 0, more: false });
   await world.store.forgetBefore(world.clock.now - kept);
-  expect(await partsOf(url)).not.toContain("log_before");
   expect(await partsOf(url)).not.toContain(`log_day_${first}`);
   expect(await partsOf(url)).toContain(`log_day_${first + 2}`);
   expect(await seen(world)).toEqual([ids[3], ids[2]]);
@@ -100,7 +98,7 @@ test("a dead letter that outlives the time of the log takes its message and its 
   expect(await world.store.execute("deleteDeadLetters", { account: "acc", dlqIds: [dlqId], logRetention: day })).toMatchObject({
     deleted: 1,
   });
-  expect(await ask(url, "select count(*)::int as n from envelopes")).toEqual([{ n: 0 }]);
+  expect(await ask(url, "select count(*)::int as n from stored_messages")).toEqual([{ n: 0 }]);
   expect([await rowsOf(url), await keptIn(url)]).toEqual([1, 0]);
 });
 
@@ -158,7 +156,7 @@ test("what must stay of a day has moved before the day is dropped, at whatever p
   clock.now += 1;
   await keeping(world, 100);
   expect([await world.states(ids.waiting), await keptIn(url)]).toEqual([[], 0]);
-  expect(await ask(url, "select count(*)::int as n from envelopes")).toEqual([{ n: 0 }]);
+  expect(await ask(url, "select count(*)::int as n from stored_messages")).toEqual([{ n: 0 }]);
 });
 
 test("nodes that remove the same log at once, while dead letters are deleted, lose nothing and leave nothing behind", async () => {
@@ -192,7 +190,7 @@ test("of an account that is gone nothing is noted any more, when no day is left 
   await world.store.execute("changeAccount", { account: "acc", change: { state: "passive" } });
   await world.store.execute("deleteAccount", { account: "acc" });
   world.clock.now += 40 * day;
-  const [kept, noted] = [41 * day, () => ask(url, "select account from log_forgotten")];
+  const [kept, noted] = [41 * day, () => ask(url, "select account from log_cuts")];
   await world.store.forgetBefore(world.clock.now - kept);
   await expire(world, day);
   expect(await world.store.execute("removeAccount", { account: "acc", beside: "other" })).toEqual({ removed: true });
@@ -249,7 +247,7 @@ test("nodes that drop the same days at once do it once, and none of them fails",
   await expire(first, kept);
   await Promise.all(worlds.map(({ store }) => store.forgetBefore(clock.now - kept)));
   const left = await partsOf(url);
-  for (const gone of ["log_before", `log_day_${day0}`, `log_day_${day0 + 1}`]) expect(left).not.toContain(gone);
+  for (const gone of [`log_day_${day0}`, `log_day_${day0 + 1}`]) expect(left).not.toContain(gone);
   expect(left).toContain(`log_day_${day0 + 3}`);
 });
 
@@ -273,28 +271,5 @@ test("of a log that is kept for less than a day only what is old enough is told 
     limit: 100,
   });
   expect(await seen(world)).toHaveLength(1);
-  expect(await ask(url, "select * from log_forgotten")).toEqual([]);
+  expect(await ask(url, "select * from log_cuts")).toEqual([]);
 });
-
-test("the log of a database of the version before becomes the first part of the new one", async () => {
-  const [made, url] = [await freshDatabase(), await freshDatabase()];
-  const clock = new TestClock();
-  const world = await oneNode(made, clock);
-  const ids = await days(world, 2);
-  await world.store.close();
-  await makeTablesOf(3, "postgres", (sql) => ask(url, sql));
-  for (const table of ["accounts", "envelopes", "log"]) await copy(table, { from: made, to: url });
-  const again = new World(closedAfterwards(await openNode(url, clock)), clock, "nod_b");
-  expect(await seen(again)).toEqual(ids.toReversed());
-  expect((await partsOf(url))[0]).toBe("log_before");
-  const [next] = await days(again, 1);
-  expect(await seen(again)).toEqual([next, ...ids.toReversed()]);
-});
-
-async function copy(table: string, { from, to }: { from: string; to: string }): Promise<void> {
-  const [row] = await ask(from, `select json_agg(one)::text as rows from ${table} as one`);
-  await ask(
-    to,
-    `insert into ${table} select * from json_populate_recordset(null::${table}, '${String(row?.["rows"]).replaceAll("'", "''")}')`,
-  );
-}

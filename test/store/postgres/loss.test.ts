@@ -84,12 +84,12 @@ test("a commit whose outcome is not known is never reported as lost, stored or n
   );
   await ask(
     url,
-    "create constraint trigger cut after insert on envelopes deferrable initially deferred for each row execute function cut()",
+    "create constraint trigger cut after insert on stored_messages deferrable initially deferred for each row execute function cut()",
   );
   await expect(world.send({ delay: 1 })).rejects.toMatchObject({
     message: "storage unavailable: the request may or may not have been stored; check before you retry",
   });
-  await ask(url, "drop trigger cut on envelopes");
+  await ask(url, "drop trigger cut on stored_messages");
   await world.send({ delay: 1 });
   // As if one more had been stored that the node does not know of.
   await between(url, "update nodes set counter = counter + 1");

@@ -188,9 +188,9 @@ test("lines: each message is sent once and none is forgotten while nodes claim, 
   for (const [world, mine] of running) for (const delivery of [...mine, ...world.delivered()]) await world.settle(delivery);
   clock.now += spans.lineCheck;
   for (const world of worlds) await world.claim();
-  expect(await ask(url, "select (select count(*) from lines)::int as lines, (select count(*) from messages)::int as messages")).toEqual([
-    { lines: 0, messages: 0 },
-  ]);
+  expect(
+    await ask(url, "select (select count(*) from host_waitlists)::int as lines, (select count(*) from messages)::int as messages"),
+  ).toEqual([{ lines: 0, messages: 0 }]);
 });
 
 test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
@@ -209,14 +209,14 @@ test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
     let isWorking = true;
     const peaks = new Map<string, number>();
     const watch = async (): Promise<void> => {
-      const ofFlow = `m.account = flows.account and (flows.id = 'endpoint:' || m.endpoint or flows.id = 'account:')`;
+      const ofFlow = `m.account = limiters.account and (limiters.id = 'endpoint:' || m.endpoint or limiters.id = 'account:')`;
       const actives = `(select count(*) from messages m where m.state = 'active' and ${ofFlow})::int`;
-      const standing = `(select count(*) from messages m where m.line = flows.id)::int`;
+      const standing = `(select count(*) from messages m where m.waitlist = limiters.id)::int`;
       while (isWorking) {
         const seen = await ask(
           url,
           `select substr(id, strpos(id, ':') + 1) as endpoint, running, waiting, ${actives} as actives, ${standing} as standing
-            from flows where id = 'account:' or id like 'endpoint:%'`,
+            from limiters where id = 'account:' or id like 'endpoint:%'`,
         );
         for (const { endpoint, running, waiting, actives, standing } of seen) {
           expect([endpoint, running, waiting]).toEqual([endpoint, actives, standing]);
@@ -254,10 +254,10 @@ test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
     expect(new Set(sent)).toEqual(published);
     expect(sent).toHaveLength(published.size);
     expect(worlds.flatMap(({ faults }) => faults)).toEqual([]);
-    expect(await ask(url, "select sum(running)::int as running, sum(waiting)::int as waiting from flows")).toEqual([
+    expect(await ask(url, "select sum(running)::int as running, sum(waiting)::int as waiting from limiters")).toEqual([
       { running: 0, waiting: 0 },
     ]);
-    expect(await ask(url, "select id from flows where id like 'endpoint:%'")).toEqual([]);
+    expect(await ask(url, "select id from limiters where id like 'endpoint:%'")).toEqual([]);
   },
 );
 
@@ -273,9 +273,9 @@ test("a key's limit holds for all nodes together, and each of its messages is se
   /** One look at the database sees one moment of it. */
   const watch = async (): Promise<void> => {
     const actives = `(select count(*) from messages where state = 'active')::int`;
-    const waiting = `(select count(*) from messages where line = 'key:k')::int`;
+    const waiting = `(select count(*) from messages where waitlist = 'key:k')::int`;
     while (isWorking) {
-      const [flow] = await ask(url, `select running, waiting, ${actives} as actives, ${waiting} as standing from flows`);
+      const [flow] = await ask(url, `select running, waiting, ${actives} as actives, ${waiting} as standing from limiters`);
       if (!flow) continue;
       expect(flow["running"]).toBeLessThanOrEqual(3);
       expect([flow["running"], flow["waiting"]]).toEqual([flow["actives"], flow["standing"]]);
@@ -307,7 +307,7 @@ test("a key's limit holds for all nodes together, and each of its messages is se
   expect(sent).toHaveLength(published.size);
   expect(new Set(sent)).toEqual(published);
   expect(worlds.flatMap(({ faults }) => faults)).toEqual([]);
-  const left = `select running, waiting, (select count(*) from messages)::int as messages, due_at > ${clock.now} as is_idle from flows`;
+  const left = `select running, waiting, (select count(*) from messages)::int as messages, due_at > ${clock.now} as is_idle from limiters`;
   expect(await ask(url, left)).toEqual([{ running: 0, waiting: 0, messages: 0, is_idle: true }]);
 });
 
@@ -331,7 +331,7 @@ test("a queue lets one message through at a time, whatever node it is on, and af
   for (const world of worlds) await turn(world);
   // Each message, then what tells of it.
   expect(order).toEqual(ids.flatMap((id) => [id, id]));
-  expect(await ask(url, "select running, waiting, (select count(*) from slots)::int as slots from flows")).toEqual([
+  expect(await ask(url, "select running, waiting, (select count(*) from queue_slots)::int as slots from limiters")).toEqual([
     { running: 0, waiting: 0, slots: 0 },
   ]);
 });

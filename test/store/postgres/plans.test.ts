@@ -65,7 +65,7 @@ async function loaded(): Promise<Asked[]> {
   const [account, run, event] = ["a", "r", "e"];
   const ofSteps = { steps_pkey: ["account", "id"] };
   const asks: [string, () => Promise<unknown>, Asked["ways"]][] = [
-    ["first of a line", () => loader.heads([{ account, line: "l", limit: 3 }]), { messages_line: ["account", "line"] }],
+    ["first of a line", () => loader.heads([{ account, line: "l", limit: 3 }]), { messages_waitlist: ["account", "waitlist"] }],
     [
       "messages of a run",
       () => loader.ofRuns([{ account, run, table: "messages" }]),
@@ -138,7 +138,7 @@ async function strays(writer: Client, asked: readonly Asked[]): Promise<string[]
 async function fill(writer: Client, rows: number, accounts: number): Promise<void> {
   const value = (column: string, type: ColumnType): string => {
     if (column === "account") return `'acc' || (i % ${accounts})`;
-    if (column === "line") return `'key:k' || (i % 50)`;
+    if (column === "waitlist") return `'key:k' || (i % 50)`;
     if (column === "run") return `'run' || (i / 4)`;
     if (type === "text") return `'${column}' || lpad(i::text, 12, '0')`;
     return type === "bytea" ? `'x'::bytea` : "i";
@@ -212,11 +212,15 @@ async function nodesOverRuns(count: number): Promise<Node[]> {
     onTestFinished(() => client.end());
     nodes.push({ client, loader: loaderOf(connectionOf((query) => client.query(query))) });
   }
-  const row = (id: string, run: string): string => `('acc', '${id}', 'active', 0, 0, 'h', 0, 0, '${run}')`;
+  const row = (id: string, run: string): string => `('acc', '${id}', 'active', 0, 0, 'h', 'e', 0, 0, '${run}', '')`;
   const rows = [row("m1", "run1"), row("m4", "run1"), row("m2", "run2"), row("m3", "run2")].join(", ");
   const [first] = nodes;
   if (first)
-    await plainly(first.client, `insert into messages (account, id, state, attempts, lost, host, size, tells, run) values ${rows}`);
+    await plainly(
+      first.client,
+      `insert into messages (account, id, state, attempts, lost_attempts, host, endpoint, size, reports_outcome, run, time_keys)
+        values ${rows}`,
+    );
   for (const { client } of nodes) await plainly(client, "begin; set local lock_timeout = 0; set local deadlock_timeout = 100");
   return nodes;
 }

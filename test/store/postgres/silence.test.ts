@@ -139,7 +139,7 @@ test("a batch that meets a full disk is not tried again", async () => {
     `create function fill_disk() returns trigger language plpgsql as $$
       begin perform nextval('tries'); raise exception 'could not extend file' using errcode = '53100'; end $$`,
   );
-  await ask(url, "create trigger full_disk before insert on envelopes for each row execute function fill_disk()");
+  await ask(url, "create trigger full_disk before insert on stored_messages for each row execute function fill_disk()");
   await expect(world.send({ delay: 1 })).rejects.toMatchObject({ code: "unavailable" });
   expect(await ask(url, "select last_value::int as tries from tries")).toEqual([{ tries: 1 }]);
 });

@@ -6,7 +6,6 @@ import { inFoundation, postgresStore } from "../../../src/store/postgres/databas
 import { StorageRefused } from "../../../src/store/store.ts";
 import { freshDatabase } from "../../postgres.ts";
 import { randomFrom } from "../chance.ts";
-import { makeTablesOf } from "./olderTables.ts";
 import { ask, openNode } from "./postgresDatabase.ts";
 import { proxyTo } from "./postgresProxy.ts";
 import { closedAfterwards, paceOf, TestClock, World } from "../world.ts";
@@ -26,14 +25,6 @@ async function nodeAt(url: string, { clock = new TestClock(), node = "nod_a", ha
 }
 
 const listeners = "application_name = 'waypost listener' and datname = current_database()";
-
-/** Waits until the database has seen the end of all connections of one kind. */
-const ended = (url: string, kind: string): Promise<void> =>
-  vi.waitFor(async () =>
-    expect(
-      await ask(url, `select 1 from pg_stat_activity where application_name = 'waypost ${kind}' and datname = current_database()`),
-    ).toEqual([]),
-  );
 
 const withHosts = (url: string, hosts: string, query: string): string => {
   const { username, pathname } = new URL(url);
@@ -261,26 +252,26 @@ test("a node that is stopped while it does what the others wait for holds them u
   await expect(stopped).rejects.toThrow("cannot be reached");
 });
 
-test("a newer schema that this program can work with is none of its business", async () => {
+test("a schema of a later version is none of its business as long as this program may work with the tables", async () => {
   const url = await freshDatabase();
   const a = await nodeAt(url, {});
   await a.account();
-  await ask(url, "insert into schema_version (version, readable_by) values (9999, 3)");
+  await ask(url, "insert into store_schema (hash) values ('later')");
   expect(await a.send({ delay: 1 })).toMatch(/^msg_/);
   const b = await nodeAt(url, { node: "nod_b" });
   expect(await b.send({ delay: 1 })).toMatch(/^msg_/);
 });
 
-test("a newer schema that it cannot work with: it changes nothing any more, says so, and none starts", async () => {
+test("tables of another version in the place of its own: it changes nothing any more, says so, and none starts", async () => {
   const url = await freshDatabase();
   const told: string[] = [];
   const a = await nodeAt(url, { onOutdated: (trouble) => void told.push(trouble) });
   await a.account();
   const before = await a.send({ delay: 1 });
-  await ask(url, "insert into schema_version (version) values (9999)");
+  await ask(url, "delete from store_schema");
   await expect(a.send({ delay: 1 })).rejects.toMatchObject({ code: "unavailable", message: expect.stringContaining("nothing was stored") });
   await expect(a.store.execute("cancel", { account: "acc", messageIds: [before] })).rejects.toMatchObject({ code: "unavailable" });
-  expect(told[0]).toContain("schema version 9999");
+  expect(told[0]).toContain("the tables of the database were replaced");
   await expect(openNode(url, new TestClock())).rejects.toBeInstanceOf(StorageRefused);
   expect(await ask(url, "select count(*)::int as count from messages")).toEqual([{ count: 1 }]);
 });
@@ -291,60 +282,26 @@ test.each(["session", "transaction"] as const)("a node that writes nothing notic
   const clock = new TestClock();
   const a = await nodeAt(url, { clock, pooling, hastes: 100, onOutdated: (trouble) => void told.push(trouble) });
   await a.account();
-  await ask(url, "insert into schema_version (version, readable_by) values (9998, 3)");
+  await ask(url, "insert into store_schema (hash) values ('later')");
   await a.send({ delay: 500 });
   const dues = a.dues.length;
   clock.now += 60_000;
   await vi.waitFor(() => expect(a.dues.length, "it looks").toBeGreaterThan(dues), { timeout: 10_000 });
   expect(told, "it can work with these").toEqual([]);
-  await ask(url, "insert into schema_version (version) values (9999)");
+  await ask(url, "delete from store_schema");
   await vi.waitFor(
     () => {
       clock.now += 1_000;
-      expect(told[0] ?? "").toContain("schema version 9999");
+      expect(told[0] ?? "").toContain("the tables of the database were replaced");
     },
     { timeout: 10_000 },
   );
 });
 
-test("tables of programs that would not notice newer ones stay as they are while such a program is at work", async () => {
+test("of many nodes that start at once with an empty database, one creates the tables", async () => {
   const url = await freshDatabase();
-  await makeTablesOf(7, "postgres", (sql) => ask(url, sql));
-  const older = new Client({ connectionString: url, application_name: "waypost writer" });
-  await older.connect();
-  const opening = openNode(url, new TestClock()).then((store) => store.close());
-  await expect(opening).rejects.toThrow("stop all of them first");
-  await expect(opening).rejects.toBeInstanceOf(StorageRefused);
-  expect(await ask(url, "select max(version) as version from schema_version")).toEqual([{ version: 7 }]);
-  await older.end();
-  await ended(url, "writer");
-  // Two that start at once do not keep each other out.
-  const both = await Promise.all(["nod_a", "nod_b"].map((node) => nodeAt(url, { node })));
-  await both[0]?.account();
-  expect(await both[1]?.send({ delay: 1 })).toMatch(/^msg_/);
-});
-
-test("tables of programs that do notice are brought up to date while those are at work", async () => {
-  const url = await freshDatabase();
-  await makeTablesOf(8, "postgres", (sql) => ask(url, sql));
-  const older = new Client({ connectionString: url, application_name: "waypost writer" });
-  await older.connect();
-  onTestFinished(() => older.end());
-  const a = await nodeAt(url, {});
-  await a.account();
-  expect(await a.send({ delay: 1 })).toMatch(/^msg_/);
-});
-
-test("a migration that shuts out programs waits for what they have begun, and they for it", async () => {
-  const url = await freshDatabase();
-  const a = await nodeAt(url, {});
-  await a.account();
-  const migration = new Client({ connectionString: url });
-  await migration.connect();
-  onTestFinished(() => migration.end());
-  await migration.query("begin; lock table schema_version in access exclusive mode; insert into schema_version (version) values (9999)");
-  const sending = a.send({ delay: 1 });
-  await vi.waitFor(async () => expect(await ask(url, "select 1 from pg_locks where not granted")).not.toEqual([]), { timeout: 5_000 });
-  await migration.query("commit");
-  await expect(sending).rejects.toMatchObject({ code: "unavailable" });
+  const nodes = await Promise.all(["nod_a", "nod_b", "nod_c", "nod_d"].map((node) => nodeAt(url, { node })));
+  await nodes[0]?.account();
+  for (const node of nodes) expect(await node.send({ delay: 1 })).toMatch(/^msg_/);
+  expect(await ask(url, "select count(*)::int as n from store_schema")).toEqual([{ n: 1 }]);
 });

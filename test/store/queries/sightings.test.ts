@@ -10,12 +10,9 @@ import { scanLimit } from "../../../src/store/queries/storageReads.ts";
 import { openSqlite } from "../../../src/store/sqlite/database.ts";
 import { sqliteStore } from "../../../src/store/sqlite/sqliteStore.ts";
 import { sqlShelf } from "../../../src/store/sql/reads.ts";
-import type { Store } from "../../../src/store/store.ts";
-import { freshDatabase } from "../../postgres.ts";
-import { ask, openNode } from "../postgres/postgresDatabase.ts";
 import { closedAfterwards, earliest, freshFolder, letterTo, sourceOf, statesOf, TestClock, World } from "../world.ts";
 
-// What the contract does not show of sightings: what they save, and what they make of a store that had none.
+// What the contract does not show of sightings: what they save.
 
 const day = 24 * 60 * 60 * 1_000;
 const rare = "https://rare.example/";
@@ -70,7 +67,7 @@ test("of very many URLs within five seconds the first ones are told apart, and a
     await world.publish(Array.from({ length: 600 }, (_, n) => letterTo({ url: urlOf(first + n), delay: 600, body: new Uint8Array(0) })));
   }
   const database = new DatabaseSync(path, { readOnly: true });
-  const count = (of: string): unknown => database.prepare("select count(*) as n from sightings where id like ?").get(`% ${of}%`)?.n;
+  const count = (of: string): unknown => database.prepare("select count(*) as n from time_index where id like ?").get(`% ${of}%`)?.n;
   expect([count("url:"), count("path:"), count("host:"), count("any")]).toEqual([1_000, 1_000, 1, 1]);
   database.close();
   for (const n of [0, 999, 1_000, 2_399]) {
@@ -153,7 +150,7 @@ test.each<[string, (at: number) => "url" | "caller"]>([
   await world.settle(await world.sent(both));
   const [url = "", , , caller = ""] = sightsOf(both).split(" ");
   const database = new DatabaseSync(path);
-  const sighted = database.prepare("insert into sightings (account, id) select account, ? from sightings limit 1 on conflict do nothing");
+  const sighted = database.prepare("insert into time_index (account, id) select account, ? from time_index limit 1 on conflict do nothing");
   const told = database.prepare(
     `insert into log select account, ?, '${other.message.id}', time, states, status, detail, body from log where account = 'acc' order by id limit 1`,
   );
@@ -175,76 +172,4 @@ test.each<[string, (at: number) => "url" | "caller"]>([
     cursor = page.cursor;
   }
   expect(found).toBe(6);
-});
-
-/** Takes a store back to the version before there were sightings. */
-const olderTables = [
-  ...["messages_due", "messages_leased", "messages_turn", "lines_turn", "flows_turn", "schedules_turn", "waiters_turn"].map(
-    (index) => `drop index ${index}`,
-  ),
-  "create index messages_due on messages (due_at, id) where due_at is not null",
-  "drop table kept_log",
-  "drop table storage_probe",
-  "drop table nodes",
-  "alter table usage drop column stored_bytes",
-  ...["envelopes", "dead_letters", "url_groups", "schedules", "steps"].flatMap((table) =>
-    ["sum", "body_sum"].map((column) => `alter table ${table} drop column ${column}`),
-  ),
-  "alter table deduplications drop column made",
-  "alter table messages drop column endpoint",
-  "alter table messages rename column counted_to_endpoint to counted_to_host",
-  "drop table sightings",
-  "alter table messages drop column sights",
-  "delete from schema_version where version >= 13",
-];
-
-type Given = { open(clock: TestClock): Promise<Store>; run(sql: string): Promise<unknown> };
-
-const databases: [string, () => Promise<Given>][] = [
-  [
-    "SQLite",
-    async () => {
-      const path = join(freshFolder(), "store.db");
-      const run = async (sql: string): Promise<void> => {
-        const database = new DatabaseSync(path);
-        database.exec(sql);
-        database.close();
-      };
-      return { open: (clock) => sqliteStore(path, sourceOf(clock, "nod_a")), run };
-    },
-  ],
-  [
-    "PostgreSQL",
-    async () => {
-      const url = await freshDatabase();
-      return { open: (clock) => openNode(url, clock), run: (sql) => ask(url, sql) };
-    },
-  ],
-];
-
-test.each(databases)("what a store of an older version on %s has told before, and tells of what it had, is found", async (_name, given) => {
-  const { open, run } = await given();
-  const clock = new TestClock();
-  // The tables are brought to this version on the day that it is.
-  clock.now = Date.now() - day;
-  const old = new World(await open(clock), clock, "nod_a");
-  await old.account();
-  await old.settle(await old.sent({ url: rare }));
-  clock.now += day;
-  await old.settle(await old.sent({ url: rare }));
-  clock.now += 1;
-  const late = await old.sent({ url: rare });
-  await old.store.close();
-  for (const sql of olderTables) await run(sql);
-
-  const world = new World(closedAfterwards(await open(clock)), clock, "nod_a");
-  const told = async (): Promise<string[]> => statesOf(await world.store.read.log(earliest({ filter: { urls: [rare] } })));
-  const before = ["CREATED", "ACTIVE", "DELIVERED", "CREATED", "ACTIVE", "DELIVERED", "CREATED", "ACTIVE"];
-  expect(await told()).toEqual(before);
-  await world.settle(await world.sent({ url: "https://other.example/" }));
-  clock.now += 2 * day;
-  await world.settle(late);
-  clock.now += 1;
-  await world.settle(await world.sent({ url: rare }));
-  expect(await told()).toEqual([...before, "DELIVERED", "CREATED", "ACTIVE", "DELIVERED"]);
 });

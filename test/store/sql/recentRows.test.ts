@@ -7,7 +7,7 @@ import { RecentRows } from "../../../src/store/sql/recentRows.ts";
 
 const rowOf = (id: string, attempts: number): MessageState => ({
   ...{ account: "a", id, state: "pending", dueAt: 0, attempts, lost: 0, leasedBy: null, host: "h", size: 0, tells: false },
-  ...{ queue: null, flowKey: null, slot: null, line: null, run: null, marks: [] },
+  ...{ queue: null, flowKey: null, slot: null, line: null, run: null, marks: [], sights: "", endpoint: "https://h/" },
 });
 
 /** Rows that are remembered, over a storage that says what it was asked for. */
@@ -74,7 +74,7 @@ describe("runs", () => {
     ...{ callback: null, failureCallback: null },
   };
   const run = { account: "a", id: "run_1", endedAt: null, invoker: null, settings } as unknown as Run;
-  const active: ActiveRun = { account: "a", runId: "r", run: "run_1", steps: 1, size: 1, firstMessage: "m" };
+  const active: ActiveRun = { account: "a", runId: "r", run: "run_1", steps: 1, size: 1, waiting: 0, firstMessage: "m" };
 
   /** Whether a row that was written is known, and not asked for. */
   async function isKnown<T extends "runs" | "activeRuns">(table: T, row: Rows[T], id: string): Promise<boolean> {

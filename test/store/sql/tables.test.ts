@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Rows, TableName } from "../../../src/core/decision/command.ts";
 import { tableNames } from "../../../src/store/store.ts";
-import { unchecked } from "../../../src/store/sql/checked.ts";
 import { tables } from "../../../src/store/sql/tables.ts";
 import { accountNamed, bytes, callbackTo, letterTo } from "../world.ts";
 
@@ -151,17 +150,3 @@ function check<T extends TableName>(name: T): void {
     expect(table.read(table.write(row))).toEqual(row);
   });
 }
-
-test("dead letters that were kept before there were marks have none", () => {
-  const { detail, ...columns } = tables.deadLetters.write({ ...full.deadLetters, marks: ["label:l"] });
-  const { marks: _marks, ...old } = JSON.parse(String(detail));
-  expect(tables.deadLetters.read(unchecked({ ...columns, detail: JSON.stringify(old) }))).toEqual({ ...full.deadLetters, marks: [] });
-});
-
-test("a deduplication key says how its message was made, and nothing of a message before that an older program has replaced", () => {
-  const row = { account: "acc", key: "d", message_id: "msg_1", expires_at: 2 ** 45 };
-  const made = JSON.stringify({ id: "msg_1", at: 1, url: "https://a.example/" });
-  expect(tables.deduplications.read({ ...row, made }).made).toEqual({ at: 1, url: "https://a.example/" });
-  expect(tables.deduplications.read({ ...row, message_id: "msg_2", made })).not.toHaveProperty("made");
-  expect(tables.deduplications.read({ ...row, made: null })).not.toHaveProperty("made");
-});

@@ -35,7 +35,7 @@ describe("a row that was altered on the disk", () => {
     const { world, found, alter } = await opened();
     await world.account();
     const [altered, whole] = [await world.send({ delay: minute }), await world.send({ delay: minute })];
-    alter(`update envelopes set body = cast('hallo' as blob) where id = '${altered}'`);
+    alter(`update stored_messages set body = cast('hallo' as blob) where id = '${altered}'`);
     world.clock.now += minute;
     expect((await world.claim()).map(({ message }) => message.id)).toEqual([whole]);
     const { entries } = await world.store.read.deadLetters(earliest());
@@ -43,7 +43,7 @@ describe("a row that was altered on the disk", () => {
       { letter: { messageId: altered, error: expect.stringContaining("damaged") }, envelope: { damaged: true } },
     ]);
     expect(entries[0]?.envelope.body).toHaveLength(0);
-    expect(texts(found)).toContain(`envelopes acc ${altered} is damaged`);
+    expect(texts(found)).toContain(`stored_messages acc ${altered} is damaged`);
     const retry = { account: "acc", dlqIds: entries.map(({ letter }) => letter.id), logRetention: minute, overrides: {} };
     await expect(world.store.execute("retryDeadLetters", retry)).rejects.toThrow("is damaged in the store");
   });
@@ -53,7 +53,7 @@ describe("a row that was altered on the disk", () => {
     await world.account();
     const first = await world.sent({ queue: "q" });
     const [altered, whole] = [await world.send({ queue: "q" }), await world.send({ queue: "q" })];
-    alter(`update envelopes set detail = replace(detail, 'one.example', 'two.example') where id = '${altered}'`);
+    alter(`update stored_messages set detail = replace(detail, 'one.example', 'two.example') where id = '${altered}'`);
     await world.settle(first);
     const sent: string[] = [];
     for (let n = 0; n < 4; n++)
@@ -81,7 +81,7 @@ describe("a row that was altered on the disk", () => {
     const { world, alter } = await opened();
     await world.account();
     const { messageId } = await world.die({ redaction: { body: true, headers: true } });
-    alter(`update envelopes set detail = replace(detail, 'one.example', 'two.example') where id = '${messageId}'`);
+    alter(`update stored_messages set detail = replace(detail, 'one.example', 'two.example') where id = '${messageId}'`);
     const [entry] = (await world.store.read.deadLetters(earliest())).entries;
     expect(entry && JSON.stringify(deadLetterJson(entry))).toContain('"responseBody":"REDACTED:');
   });
@@ -140,7 +140,7 @@ describe("a row that was altered on the disk", () => {
     const { world, alter } = await opened();
     await world.account();
     await world.publish([runStart("wfr_1", { delay: minute })]);
-    alter(`update envelopes set detail = replace(detail, 'flow.example', 'flaw.example')`);
+    alter(`update stored_messages set detail = replace(detail, 'flow.example', 'flaw.example')`);
     world.clock.now += minute;
     expect(await world.claim()).toEqual([]);
     const { runs } = await world.store.read.runs({ account: "acc", filter: {}, cursor: null, count: 10 });

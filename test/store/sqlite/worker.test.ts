@@ -18,7 +18,7 @@ function startedThreads(): Worker[] {
 /** A store with nothing in it. */
 async function madeStore(path = join(freshFolder(), "store.db")): Promise<string> {
   const database = openSqlite(path);
-  await database.migrate();
+  await database.createTables();
   database.close();
   return path;
 }

@@ -56,6 +56,7 @@ export const batch = route({
   method: "POST",
   path: "/v2/batch",
   operation: "step",
+  onFastPath: true,
   unaudited: "it publishes, which the log of messages tells",
   tag: "Publish",
   summary: "Publish many messages",

@@ -52,10 +52,11 @@ const unheard = "body: a run that is cancelled has no result, and no other param
 const noSuchRun = (runId: string): Refusal =>
   new Refusal("not-found", `workflowRunId: there is no run ${JSON.stringify(runId.slice(0, 200))} that has not ended`);
 
-export const endRun = route({
+const endRun = route({
   method: "DELETE",
   path: "/v2/workflows/runs/{workflowRunId}",
   operation: "step",
+  onFastPath: true,
   looksAtVerb: true,
   tag: "Workflow runs",
   summary: "Cancel a run, or finish it",

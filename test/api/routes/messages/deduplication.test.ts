@@ -63,12 +63,6 @@ describe("the answer to a repetition", () => {
     expect((await post("/v2/batch", {}, { token: publishing, body })).body).toEqual([[message], { ...message, url: other }]);
     expect((await post("/v2/publish/g", {}, { token: reading })).body).toEqual([{ ...message, url: `${first}?key=secret` }]);
   });
-
-  test("names no URL for a message whose row was written before URLs were kept", async () => {
-    const made = await post(`/v2/publish/${first}`, repeat);
-    for (const [key, { made: _made, ...row }] of home.memory.tables.deduplications) home.memory.tables.deduplications.set(key, row);
-    expect((await post(`/v2/publish/${other}`, repeat)).body).toEqual({ messageId: made.body.messageId, deduplicated: true });
-  });
 });
 
 describe.each(["svc", "upstash"])("%s-deduplication-window", (brand) => {

@@ -51,6 +51,8 @@ const plan = (position: number, targetStep: number, concurrent: number): Step =>
 
 const message = (id: string, more: Partial<MessageState> = {}): MessageState => ({
   ...{
+    sights: "",
+    endpoint: "https://app.example/",
     account: "acme",
     id,
     state: "active",

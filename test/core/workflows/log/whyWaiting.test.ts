@@ -26,7 +26,8 @@ const stepAt = (slot: string, head: Partial<NonNullable<Step["head"]>> | null, m
 const standing = (id: string, more: Partial<MessageState> = {}): Standing => ({
   state: {
     ...{ account: "acme", id, state: "pending", dueAt: noon + 60_000, attempts: 0, lost: 0, leasedBy: null, host: "app.example", size: 0 },
-    ...{ tells: false, queue: null, flowKey: null, slot: null, line: null, run: "run_1", marks: [], ...more },
+    ...{ tells: false, queue: null, flowKey: null, slot: null, line: null, run: "run_1", marks: [] },
+    ...{ sights: "", endpoint: "https://app.example/", ...more },
   },
   ...{ retries: 3, createdAt: noon, notBefore: noon, last: null, queue: null, key: null, before: 0, places: [] },
 });

@@ -1,54 +1,47 @@
 import type { Client } from "pg";
 import { spans } from "../../core/values/limits.ts";
 import type { Millis } from "../../core/model/message.ts";
-import { migrate } from "../sql/migrate.ts";
+import { createTables } from "../sql/schema.ts";
 import type { Place, PostgresOptions } from "./session.ts";
 import { codeOf, connect, connectionOf, isPrepared, plainly } from "./session.ts";
 import { Unavailable } from "../store.ts";
 
 /** Any numbers will do that no other program uses on this database. */
-export const locks = { migration: 7_709_812_345, foundation: 7_709_812_346, partitions: 7_709_812_347, move: 7_709_812_348 };
+export const locks = { schema: 7_709_812_345, foundation: 7_709_812_346, partitions: 7_709_812_347, move: 7_709_812_348 };
 
-/**
- * Whoever asks for the lock of a whole table makes all others wait behind it, until it has it. So migrations ask for so long only, and then
- * let the others pass. The nodes that are at work try their batches again, for half a minute.
- */
+/** How long one try waits for a lock. Others wait behind it meanwhile. */
 const lockTimeout: Millis = 2_000;
 /** Between two tries. */
 const pause: Millis = 1_000;
-/** So often it is tried: for some ten minutes, as another node may be at it, or a backup. */
-const mostTries = 200;
+/** Tries for about ten minutes, because another node may be creating the tables. */
+const maxTries = 200;
 
 type Placed = Place & Pick<PostgresOptions, "clock">;
 
-/** Brings the tables up to this version. Of several nodes that start at once, one does it and the others wait. Those at work go on meanwhile. */
-export async function migratePostgres({ clock, ...place }: Placed, { moves = false } = {}): Promise<void> {
+/** Creates the tables if there are none. Of several nodes that start at once, one creates them and the others wait. */
+export async function createPostgresTables({ clock, ...place }: Placed, { isMoveTarget = false } = {}): Promise<void> {
   for (let turn = 1; ; turn++) {
     try {
-      return await alone(place, "migration", (client) =>
-        migrate(
+      return await alone(place, "schema", (client) =>
+        createTables(
           connectionOf((query) => client.query(query), { prepares: isPrepared(place) }),
           "postgres",
           {
-            moves,
+            name: "the database",
+            place: "an empty database",
+            isMoveTarget,
             run: async (sql) => void (await plainly(client, sql)),
-            hasOthers: async () => (await plainly(client, others)).length > 0,
-            keepOthersOut: async () => void (await plainly(client, "lock table schema_version in access exclusive mode")),
+            hasTable: async (name) => (await plainly(client, `select to_regclass('${name}')::text as name`))[0]?.name !== null,
           },
         ),
       );
     } catch (error) {
       if (codeOf(error) !== lockNotAvailable) throw error;
-      if (turn === mostTries)
-        throw new Unavailable("the tables could not be brought up to this version: others hold them locked", { cause: error });
+      if (turn === maxTries) throw new Unavailable("the tables could not be created: others hold them locked", { cause: error });
       await clock.sleep(clock.now() + pause, new AbortController().signal);
     }
   }
 }
-
-/** Those that are at migrating wait for their turn, and look then. Who only looks will come to that. */
-const others = `select 1 from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
-  and application_name like 'waypost %' and application_name not in ('waypost migration', 'waypost look')`;
 
 const lockNotAvailable = "55P03";
 

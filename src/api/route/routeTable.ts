@@ -1,0 +1,140 @@
+import { brandNames } from "../../core/values/brand.ts";
+import { brandedHeader } from "../http/brand.ts";
+import { asksFor, decoded, splitTarget } from "../http/target.ts";
+import type { Route } from "./route.ts";
+import { methodsOf } from "./route.ts";
+
+/**
+ * The parts of a request that decide its route. `target` is as it was sent, and `rawHeaders` has names and
+ * values in turn.
+ */
+export type Routed = { method: string; target: string; rawHeaders: readonly string[] };
+
+/**
+ * Returns the path by which a request is routed, on the fast path and by the router of the framework. A
+ * publish with a cron expression is routed to the schedules.
+ */
+export function routingPath({ method, target, rawHeaders }: Routed): string {
+  const { path } = splitTarget(target);
+  return publishPath.test(path) && makesSchedule({ method, target, rawHeaders }) ? "/v2/schedules" : routedPath(path, method);
+}
+
+const publishPath = /^\/v2\/publish\//i;
+
+/**
+ * Reports whether a publish has a cron expression, in a header or in its query. This is called for every
+ * publish.
+ */
+function makesSchedule({ method, target, rawHeaders }: Routed): boolean {
+  if (method !== "POST") return false;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const { length } = rawHeaders[at] ?? "";
+    if (crons.has(length) && brandedHeader(rawHeaders[at] ?? "")?.name === "cron") return true;
+  }
+  // Any character of the name may be percent-encoded.
+  return /\?.*(?:cron|%)/is.test(target) && asksFor(splitTarget(target).query, "cron");
+}
+
+/** The lengths of the names of such a header. Most other names differ in length. */
+const crons: ReadonlySet<number> = new Set(Object.values(brandNames).map(({ prefix }) => `${prefix}-Cron`.length));
+
+/**
+ * The path a target is routed by. A destination at its end may hold anything, so the router never sees it;
+ * nor does it see what it could not decode, so that such a request goes the way of all others, and is
+ * refused by `refuseUnknown`.
+ */
+export function routedPath(path: string, method: string): string {
+  const toDestination = method === "POST" ? scheduleAtDestination : null;
+  const [routed] = /^\/v2\/(?:publish|trigger|enqueue\/[^/]+)(?=\/)/i.exec(path) ?? toDestination?.exec(path) ?? [path];
+  return routed.includes("%") && decoded(routed) === null ? "/malformed" : routed;
+}
+
+/**
+ * A schedule is made at its destination, and paused and resumed at its id: no name of a URL group has a
+ * slash.
+ */
+const scheduleAtDestination = /^\/v2\/schedules(?=\/)(?!\/[\w.-]+\/(?:pause|resume)\/?$)/i;
+
+/** The path of a row as the router is given it. */
+export const routerPath = (path: string): string => path.replace("/{destination}", "").replaceAll(/\{(\w+)\}/g, ":$1");
+
+/** A route, and the parameters in the path of a request to it. */
+export type Found = { route: Route; params: Readonly<Record<string, string>> };
+
+export type RouteTable = {
+  /** Returns the routes at a path, for all methods. */
+  at(path: string): readonly Route[];
+  /**
+   * Returns the route that the router of the framework chooses for a request. Returns null if there is
+   * none, or if the path has characters that the router would decode or cut off.
+   */
+  find(request: Routed): Found | null;
+};
+
+/** A row with the segments of its path: as they are written, and in lower case with null for a parameter. */
+type Row = { route: Route; written: readonly string[]; segments: readonly (string | null)[] };
+
+/** Prepares the rows once, so that finding the routes at a path compares texts and nothing else. */
+export function routeTable(routes: readonly Route[]): RouteTable {
+  const rows = routes.map(rowOf);
+  const byLength = Map.groupBy(rows, ({ segments }) => segments.length);
+  const find = finderOf(rows);
+  return {
+    at: (path) => {
+      const posted = segmentsOf(routedPath(path, "POST"));
+      const others = segmentsOf(routedPath(path, ""));
+      const lengths = posted.length === others.length ? [posted.length] : [posted.length, others.length];
+      const possible = lengths.flatMap((length) => byLength.get(length) ?? []);
+      return possible.filter((row) => isAt(row, row.route.method === "POST" ? posted : others)).map(({ route }) => route);
+    },
+    find,
+  };
+}
+
+function rowOf(route: Route): Row {
+  const written = routerPath(route.path).split("/");
+  return { route, written, segments: written.map((one) => (one.startsWith(":") ? null : one.toLowerCase())) };
+}
+
+function finderOf(rows: readonly Row[]): RouteTable["find"] {
+  const fixed = new Map<string, Found>();
+  const withParameters = new Map<string, Row[]>();
+  // A segment of text comes before a parameter at the same place, as in the router.
+  for (const row of rows.toSorted(bySegments)) {
+    for (const method of methodsOf(row.route)) {
+      if (!row.segments.includes(null)) fixed.set(`${method} ${row.segments.join("/")}`, { route: row.route, params: {} });
+      else addTo(withParameters, keyOf(method, row.segments), row);
+    }
+  }
+  return ({ method, target, rawHeaders }) => {
+    const path = withoutEnd(routingPath({ method, target, rawHeaders }));
+    const found = fixed.get(`${method} ${path.toLowerCase()}`);
+    if (found || !/^[\w./-]+$/.test(path)) return found ?? null;
+    const given = path.split("/");
+    const lower = segmentsOf(path);
+    const row = withParameters.get(keyOf(method, given))?.find((one) => isAt(one, lower));
+    return row ? { route: row.route, params: paramsIn(row, given) } : null;
+  };
+}
+
+const keyOf = (method: string, { length }: readonly unknown[]): string => `${method} ${length}`;
+
+const addTo = (rows: Map<string, Row[]>, key: string, row: Row): unknown => rows.set(key, [...(rows.get(key) ?? []), row]);
+
+function bySegments(one: Row, other: Row): number {
+  for (const [at, segment] of one.segments.entries()) {
+    const difference = Number(segment === null) - Number(other.segments[at] === null);
+    if (difference !== 0) return difference;
+  }
+  return 0;
+}
+
+const paramsIn = ({ written }: Row, given: readonly string[]): Record<string, string> =>
+  Object.fromEntries(written.flatMap((one, at) => (one.startsWith(":") ? [[one.slice(1), given[at] ?? ""]] : [])));
+
+const withoutEnd = (path: string): string => (path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path);
+
+const segmentsOf = (path: string): string[] => withoutEnd(path).toLowerCase().split("/");
+
+const isAt = ({ segments }: Row, given: readonly string[]): boolean =>
+  segments.length === given.length && segments.every((one, at) => (one === null ? given[at] !== "" : one === given[at]));

@@ -1,0 +1,66 @@
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { FastPath } from "../fastPublish/fastPath.ts";
+import type { Begun, Pacing } from "../route/oneAtATime.ts";
+import { Piecemeal, inTurn } from "../route/oneAtATime.ts";
+
+export type Connections = {
+  pacing: Pacing;
+  /** Null: it is turned off, and Node's parser reads all connections. */
+  fastPath: FastPath | null;
+  /** Answers a request that is refused before the framework sees it. Reports whether it did. */
+  refuseEarly(request: IncomingMessage, response: ServerResponse): boolean;
+};
+
+/**
+ * Decides who reads each connection of a server, and who answers each request. A connection is read by the
+ * fast path, which may hand it over, or by Node's parser. A request that Node's parser has read is
+ * answered, in its turn, by the first of: the fast path, the early refusal, the framework. This is the only
+ * function that replaces listeners of the server, and it is called once.
+ */
+export function direct(server: Server, { pacing, fastPath, refuseEarly }: Connections): void {
+  const parse = soleListener<(socket: Piecemeal) => void>(server, "connection");
+  const answer = soleListener<RequestListener>(server, "request");
+  const readByNode = (socket: Socket, begun: Begun | null = null): Piecemeal => {
+    const piecemeal = new Piecemeal(socket, pacing, begun);
+    parse.call(server, piecemeal);
+    return piecemeal;
+  };
+  const handOver = (socket: Socket, begun: Begun, isSilent: boolean): void => {
+    const piecemeal = readByNode(socket, begun);
+    // Node's parser has not watched it until now.
+    if (isSilent) server.emit("clientError", Object.assign(new Error("Request timeout"), { code: "ERR_HTTP_REQUEST_TIMEOUT" }), piecemeal);
+  };
+  server.on("connection", (socket: Socket) => {
+    if (fastPath === null) readByNode(socket);
+    else fastPath.read(socket, ({ isSilent, ...begun }) => handOver(socket, begun, isSilent));
+  });
+  const answerFirst: RequestListener = (request, response) => {
+    if (fastPath?.answer(request, response) || refuseEarly(request, response)) return;
+    answer.call(server, request, response);
+  };
+  server.on("request", inTurn(answerFirst));
+  if (fastPath) closeToo(server, fastPath);
+}
+
+/** Takes away the one listener that Node, or the framework, has set for an event. */
+function soleListener<L>(server: Server, event: "connection" | "request"): L {
+  const [listener, ...others] = server.listeners(event);
+  if (!listener || others.length > 0)
+    throw new Error(`the server has ${others.length} more listeners for ${event} than the one to replace`);
+  server.removeAllListeners(event);
+  return listener as L;
+}
+
+/** Connections that the fast path reads are the server's too. */
+function closeToo(server: Server, fastPath: FastPath): void {
+  const [closeIdle, closeAll] = [server.closeIdleConnections.bind(server), server.closeAllConnections.bind(server)];
+  server.closeIdleConnections = () => {
+    fastPath.closeIdle();
+    closeIdle();
+  };
+  server.closeAllConnections = () => {
+    fastPath.closeAll();
+    closeAll();
+  };
+}
