@@ -67,7 +67,7 @@ function limitedIn({ folder, server, name, sources }: { folder: string; server: 
 function endpointsLeft(folder: string): number {
   const database = new DatabaseSync(join(folder, "data", "waypost.db"), { readOnly: true });
   try {
-    return Number(database.prepare("select count(*) as count from limiters where id like 'under-way:_%'").get()?.["count"]);
+    return Number(database.prepare("select count(*) as count from limiters where id like 'endpoint:%'").get()?.["count"]);
   } finally {
     database.close();
   }

@@ -1,4 +1,4 @@
-import { accountOf } from "../core/fairness/capacity.ts";
+import { accountOf } from "../core/admission/capacity.ts";
 import type { AccountId } from "../core/model/message.ts";
 
 /** Most hosts that are noted for one account. The lines of further hosts are served when they are due. */

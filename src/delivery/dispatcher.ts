@@ -1,6 +1,7 @@
 import { Refusal } from "../core/values/errors.ts";
-import type { Hands } from "../core/fairness/capacity.ts";
-import { laneOf, leavesLastPart } from "../core/fairness/capacity.ts";
+import type { Hands } from "../core/admission/capacity.ts";
+import { laneOf } from "../core/admission/capacity.ts";
+import { leavesLastPart } from "../core/fairness/lastPart.ts";
 import { memory, spans } from "../core/values/limits.ts";
 import type { AccountId, Delivery, Held, Millis, Outcome } from "../core/model/message.ts";
 import { hostOf } from "../core/values/url.ts";

@@ -1,6 +1,6 @@
 import type { Actor } from "../core/model/auditEntry.ts";
 import { Refusal } from "../core/values/errors.ts";
-import { flowName, keyFlow, queueFlow } from "../core/sending/limiter.ts";
+import { parseGate } from "../core/admission/gate.ts";
 import type { Account, AccountId, Millis } from "../core/model/message.ts";
 import { limitOf } from "../core/accounts/plans.ts";
 import type { Store } from "../store/store.ts";
@@ -106,10 +106,10 @@ async function forgetFlows({ read, execute }: Store, account: AccountId): Promis
   for (let after = ""; ;) {
     const flows = await read.allSetUp("flows", { account, after, limit: portion });
     for (const { id } of flows) {
-      const name = flowName(id);
+      const { kind, name } = parseGate(id);
       await execute("resumeFlow", { account, id });
-      if (id === keyFlow(name)) await execute("unpinFlow", { account, key: name, parallelism: true, rate: true });
-      if (id === queueFlow(name)) await execute("deleteQueue", { account, name, slots: await read.slotsOf(account, name) });
+      if (kind === "key") await execute("unpinFlow", { account, key: name, parallelism: true, rate: true });
+      if (kind === "queue") await execute("deleteQueue", { account, name, slots: await read.slotsOf(account, name) });
     }
     const last = flows.at(-1);
     if (!last || flows.length < portion) return;

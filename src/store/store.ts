@@ -1,7 +1,7 @@
 import type { AnswerOf, CommandName, InputOf } from "../core/commands/index.ts";
 import type { TableName } from "../core/decision/command.ts";
 import type { Allowance } from "../core/values/errors.ts";
-import type { Hands } from "../core/fairness/capacity.ts";
+import type { Hands } from "../core/admission/capacity.ts";
 import type { Delivery, Held, IdKind, Millis, NodeId } from "../core/model/message.ts";
 import type { Queries } from "./queries/index.ts";
 

@@ -1,5 +1,5 @@
 import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands/index.ts";
-import type { Hands } from "../../src/core/fairness/capacity.ts";
+import type { Hands } from "../../src/core/admission/capacity.ts";
 import { idMaker } from "../../src/core/values/ids.ts";
 import { hostOf } from "../../src/core/values/url.ts";
 import type { Account, Delivery, Held, Letter, LogRow, MessageState, Outcome } from "../../src/core/model/message.ts";

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import type { Hands } from "../../src/core/fairness/capacity.ts";
+import type { Hands } from "../../src/core/admission/capacity.ts";
 import type { Letter, MessageState } from "../../src/core/model/message.ts";
 import { callbackTo, none } from "./broker.ts";
 import { RecountedBroker, withKey } from "./recount.ts";
@@ -171,7 +171,7 @@ test("counters are those of a recount after whatever happens, limits hold, and e
     for (const step of all) await run.take(step);
     await run.finish();
     expect(run.broker.memory.tables.slots.size).toBe(0);
-    expect([...run.broker.memory.tables.flows.keys()].filter((key) => /under-way:./.test(key))).toEqual([]);
+    expect([...run.broker.memory.tables.flows.keys()].filter((key) => /endpoint:./.test(key))).toEqual([]);
   });
   await fc.assert(property, { numRuns: 150 });
 });

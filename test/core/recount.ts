@@ -1,37 +1,22 @@
 import type { AnswerOf, CommandName, InputOf } from "../../src/core/commands/index.ts";
 import type { Flow, FlowControl, Letter, MessageState, Outcome } from "../../src/core/model/message.ts";
+import { listWrongCounters } from "../model/counters.ts";
 import type { Memory } from "../model/memoryStore.ts";
 import { Broker } from "./broker.ts";
 
 /** What does not agree with a recount of the rows: counters of queues and keys, holders of slots, messages in line. */
 export function disagreements({ tables }: Memory): string[] {
   const [messages, slots, flows] = [[...tables.messages.values()], [...tables.slots.values()], [...tables.flows.values()]];
-  const wrong: string[] = [];
-  /** From the URL itself, if that is not too long for it. Messages that were accepted before there were endpoints are counted by their host. */
-  const endpointOf = ({ account, id, host, endpoint }: MessageState): string => {
+  /** From the URL itself, if that is not too long for it. */
+  const endpointOf = ({ account, id, endpoint }: MessageState): string => {
     const { origin, pathname } = new URL(tables.envelopes.get(`${account}\n${id}`)?.url ?? "");
     const own = origin + pathname;
-    return endpoint === undefined ? host : own.length > 512 ? endpoint : own;
+    return own.length > 512 ? endpoint : own;
   };
+  const wrong = listWrongCounters({ messages, slots, flows, endpointOf });
   const compare = (what: string, counted: unknown, found: unknown): void => {
     if (counted !== found) wrong.push(`${what}: ${String(counted)} instead of ${String(found)}`);
   };
-  for (const { account, id, running, waiting, onward = 0 } of flows) {
-    const ours = messages.filter((message) => message.account === account);
-    const isCounted = (state: MessageState): boolean =>
-      `key:${state.flowKey ?? ""}` === id ||
-      (id === "under-way:" && state.counted === true) ||
-      (state.countedToEndpoint === true && `under-way:${endpointOf(state)}` === id);
-    const active = ours.filter((message) => message.leasedBy !== null && isCounted(message));
-    const behind = id.startsWith("key:") ? /^under-way:/ : /^under-way:$/;
-    const gone = ours.filter((message) => id !== message.line && behind.test(message.line ?? "") && isCounted(message));
-    compare(`onward of ${id}`, onward, gone.length);
-    const held = slots.filter((slot) => slot.account === account && `queue:${slot.queue}` === id);
-    compare(`running of ${id}`, running, id.startsWith("queue:") ? held.length : active.length);
-    compare(`waiting of ${id}`, waiting, ours.filter(({ line }) => line === id).length);
-    // Whatever is at an endpoint in the end, nothing of it is kept.
-    if (/^under-way:./.test(id)) compare(`anything counted by ${id}`, running + waiting + onward > 0, true);
-  }
   const has = (account: string, id: string): boolean => tables.flows.has(`${account}\n${id}`);
   for (const { account, id, queue, holders } of slots) {
     compare(`holders of slot ${id}`, holders, messages.filter((message) => message.account === account && message.slot === id).length);
@@ -43,7 +28,7 @@ export function disagreements({ tables }: Memory): string[] {
     compare(`line of ${id} set`, line !== null, state === "held");
     compare(`dueAt of ${id} null`, dueAt === null, state === "held");
     if (slot !== null) compare(`slot of ${id} there`, tables.slots.has(`${account}\n${slot}`), true);
-    if (line !== null && !line.startsWith("host:")) compare(`flow of the line of ${id} there`, has(account, line), true);
+    if (line !== null && !line.startsWith("capacity:")) compare(`flow of the line of ${id} there`, has(account, line), true);
     if (flowKey !== null && leasedBy !== null) compare(`key of ${id} there`, has(account, `key:${flowKey}`), true);
   }
   return wrong;

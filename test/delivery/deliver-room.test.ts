@@ -3,7 +3,7 @@ import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { laneOf } from "../../src/core/fairness/capacity.ts";
+import { laneOf } from "../../src/core/admission/capacity.ts";
 import type { Envelope } from "../../src/core/model/message.ts";
 import { BodyBytes } from "../../src/delivery/http/bodyBytes.ts";
 import { certificate, deliveryTo, opened, rawDestination } from "./http/destination.ts";

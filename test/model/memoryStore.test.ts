@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { noHands } from "../../src/core/fairness/capacity.ts";
+import { noHands } from "../../src/core/admission/capacity.ts";
 import { places } from "../../src/core/commands/source.ts";
 import { Memory, memoryParts, memoryStore } from "./memoryStore.ts";
 import { describeStore } from "../store/contract/index.ts";

@@ -5,13 +5,13 @@ import { placesOf } from "../../src/core/sending/quotas.ts";
 import { weighingOf } from "../../src/core/accounts/storageQuota.ts";
 import { dayOf, ofDay } from "../../src/core/search/timeIndex.ts";
 import type { AccountId, Bytes, MessageState, Millis, NodeId } from "../../src/core/model/message.ts";
-import { endedWithServer } from "../../src/core/sending/createMessage.ts";
+import { endedWithServer } from "../../src/core/admission/lease.ts";
 import { isUnfinished, noBytes } from "../../src/core/model/message.ts";
 import type { Run, Step } from "../../src/core/model/run.ts";
 import type { Usage } from "../../src/core/model/counts.ts";
 import { countNames, noCounts } from "../../src/core/model/counts.ts";
 import { bucketsFrom } from "../../src/core/accounts/usage.ts";
-import { stepKey } from "../../src/core/model/run.ts";
+import { toStepId } from "../../src/core/model/stepId.ts";
 import { decideBatch, resultOf } from "../../src/store/batch/decide.ts";
 import { composed } from "../../src/store/batch/compose.ts";
 import type { WorkingSet } from "../../src/store/batch/workingSet.ts";
@@ -166,7 +166,7 @@ const belonging = <Row extends { account: AccountId; id: string; run: string | n
 const needsIn = (needs: readonly OfRunNeed[], table: RunTableName): OfRunNeed[] => needs.filter((need) => need.table === table);
 
 const entriesOf = ({ tables: { steps } }: Memory, { slot, ...run }: StepsNeed): Step[] =>
-  slot === undefined ? belonging(steps, run) : [steps.get(keyText([run.account, stepKey(run.run, slot)])) ?? []].flat();
+  slot === undefined ? belonging(steps, run) : [steps.get(keyText([run.account, toStepId(run.run, slot)])) ?? []].flat();
 
 const isOfEvent =
   ({ event }: OfRunNeed) =>

@@ -5,8 +5,8 @@ import type { Bend } from "./bent.ts";
 import { bent } from "./bent.ts";
 
 type Of = (id: string) => boolean;
-const ofAccount: Of = (id) => id === "under-way:";
-const ofEndpoint: Of = (id) => id.startsWith("under-way:") && !ofAccount(id);
+const ofAccount: Of = (id) => id === "account:";
+const ofEndpoint: Of = (id) => id.startsWith("endpoint:");
 
 /** A decision that writes such flows of an account otherwise, where there was one before. */
 const writing =

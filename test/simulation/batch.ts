@@ -1,4 +1,4 @@
-import type { Hands } from "../../src/core/fairness/capacity.ts";
+import type { Hands } from "../../src/core/admission/capacity.ts";
 import type { LogRow, MessageState } from "../../src/core/model/message.ts";
 import type { BatchResult, Call } from "../../src/store/store.ts";
 import type { Changes } from "./changes.ts";

@@ -1,5 +1,6 @@
 import { spans } from "../../src/core/values/limits.ts";
 import type { Envelope, Flow, MessageState, Millis } from "../../src/core/model/message.ts";
+import { listWrongCounters } from "../model/counters.ts";
 import type { Case, Demand } from "./batch.ts";
 import { endpointOf } from "./allowances.ts";
 import { isLease } from "./batch.ts";
@@ -42,6 +43,7 @@ export class Flows {
     for (const { message } of of.result.deliveries) if (message.queue !== null) touched.add(queueName(message));
     const born = of.changes.envelopes.flatMap(({ after }) => after ?? []);
     for (const name of touched) this.#checkOne(name, { of, court, born, runningBefore: before.get(name) ?? 0 });
+    checkAll(court);
     this.#places.judge(of, court);
   }
 
@@ -169,16 +171,16 @@ export class Flows {
       const passed = [...(after.counted ? [accountLine] : []), ...(after.countedToEndpoint ? [endpointLineOf(after, lives)] : [])];
       for (const line of passed) {
         const first = firstStaying(nameOf(after, line));
-        const isFromBehind = before?.line?.startsWith("host:") || (line !== accountLine && before?.line === accountLine);
+        const isFromBehind = before?.line?.startsWith("capacity:") || (line !== accountLine && before?.line === accountLine);
         const mayPass = first === undefined || isFromBehind || (before?.line && after.id < first);
         demand(Boolean(mayPass), `nobody overtakes: ${after.id} was sent before ${first} of ${line}`);
       }
     }
     for (const { before, after } of changes.messages) {
-      if (!isLease(before, after) || after.flowKey === null || before?.line?.startsWith(accountLine)) continue;
+      if (!isLease(before, after) || after.flowKey === null || isOfAccount(before?.line)) continue;
       const line = `key:${after.flowKey}`;
       const first = firstStaying(nameOf(after, line));
-      const mayPass = first === undefined || before?.line?.startsWith("host:") || (before?.line === line && after.id < first);
+      const mayPass = first === undefined || before?.line?.startsWith("capacity:") || (before?.line === line && after.id < first);
       // Out of the queue's line it may have come to the key's own, and gone on, within one batch.
       demand(
         mayPass || (before?.line?.startsWith("queue:") === true && after.id < (first ?? "")),
@@ -188,19 +190,27 @@ export class Flows {
   }
 }
 
+/** Whatever the judge has followed: the counters of all limiters are what the rows of messages and slots say. */
+function checkAll({ tables, lives, demand }: Court): void {
+  const [messages, slots, flows] = [[...tables.messages.values()], [...tables.slots.values()], [...tables.flows.values()]];
+  const wrong = listWrongCounters({ messages, slots, flows, endpointOf: (state) => endpointOf(state, lives) });
+  demand(wrong.length === 0, `limiters count what the rows say: ${wrong.join("; ")}`);
+}
+
 type One = { of: Case; court: Court; born: readonly Envelope[]; runningBefore: number };
 type Window = { of: Case; court: Court; before: Flow | undefined; after: Flow | undefined; limits: Limits };
 
 /** The line of those that wait until their account has less under way. */
-const accountLine = "under-way:";
+const accountLine = "account:";
 
 /** That of those that wait until it has less under way to their endpoint. */
-const endpointLineOf = (state: MessageState, lives: Lives): string => accountLine + endpointOf(state, lives);
-const isEndpointLine = (id: string): boolean => id.startsWith(accountLine) && id !== accountLine;
+const endpointLineOf = (state: MessageState, lives: Lives): string => `endpoint:${endpointOf(state, lives)}`;
+const isEndpointLine = (id: string): boolean => id.startsWith("endpoint:");
+const isOfAccount = (id: string | null | undefined): boolean => id === accountLine || (typeof id === "string" && isEndpointLine(id));
 
 /** The key and the endpoint for a place of which a message stands in a line of its account. */
 function onwardOf(state: MessageState | undefined, lives: Lives): string[] {
-  if (!state?.line?.startsWith(accountLine)) return [];
+  if (!state || !isOfAccount(state.line)) return [];
   return [
     ...(state.flowKey === null ? [] : [nameOf(state, `key:${state.flowKey}`)]),
     ...(state.line === accountLine && state.countedToEndpoint ? [nameOf(state, endpointLineOf(state, lives))] : []),
@@ -211,7 +221,7 @@ const nameOf = ({ account }: { account: string }, id: string): string => `${acco
 const quoted = (name: string): string => JSON.stringify(name);
 
 const isInLine = (state: MessageState | undefined): state is MessageState & { line: string } =>
-  state?.line !== undefined && state.line !== null && !state.line.startsWith("host:");
+  state?.line !== undefined && state.line !== null && !state.line.startsWith("capacity:");
 
 /** Deliveries under a key that begin with a batch. */
 const queueName = (message: Envelope): string => nameOf(message, `queue:${message.queue}`);
@@ -226,7 +236,7 @@ function checkNames(state: MessageState, { lives, demand, tables }: Court): void
   const { id, line, slot } = state;
   demand(state.queue === envelope.queue && state.flowKey === (envelope.flowControl?.key ?? null), `gates are those of the letter: ${id}`);
   demand((state.state === "held") === (line !== null), `who is held stands in a line: ${id}`);
-  const lines = [`queue:${state.queue}`, `key:${state.flowKey}`, `host:${state.host}`, accountLine, endpointLineOf(state, lives)];
+  const lines = [`queue:${state.queue}`, `key:${state.flowKey}`, `capacity:${state.host}`, accountLine, endpointLineOf(state, lives)];
   demand(line === null || lines.includes(line), `who waits stands before a gate of its own: ${id} in ${line}`);
   demand(line !== lines[0] || slot === null, `who waits for a slot has none: ${id}`);
   demand(state.queue === null || (slot === null) === !tables.slots.has(`${state.account}\n${id}`), `a slot belongs to its message: ${id}`);

@@ -1,5 +1,5 @@
 import type { PublishResult } from "../../src/core/commands/publish.ts";
-import { hasHand, laneOf } from "../../src/core/fairness/capacity.ts";
+import { hasHand, laneOf } from "../../src/core/admission/capacity.ts";
 import { maxLost } from "../../src/core/values/limits.ts";
 import type { Delivery, Envelope, Letter, LogRow, MessageState } from "../../src/core/model/message.ts";
 import type { Retention } from "../../src/core/commands/retention.ts";
@@ -229,7 +229,7 @@ export class Judge {
     const life = this.#lifeOf(row.account, row.id);
     const lane = laneOf(row.account, row.host);
     const held = this.#held.get(lane) ?? new Set();
-    if (after?.line?.startsWith("host:")) this.#held.set(lane, held.add(row.id));
+    if (after?.line?.startsWith("capacity:")) this.#held.set(lane, held.add(row.id));
     else held.delete(row.id);
     if (!after) return this.demand(life?.ended !== null, `nothing is lost: ${row.id} is gone and has not ended`);
     this.demand((after.state === "held") === (after.dueAt === null), `held means no due time: ${row.id}`);
@@ -363,11 +363,11 @@ export class Judge {
   #isHeldBack({ account, line }: MessageState): boolean {
     const { flows, slots, messages } = this.#storage.tables;
     const flow = flows.get(`${account}\n${line}`);
-    if (!flow) return line === null || line.startsWith("host:");
+    if (!flow) return line === null || line.startsWith("capacity:");
     const { paused, rate, period, running, onward = 0, windowStart, windowUsed } = flow;
     const isWindowFull = rate !== null && windowUsed >= rate && this.#world.now < windowStart + period;
     if (paused || isWindowFull) return true;
-    if (line?.startsWith("key:") || line?.startsWith("under-way:")) return running + onward > 0;
+    if (/^(key|account|endpoint):/.test(line ?? "")) return running + onward > 0;
     const taken = new Set(
       [...slots.values()].flatMap((slot) => (slot.account === account && `queue:${slot.queue}` === line ? slot.id : [])),
     );

@@ -1,6 +1,6 @@
 import type { Draft, Moment, Rows, TableName } from "../../src/core/decision/command.ts";
 import type { Commands } from "../../src/core/commands/index.ts";
-import { depart } from "../../src/core/sending/admission.ts";
+import { release } from "../../src/core/admission/admission.ts";
 import type { Flow, Letter, MessageState } from "../../src/core/model/message.ts";
 import { sightsOf } from "../../src/core/search/timeIndex.ts";
 import { addressOf } from "../../src/core/values/url.ts";
@@ -69,7 +69,7 @@ const flowMutants: Record<string, Commands> = {
     put: {
       messages: (row) => {
         draft.drop("messages", row.account, row.id);
-        depart(draft, moment, row);
+        release(draft, moment, row);
         return undefined;
       },
       log: (row) => ({ ...row, states: ["CANCEL_REQUESTED", "CANCELLED"] }),

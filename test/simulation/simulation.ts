@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Commands } from "../../src/core/commands/index.ts";
-import { noHands } from "../../src/core/fairness/capacity.ts";
+import { noHands } from "../../src/core/admission/capacity.ts";
 import { idMaker } from "../../src/core/values/ids.ts";
 import { spans } from "../../src/core/values/limits.ts";
 import type { AccountId, Millis } from "../../src/core/model/message.ts";

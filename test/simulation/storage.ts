@@ -1,6 +1,6 @@
 import type { Rows, TableName } from "../../src/core/decision/command.ts";
 import type { Commands } from "../../src/core/commands/index.ts";
-import type { Hands } from "../../src/core/fairness/capacity.ts";
+import type { Hands } from "../../src/core/admission/capacity.ts";
 import type { Parts } from "../../src/store/batch/groupCommit.ts";
 import { Memory, memoryParts } from "../model/memoryStore.ts";
 import { beginSession } from "../../src/store/postgres/hold.ts";

@@ -2,11 +2,12 @@ import { randomInt } from "node:crypto";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import type { CommandName } from "../../src/core/commands/index.ts";
-import type { Delivery, Held, Schedule } from "../../src/core/model/message.ts";
+import type { Delivery, Flow, Held, MessageState, Schedule, Slot } from "../../src/core/model/message.ts";
 import type { Rows, TableName } from "../../src/core/decision/command.ts";
 import type { Run, Step } from "../../src/core/model/run.ts";
 import type { Connection } from "../../src/store/sql/database.ts";
 import { keyOf, keyText } from "../../src/store/queries/keys.ts";
+import { listWrongCounters } from "../model/counters.ts";
 import { Memory, memoryStore } from "../model/memoryStore.ts";
 import { readersOf } from "../../src/store/postgres/readers.ts";
 import { openSqlite } from "../../src/store/sqlite/database.ts";
@@ -166,6 +167,10 @@ async function readsOfRuns({ read }: Store): Promise<unknown[]> {
 async function compareTables(contestants: readonly Contestant[], effects: Effects): Promise<void> {
   const [first, ...others] = await Promise.all(contestants.map(({ dump }) => dump()));
   for (const other of others) expect(other).toEqual(first);
+  if (first) {
+    const [messages, slots, flows] = [first.messages as MessageState[], first.slots as Slot[], first.flows as Flow[]];
+    expect(listWrongCounters({ messages, slots, flows }), "limiters count what the rows say").toEqual([]);
+  }
   if (first) expectCounted(<T extends TableName>(name: T) => first[name] as Rows[T][]);
   for (const name of tableNames) if (first && first[name].length > 0) effects.seen.add(`rows in ${name}`);
   // Its message may wait for a hand.

@@ -144,7 +144,7 @@ export class RandomCommands {
       {
         table: "flows",
         account,
-        id: this.#of(["queue:q1", "queue:q2", "key:k1", "key:k2", "under-way:", "under-way:https://one.example/x"]),
+        id: this.#of(["queue:q1", "queue:q2", "key:k1", "key:k2", "account:", "endpoint:https://one.example/x"]),
       },
       { table: "schedules", account, id: this.#of(["s1", "s2"]) },
     ];

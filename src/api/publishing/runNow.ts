@@ -1,5 +1,6 @@
 import type { AccountId } from "../../core/model/message.ts";
 import type { Run, Waiter } from "../../core/model/run.ts";
+import { listRunBounds } from "../../core/model/stepId.ts";
 import type { Store } from "../../store/store.ts";
 
 /** So often a run can fail and be resumed, for what is addressed to the first of them to reach the last. */
@@ -32,7 +33,7 @@ type Going = { key: string; runId: string };
 
 /** Whether a run waits for the event. What waits is named by its run first. */
 async function isWaiting(read: Store["read"], { account, event, kind }: Addressed, key: string): Promise<boolean> {
-  const waiters = await read.waitersOfEvent(account, event, { after: `${key}/`, limit: mostWaiters });
+  const waiters = await read.waitersOfEvent(account, event, { after: listRunBounds(key).after, limit: mostWaiters });
   return waiters.some((waiter) => waiter.run === key && waiter.kind === kind);
 }
 

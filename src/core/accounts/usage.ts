@@ -74,10 +74,14 @@ export const bucketsFrom = (size: BucketSize, from: Millis): { after: string; be
 /** When the bucket of a size begins that a time is in. */
 export const startOfBucket = (size: BucketSize, time: Millis): Millis => Math.floor(time / bucketSizes[size].span) * bucketSizes[size].span;
 
-/** When a bucket begins. */
-export const startOf = ({ id }: Pick<Usage, "id">): Millis => Number(id.slice(id.indexOf("/") + 1, id.lastIndexOf("/")));
+/** Returns what the id of a bucket says. */
+function parseBucketId(id: string): { size: BucketSize; startsAt: Millis } {
+  const [size = "", time = ""] = id.split("/");
+  return { size: size as BucketSize, startsAt: Number(time) };
+}
 
-const sizeOf = ({ id }: Pick<Usage, "id">): BucketSize => id.slice(0, id.indexOf("/")) as BucketSize;
+/** When a bucket begins. */
+export const startOf = ({ id }: Pick<Usage, "id">): Millis => parseBucketId(id).startsAt;
 
 /**
  * Returns the rows that a node adds its counts to. The largest buckets alone hold the balances. Stored bytes are also in the smallest ones,
@@ -102,12 +106,17 @@ const first = (size: BucketSize): string => `${size}/${padded(1)}`;
 export const pastBuckets = (now: Millis): { after: string; before: string }[] =>
   sizeNames.map((size) => ({ after: first(size), before: `${size}/${padded(now - bucketSizes[size].kept)}` }));
 
-export const isPastBucket = (bucket: Pick<Usage, "id">, now: Millis): boolean => startOf(bucket) < now - bucketSizes[sizeOf(bucket)].kept;
+export function isPastBucket({ id }: Pick<Usage, "id">, now: Millis): boolean {
+  const { size, startsAt } = parseBucketId(id);
+  return startsAt < now - bucketSizes[size].kept;
+}
 
 /** Where the oldest bucket of each size is found, and when it is worth the way to remove it. */
 export const oldestBuckets = sizeNames.map((size) => ({ after: first(size), before: `${size}0` }));
-export const worthRemovingAt = (bucket: Pick<Usage, "id">): Millis =>
-  startOf(bucket) + bucketSizes[sizeOf(bucket)].kept + bucketSizes[sizeOf(bucket)].spare;
+export function worthRemovingAt({ id }: Pick<Usage, "id">): Millis {
+  const { size, startsAt } = parseBucketId(id);
+  return startsAt + bucketSizes[size].kept + bucketSizes[size].spare;
+}
 
 /** Holds the balances of buckets that are gone. It stands before all buckets, and only `expire` changes it. */
 export const carriedId = `3h/${padded(0)}/carried`;
@@ -122,7 +131,7 @@ export function removeBuckets(draft: Draft, account: AccountId, buckets: readonl
   const carried = { ...(draft.get("usage", account, carriedId) ?? { ...noCounts, account, id: carriedId }) };
   const before = balancesOf(carried);
   for (const bucket of buckets) {
-    if (sizeOf(bucket) !== "3h") continue;
+    if (parseBucketId(bucket.id).size !== "3h") continue;
     carried.deadLetters += bucket.deadLetters;
     carried.storedBytes += bucket.storedBytes;
   }

@@ -1,7 +1,8 @@
-import { gainsAllowance, refreshAllowance } from "../sending/accountLimits.ts";
+import { gainsAccountLimit, refreshAccountLimit } from "../admission/accountLimits.ts";
+import { accountGate } from "../admission/gate.ts";
+import { toLimiterKey } from "../admission/limiter.ts";
 import type { Decision, Draft } from "../decision/command.ts";
 import { Later, Refusal } from "../values/errors.ts";
-import { accountFlow } from "../sending/limiter.ts";
 import { spans } from "../values/limits.ts";
 import type { Account, AccountId, Millis, SigningKeys } from "../model/message.ts";
 import { isRecent } from "../accounts/standardWebhooks.ts";
@@ -58,7 +59,7 @@ function withLimits(own: Terms["limits"], change: NonNullable<AccountChange["lim
  * other. A plan that is held is changed only by whoever holds it. Throws `Refusal`, also when there is no such account.
  */
 export const changeAccount: Decision<{ account: AccountId; change: AccountChange }, Account> = {
-  needs: ({ account }) => ({ accounts: [[account]], flows: [[account, accountFlow]] }),
+  needs: ({ account }) => ({ accounts: [[account]], flows: [toLimiterKey({ account, gate: accountGate })] }),
   decide: ({ account: id, change }, draft, moment) => {
     const account = existing(draft.get("accounts", id));
     if (change.plan !== undefined && account.isPlanHeld && change.isPlanHeld === undefined)
@@ -66,9 +67,9 @@ export const changeAccount: Decision<{ account: AccountId; change: AccountChange
     const isUpgrade = change.plan !== undefined && planNames.indexOf(change.plan) > planNames.indexOf(planOf(account));
     const changed: Account = { ...withChange(account, change), ...(isUpgrade ? { upgradedAt: moment.now } : {}) };
     // Others of the batch have not seen the flows by which a limit counts that there was not before.
-    if (gainsAllowance(account, changed) && !draft.isAlone()) throw new Later();
+    if (gainsAccountLimit(account, changed) && !draft.isAlone()) throw new Later();
     draft.put("accounts", changed);
-    refreshAllowance(draft, moment, id, accountFlow);
+    refreshAccountLimit(draft, moment, { account: id, gate: accountGate });
     return changed;
   },
 };

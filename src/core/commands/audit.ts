@@ -1,7 +1,7 @@
 import type { AccountChange } from "./account.ts";
 import type { Actor, Note } from "../model/auditEntry.ts";
 import type { Decision } from "../decision/command.ts";
-import { flowName, keyFlow } from "../sending/limiter.ts";
+import { parseGate } from "../admission/gate.ts";
 import type { AccountId } from "../model/message.ts";
 
 /** What a command is given besides, when somebody asks for it whose doing is to be kept. */
@@ -53,8 +53,8 @@ export const noteOfChange =
 export const noteOfFlow =
   (verb: string) =>
   ({ id }: { id: string }, answer: unknown): Note | null => {
-    const name = flowName(id);
-    return isNothing(answer) ? null : { what: `${id === keyFlow(name) ? "flowControl" : "queue"}.${verb}`, object: name };
+    const { kind, name } = parseGate(id);
+    return isNothing(answer) ? null : { what: `${kind === "key" ? "flowControl" : "queue"}.${verb}`, object: name };
   };
 
 /** Of as many as there were. */

@@ -1,8 +1,10 @@
 import type { Decision } from "../decision/command.ts";
-import { depart, needsOfGates } from "../sending/admission.ts";
+import { release } from "../admission/admission.ts";
+import { toLeaseRef } from "../admission/lease.ts";
+import { log } from "../admission/messageLog.ts";
+import { admissionNeeds } from "../admission/needs.ts";
 import type { Cancelled, NotDone } from "../values/errors.ts";
 import { failedIn } from "../values/errors.ts";
-import { heldOf, log } from "../sending/createMessage.ts";
 import type { AccountId, Envelope, MessageId, MessageState, Outline } from "../model/message.ts";
 import { isUnfinished } from "../model/message.ts";
 import { needsOfConsequences, releaseDeduplication, reportCallback } from "./settle.ts";
@@ -23,7 +25,7 @@ export const cancel: Decision<{ account: AccountId; messageIds: readonly Message
       unfinished.flatMap((id) => draft.outline("envelopes", account, id) ?? []),
     );
     const states = unfinished.flatMap((id) => draft.get("messages", account, id) ?? []);
-    return { deduplications, deadLetters, runs, ...needsOfGates(draft, states) };
+    return { deduplications, deadLetters, runs, ...admissionNeeds(draft, states) };
   },
   decide: ({ account, messageIds }, draft, moment) => {
     let cancelled = 0;
@@ -38,12 +40,12 @@ export const cancel: Decision<{ account: AccountId; messageIds: readonly Message
       if (state.leasedBy === null) {
         draft.drop("messages", account, id);
         log(draft, moment, state, { states: ["CANCEL_REQUESTED", "CANCELLED"] });
-        depart(draft, moment, state);
+        release(draft, moment, state);
       } else {
         draft.put("messages", { ...state, state: "cancelling" });
         log(draft, moment, state, { states: ["CANCEL_REQUESTED"] });
         // Any other node hears of it when it renews the lease.
-        if (state.leasedBy === moment.node) draft.callOff(heldOf(state));
+        if (state.leasedBy === moment.node) draft.callOff(toLeaseRef(state));
       }
       releaseDeduplication(draft, envelope);
       reportCallback(draft, envelope, { state: "CALLBACK_CANCELED" });

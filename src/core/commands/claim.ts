@@ -2,10 +2,23 @@ import type { DueRow } from "./quarantine.ts";
 import { nameOfRow } from "./quarantine.ts";
 import type { Decision, Draft, DueNeed, Moment, Needs } from "../decision/command.ts";
 import { isSpoiled, spoiled } from "../sending/damaged.ts";
-import { advance, countEnd, hostLine, isFlowLine, mightPass, needsOfGates, putOffStopped, standInLine } from "../sending/admission.ts";
-import { allDestinations, destinationsOf, endedWithServer, log } from "../sending/createMessage.ts";
+import { advance, deferIfQueuePaused, hold, mightPass } from "../admission/admission.ts";
+import { countEnd } from "../admission/counters.ts";
+import { capacityGate } from "../admission/gate.ts";
+import { endedWithServer } from "../admission/lease.ts";
+import { log } from "../admission/messageLog.ts";
+import { admissionNeeds, mergeDestinationNeeds, stateDestinationNeeds } from "../admission/needs.ts";
+import {
+  giveUp,
+  listHostHeads,
+  listLimiterHeads,
+  listWaitlistHeads,
+  sendNow,
+  serveHostWaitlist,
+  serveLimiter,
+  withCapacity,
+} from "../admission/waitlist.ts";
 import { isLeftOver, runsOf } from "../workflows/end.ts";
-import { giveUp, headsOf, sendNow, serveFlow, serveLine, withHand } from "../sending/waitlist.ts";
 import { maxLost } from "../values/limits.ts";
 import type { AccountId, Flow, Line, MessageState, Millis, Schedule } from "../model/message.ts";
 import { isUnfinished } from "../model/message.ts";
@@ -58,8 +71,7 @@ export const claim: Decision<Most, Claimed> = {
     const { due, lines, flows, schedules, waiters } = lookedAt(draft, most);
     const handsAtMost = most.heads ?? mostOf(most).lines;
     // In all as many as there can be hands for.
-    const ofHosts = lines.map(({ account, host }) => ({ account, line: hostLine(host), limit: Math.ceil(handsAtMost / lines.length) }));
-    const heads = [...ofHosts, ...headsOf(flows, handsAtMost)];
+    const heads = [...listHostHeads(lines, handsAtMost), ...listWaitlistHeads(flows, handsAtMost)];
     const bad = due.filter((state) => isSpoiled(draft, state));
     const consequences = due.flatMap((state) => {
       if (bad.includes(state)) return [spoiled(draft, state).envelope];
@@ -67,15 +79,15 @@ export const claim: Decision<Most, Claimed> = {
     });
     const told = needsOfConsequences(consequences);
     const fired = needsOfFiring(draft, schedules);
-    const gates = needsOfGates(draft, due);
+    const gates = admissionNeeds(draft, due);
     const needs: Needs = {
       ...{ heads, deduplications: told.deduplications, deadLetters: told.deadLetters, slots: gates.slots, groups: fired.groups },
       runs: [...told.runs, ...runsOf([...due.filter(({ state }) => state === "active"), ...bad])],
       accounts: [...new Set([...due, ...lines, ...flows, ...schedules].map(({ account }) => account))].map((id) => [id] as const),
       flows: [...gates.flows, ...told.flows, ...fired.flows],
-      ...allDestinations([destinationsOf(due), told, fired]),
+      ...mergeDestinationNeeds([stateDestinationNeeds(due), told, fired]),
       // Who waited in line has waited longer.
-      toSendFrom: [...withHand(draft, lines), ...heads.filter(({ line }) => isFlowLine(line))],
+      toSendFrom: [...withCapacity(draft, lines), ...listLimiterHeads(heads)],
       toSend: due.filter((state) => isLostForGood(draft, state) || mightPass(draft, state)),
     };
     const lost = consequences.filter(isOfRun).map((envelope) => needsOfRunOutcome(draft, envelope, noAnswer));
@@ -84,8 +96,8 @@ export const claim: Decision<Most, Claimed> = {
   decide: (most, draft, moment) => {
     const { limit, lines: mostLines, flows: mostFlows, schedules: mostSchedules, waiters: mostWaiters } = mostOf(most);
     const { due, lines, flows, schedules, waiters } = lookedAt(draft, most);
-    for (const line of lines) serveLine(draft, moment, line);
-    for (const flow of flows) serveFlow(draft, moment, flow);
+    for (const line of lines) serveHostWaitlist(draft, moment, line);
+    for (const flow of flows) serveLimiter(draft, moment, flow);
     giveUpWaiting(draft, moment, waiters);
     const left = due.filter((state) => !claimOne(draft, moment, state));
     const allFired = fireFirst(draft, moment, schedules);
@@ -151,13 +163,13 @@ function claimOne(draft: Draft, moment: Moment, due: MessageState): boolean {
   if (isSpoiled(draft, met)) return failSpoiled(draft, moment, met);
   const waiting = met.leasedBy !== null ? afterLostLease(draft, moment, met) : met;
   if (!waiting) return true;
-  if (putOffStopped(draft, moment, waiting)) return true;
+  if (deferIfQueuePaused(draft, moment, waiting)) return true;
   const { state, stoppedAt } = advance(draft, moment, waiting);
-  const line = stoppedAt ?? (draft.isAtHand(state) || !draft.isCrowded(state) ? null : hostLine(state.host));
-  if (line !== null) standInLine(draft, moment, state, line);
+  const gate = stoppedAt ?? (draft.isAtHand(state) || !draft.isCrowded(state) ? null : capacityGate(state.host));
+  if (gate !== null) hold(draft, moment, { state, gate });
   else if (draft.isAtHand(state)) sendNow(draft, moment, state);
   else if (state !== met) draft.put("messages", state);
-  return line !== null || draft.isAtHand(state);
+  return gate !== null || draft.isAtHand(state);
 }
 
 /** Fails a message whose stored content is damaged: nothing that may have been altered is ever sent. */

@@ -2,9 +2,9 @@ import { mustAfford } from "../accounts/budget.ts";
 import type { Decision, Draft, Key, Needs } from "../decision/command.ts";
 import type { NotDone } from "../values/errors.ts";
 import { failedIn, Refusal } from "../values/errors.ts";
-import { flowsOfLetters } from "../sending/admission.ts";
+import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
+import { accept } from "../sending/createMessage.ts";
 import { birthOf } from "../values/ids.ts";
-import { accept, needsOfSending } from "../sending/createMessage.ts";
 import { forgetMessage } from "../search/tags.ts";
 import type { AccountId, DeadLetter, Envelope, Letter, MessageId, Millis, Outline } from "../model/message.ts";
 import type { Overrides } from "./overrides.ts";
@@ -33,8 +33,8 @@ export const retryDeadLetters: Decision<Selected & { overrides: Overrides }, Ret
     return {
       ...{ envelopes: keysOf(account, messageIds), ...needsOfRemoval(letters) },
       // Another key may be given that none of them had.
-      flows: flowsOfLetters(account, [...envelopes, { queue: null, flowControl: flowControlWith(null, overrides.flowControl) }]),
-      ...needsOfSending(
+      flows: listLimiterKeysFor(account, [...envelopes, { queue: null, flowControl: flowControlWith(null, overrides.flowControl) }]),
+      ...destinationNeeds(
         account,
         envelopes.map(({ url }) => url),
       ),

@@ -1,18 +1,29 @@
 import type { Decision, Draft, Moment } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
-import { flowOf, keyFlow, putFlow, queueFlow, windowOf } from "../sending/limiter.ts";
+import type { LimiterGate } from "../admission/gate.ts";
+import { hasLimiter, keyGate, parseGate } from "../admission/gate.ts";
+import type { LimiterName } from "../admission/limiter.ts";
+import { findLimiter, putLimiter, readLimiter, readWindow, toLimiterKey } from "../admission/limiter.ts";
 import type { AccountId, Flow, Millis } from "../model/message.ts";
 import type { MostQueues } from "../sending/quotas.ts";
 import { needsOfQueues, takeQueue } from "../sending/quotas.ts";
 import { existing } from "../accounts/plans.ts";
 import { flowLimitBrokenBy } from "./publish.ts";
 
-/** A queue or a key, by the id of its flow. */
+/** A queue or a key, by the id of its limiter. */
 export type FlowName = { account: AccountId; id: string };
 export type KeyName = { account: AccountId; key: string };
 
 const needsOfFlow = ({ account, id }: FlowName) => ({ flows: [[account, id] as const] });
-const needsOfKey = ({ account, key }: KeyName) => needsOfFlow({ account, id: keyFlow(key) });
+const needsOfKey = (name: KeyName) => ({ flows: [toLimiterKey(toLimiterName(name))] });
+
+const toLimiterName = ({ account, key }: KeyName): LimiterName => ({ account, gate: keyGate(key) });
+
+function parseLimiterGate(id: string): LimiterGate {
+  const gate = parseGate(id);
+  if (!hasLimiter(gate)) throw new Error(`limiter ${id}: this gate has none`);
+  return gate;
+}
 
 /**
  * Lets nothing more begin in a queue or under a key, known or not yet. What has begun goes on. Throws `Refusal` for a queue that would be
@@ -20,16 +31,19 @@ const needsOfKey = ({ account, key }: KeyName) => needsOfFlow({ account, id: key
  */
 export const pauseFlow: Decision<FlowName & MostQueues, Flow> = {
   needs: ({ account, id }) => ({ accounts: [[account]], flows: [[account, id]] }),
-  further: ({ account, id, mostQueues }, draft) => needsOfQueues(draft, account, [{ queue: queueOf(id) }], { mostQueues }),
+  further: ({ account, id, mostQueues }, draft) => needsOfQueues(draft, account, [{ queue: readQueueName(id) }], { mostQueues }),
   decide: ({ account, id, mostQueues }, draft, moment) => {
-    const queue = queueOf(id);
+    const queue = readQueueName(id);
     if (queue !== null) takeQueue(draft, existing(draft.get("accounts", account)), { name: queue, mostQueues });
-    return setPaused(draft, moment, flowOf(draft, moment, account, id), true);
+    return setPaused(draft, moment, readLimiter(draft, moment, { account, gate: parseLimiterGate(id) }), true);
   },
 };
 
-/** The queue that a flow is. Null: it is a key. */
-const queueOf = (id: string): string | null => (id.startsWith(queueFlow("")) ? id.slice(queueFlow("").length) : null);
+/** Returns the name of a queue by the id of its limiter, or null if the limiter is that of another gate. */
+function readQueueName(id: string): string | null {
+  const { kind, name } = parseGate(id);
+  return kind === "queue" ? name : null;
+}
 
 /** Lets a queue or a key go on, oldest message first. Null: it is not known, so nothing holds it back. */
 export const resumeFlow: Decision<FlowName, Flow | null> = {
@@ -45,7 +59,7 @@ const setPaused = (draft: Draft, moment: Moment, flow: Flow, paused: boolean): F
 
 /** Writes a flow that somebody has changed by hand, and answers it as it is then. */
 export function changed(draft: Draft, moment: Moment, flow: Flow): Flow {
-  putFlow(draft, moment, { ...flow, updatedAt: moment.now });
+  putLimiter(draft, moment, { ...flow, updatedAt: moment.now });
   return draft.get("flows", flow.account, flow.id) ?? flow;
 }
 
@@ -62,7 +76,7 @@ export const pinFlow: Decision<KeyName & Pins, Flow> = {
   decide: ({ account, key, parallelism, rate, period }, draft, moment) => {
     const broken = flowLimitBrokenBy({ parallelism: parallelism ?? null, rate: rate ?? null, period: period ?? null });
     if (broken) throw new Refusal(broken.refused, broken.message);
-    const flow = flowOf(draft, moment, account, keyFlow(key));
+    const flow = readLimiter(draft, moment, { account, gate: keyGate(key) });
     if (period !== undefined && rate === undefined && flow.rate === null)
       throw new Refusal("invalid", "period: the key has no rate that it could be the period of; give rate as well");
     const pinsRate = rate !== undefined || period !== undefined;
@@ -80,7 +94,7 @@ export const pinFlow: Decision<KeyName & Pins, Flow> = {
 export const unpinFlow: Decision<KeyName & { parallelism: boolean; rate: boolean }, Flow | null> = {
   needs: needsOfKey,
   decide: ({ account, key, parallelism, rate }, draft, moment) => {
-    const flow = draft.get("flows", account, keyFlow(key));
+    const flow = findLimiter(draft, { account, gate: keyGate(key) });
     if (!flow) return null;
     const pinned = { parallelism: flow.pinned.parallelism && !parallelism, rate: flow.pinned.rate && !rate };
     return changed(draft, moment, { ...flow, pinned });
@@ -91,10 +105,10 @@ export const unpinFlow: Decision<KeyName & { parallelism: boolean; rate: boolean
 export const resetRate: Decision<KeyName, Flow | null> = {
   needs: needsOfKey,
   decide: ({ account, key }, draft, moment) => {
-    const flow = draft.get("flows", account, keyFlow(key));
+    const flow = findLimiter(draft, { account, gate: keyGate(key) });
     return flow ? changed(draft, moment, { ...flow, windowStart: moment.now, windowUsed: 0 }) : null;
   },
 };
 
 /** A flow with its window as it is now. */
-export const flowAt = (flow: Flow, now: Millis): Flow => ({ ...flow, ...windowOf(flow, now) });
+export const flowAt = (flow: Flow, now: Millis): Flow => ({ ...flow, ...readWindow(flow, now) });

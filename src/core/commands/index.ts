@@ -21,7 +21,7 @@ import { noteStorage } from "../accounts/storageQuota.ts";
 import { takeOver } from "../nodes/takeover.ts";
 import { createToken, noteTokenUse, revokeToken } from "./token.ts";
 import { createSchedule, deleteSchedule, pauseSchedule, resumeSchedule } from "./schedule.ts";
-import { wakeLines } from "../sending/waitlist.ts";
+import { wakeHostWaitlists } from "../admission/waitlist.ts";
 import { giveBack, renew, settle } from "./settle.ts";
 
 /** Everything that can change anything. What people do to their settings, or to many things at once, says who they are. */
@@ -33,7 +33,7 @@ export const commands = {
   settle,
   renew,
   giveBack,
-  wakeLines,
+  wakeLines: wakeHostWaitlists,
   reclaim,
   takeOver,
   keepRejection,

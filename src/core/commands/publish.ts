@@ -1,16 +1,17 @@
 import type { Decision, Draft, Key, Moment, Needs } from "../decision/command.ts";
 import type { Allowance, ErrorCode } from "../values/errors.ts";
 import { Refusal } from "../values/errors.ts";
-import { flowsOfLetters } from "../sending/admission.ts";
+import { queueGate } from "../admission/gate.ts";
+import { findLimiter } from "../admission/limiter.ts";
+import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
+import type { DestinationNeeds } from "../admission/needs.ts";
+import { accept } from "../sending/createMessage.ts";
 import { addressed, damagedGroupRefused } from "./urlGroup.ts";
 import type { StepLetter } from "../workflows/history.ts";
 import { goingRun, needsOfStep, postStep } from "../workflows/history.ts";
 import { budgetBrokenBy } from "../accounts/budget.ts";
-import { queueFlow } from "../sending/limiter.ts";
 import type { Deduplication } from "../model/deduplication.ts";
 import { windowEnd } from "../model/deduplication.ts";
-import type { Destinations } from "../sending/createMessage.ts";
-import { accept, needsOfSending } from "../sending/createMessage.ts";
 import { limits } from "../values/limits.ts";
 import type {
   Account,
@@ -68,7 +69,7 @@ export const publish: Decision<{ account: AccountId; letters: readonly Letter[];
       if (post) activeRuns.push(...runsNamedBy(account, post));
     }
     const single = groups.length === 0 ? letters : letters.filter(({ group }) => group === null);
-    return { accounts: [[account]], flows: flowsOfLetters(account, letters), groups, activeRuns, ...needsOfTaking(account, single) };
+    return { accounts: [[account]], flows: listLimiterKeysFor(account, letters), groups, activeRuns, ...needsOfTaking(account, single) };
   },
   further: ({ account, letters, mostQueues }, draft) => {
     const counts = needsOfQueues(draft, account, letters, { mostQueues });
@@ -129,7 +130,7 @@ function heardBy(scope: Scope, sent: readonly Pick<Letter, "url">[], result: Pub
 /** Why there can be no queue for a letter. Null: there is one, or can be one more, or all that the letter is was taken in before. */
 function queueRefusal(draft: Draft, { now }: Moment, account: Account, letter: Letter, mostQueues: number | undefined): Refused | null {
   const { queue } = letter;
-  if (queue === null || draft.get("flows", account.id, queueFlow(queue))) return null;
+  if (queue === null || findLimiter(draft, { account: account.id, gate: queueGate(queue) })) return null;
   if (addressed(draft, account.id, letter).every((one) => olderOf(draft, now, account.id, one))) return null;
   return placeRefusal(draft, account, { name: "queues", mostQueues });
 }
@@ -208,13 +209,13 @@ const isOfRun = (letter: Letter): letter is StartLetter | StepLetter => letter.p
 const needsOfPost = (draft: Draft, account: AccountId, letter: StartLetter | StepLetter): Needs =>
   isStart(letter) ? needsOfStart(draft, account, letter) : needsOfStep(draft, account, letter);
 
-function needsOfTaking(account: AccountId, letters: readonly Letter[]): Destinations & { deduplications: Key[] } {
+function needsOfTaking(account: AccountId, letters: readonly Letter[]): DestinationNeeds & { deduplications: Key[] } {
   const deduplications: Key[] = [];
   for (const { deduplication, signed } of letters) {
     if (deduplication !== null) deduplications.push([account, deduplication]);
     if (signed) deduplications.push([account, signed.key]);
   }
-  const { lines, endpoints } = needsOfSending(
+  const { lines, endpoints } = destinationNeeds(
     account,
     letters.map(({ url }) => url),
   );

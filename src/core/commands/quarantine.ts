@@ -1,6 +1,7 @@
 import type { Decision, Draft, Key } from "../decision/command.ts";
-import { hostLine, needsOfGates } from "../sending/admission.ts";
-import { giveUp } from "../sending/waitlist.ts";
+import { capacityGate, formatGate } from "../admission/gate.ts";
+import { admissionNeeds } from "../admission/needs.ts";
+import { giveUp } from "../admission/waitlist.ts";
 import type { AccountId, Envelope, MessageState, Outline } from "../model/message.ts";
 import { noBytes } from "../model/message.ts";
 import { together } from "../decision/needs.ts";
@@ -34,7 +35,7 @@ export const putAside: Decision<{ row: DueRow; reason: string }, PutAside> = {
     const keys = states.map(({ account, id }): Key => [account, id]);
     const envelopes = keys.flatMap((key) => draft.outline("envelopes", ...key) ?? []);
     return together([
-      { outlines: { envelopes: keys }, ...needsOfGates(draft, states) },
+      { outlines: { envelopes: keys }, ...admissionNeeds(draft, states) },
       needsOfConsequences(envelopes),
       ...envelopes.filter(isOfRun).map((envelope) => needsOfRunOutcome(draft, envelope, refused)),
     ]);
@@ -67,7 +68,7 @@ const refused = { status: null, headers: [], body: noBytes, error: null };
 
 const isLine = ({ table }: DueRow): boolean => table === "lines" || table === "flows";
 
-const lineIn = ({ table, id }: DueRow): string => (table === "lines" ? hostLine(id) : id);
+const lineIn = ({ table, id }: DueRow): string => (table === "lines" ? formatGate(capacityGate(id)) : id);
 
 function suspectsOf(draft: Draft, row: DueRow): MessageState[] {
   const { table, account, id } = row;

@@ -1,9 +1,10 @@
 import type { Decision, Key } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
-import { flowOf, putFlow, queueFlow } from "../sending/limiter.ts";
+import { removeQueue } from "../admission/counters.ts";
+import { queueGate } from "../admission/gate.ts";
+import { findLimiter, readLimiter, toLimiterKey } from "../admission/limiter.ts";
 import { changed } from "./flowControl.ts";
 import type { AccountId, Flow, MessageId } from "../model/message.ts";
-import { isUnfinished } from "../model/message.ts";
 import type { MostQueues } from "../sending/quotas.ts";
 import { needsOfQueues, takeQueue } from "../sending/quotas.ts";
 import { acting } from "../accounts/plans.ts";
@@ -16,14 +17,14 @@ export type QueueSettings = { parallelism?: number | undefined; paused?: boolean
 
 /** Makes a queue, or changes it. Throws `Refusal` when it is to be more parallel than the limit, or one too many. */
 export const upsertQueue: Decision<QueueName & QueueSettings & MostQueues, Flow> = {
-  needs: ({ account, name }) => ({ accounts: [[account]], flows: [[account, queueFlow(name)]] }),
+  needs: ({ account, name }) => ({ accounts: [[account]], flows: [toLimiterKey({ account, gate: queueGate(name) })] }),
   further: ({ account, name, mostQueues }, draft) => needsOfQueues(draft, account, [{ queue: name }], { mostQueues }),
   decide: ({ account, name, parallelism, paused, mostQueues }, draft, moment) => {
     const owner = acting(draft.get("accounts", account));
     const broken = parallelismBrokenBy(owner, parallelism ?? 0);
     if (broken) throw new Refusal(broken.refused, broken.message);
     takeQueue(draft, owner, { name, mostQueues });
-    const flow = flowOf(draft, moment, account, queueFlow(name));
+    const flow = readLimiter(draft, moment, { account, gate: queueGate(name) });
     // Pinned, so that it is not forgotten when it is idle.
     const pinned = { ...flow.pinned, parallelism: true };
     return changed(draft, moment, { ...flow, parallelism: parallelism ?? flow.parallelism, paused: paused ?? flow.paused, pinned });
@@ -37,21 +38,10 @@ export const upsertQueue: Decision<QueueName & QueueSettings & MostQueues, Flow>
 export const deleteQueue: Decision<QueueName & { slots: readonly MessageId[] }, { deleted: boolean }> = {
   needs: ({ account, name, slots }) => {
     const keys = slots.map((id): Key => [account, id]);
-    return { flows: [[account, queueFlow(name)]], slots: keys, messages: keys };
+    return { flows: [toLimiterKey({ account, gate: queueGate(name) })], slots: keys, messages: keys };
   },
   decide: ({ account, name, slots }, draft, moment) => {
-    const flow = draft.get("flows", account, queueFlow(name));
-    if (!flow) return { deleted: true };
-    const left = slots.flatMap((id) => {
-      const slot = draft.get("slots", account, id);
-      const state = draft.get("messages", account, id);
-      return slot?.queue === name && !(state && isUnfinished(state)) ? [slot] : [];
-    });
-    for (const slot of left) draft.put("slots", { ...slot, queue: "" });
-    const running = flow.running - left.length;
-    const deleted = running === 0 && flow.waiting === 0;
-    if (deleted) draft.drop("flows", account, flow.id);
-    else if (left.length > 0) putFlow(draft, moment, { ...flow, running });
-    return { deleted };
+    const limiter = findLimiter(draft, { account, gate: queueGate(name) });
+    return { deleted: !limiter || removeQueue(draft, moment, { limiter, slots }) };
   },
 };

@@ -3,10 +3,9 @@ import { brandNames } from "../values/brand.ts";
 import type { Decision, Draft, Key, Moment, Needs } from "../decision/command.ts";
 import { damagedLetterRefused, needsOfRemoval, removeDeadLetter } from "./dlq.ts";
 import { Refusal } from "../values/errors.ts";
-import { flowsOfLetters } from "../sending/admission.ts";
+import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import type { Going } from "../workflows/history.ts";
 import { send } from "../workflows/history.ts";
-import { needsOfSending } from "../sending/createMessage.ts";
 import type {
   Account,
   AccountId,
@@ -24,7 +23,9 @@ import { flowControlWith, newFlowControl } from "./overrides.ts";
 import { acting } from "../accounts/plans.ts";
 import { sendingLimitBrokenBy } from "./publish.ts";
 import type { Run, Step } from "../model/run.ts";
-import { initialSlot, sizeInHistory, slotIn, stepKey } from "../model/run.ts";
+import { sizeInHistory } from "../model/run.ts";
+import type { StepKind } from "../model/stepId.ts";
+import { formatStepKey, initialStepKey, isInitial, parseStepId, readRunPart, toStepId } from "../model/stepId.ts";
 import { callBackFailure, toldOf } from "../workflows/outcome.ts";
 import { begin } from "../workflows/start.ts";
 import { mustHaveStorage } from "../accounts/storageQuota.ts";
@@ -70,11 +71,11 @@ export const resumeRun: Decision<ResumeInput, Resumed> = {
     const initial = initialOf(steps);
     return {
       ...(letter ? needsOfRemoval([letter]) : {}),
-      ...{ runs: [[account, key]], stepsOf: [{ account, run: key, ...(from === "beginning" ? { slot: initialSlot } : {}) }] },
+      ...{ runs: [[account, key]], stepsOf: [{ account, run: key, ...(from === "beginning" ? { slot: initialStepKey } : {}) }] },
       outlines: { envelopes: initial ? [[account, initial.messageId] as const] : [] },
       ...{ activeRuns: overrides.runId === undefined ? [] : [[account, overrides.runId]] },
-      flows: flowControl ? flowsOfLetters(account, [{ queue: null, flowControl }]) : [],
-      ...(run && needsOfSending(account, urlsOf(run, steps))),
+      flows: flowControl ? listLimiterKeysFor(account, [{ queue: null, flowControl }]) : [],
+      ...(run && destinationNeeds(account, urlsOf(run, steps))),
     } satisfies Needs;
   },
   decide: (input, draft, moment) => {
@@ -113,7 +114,7 @@ const damagedHistory = (dlqId: string): Refusal =>
   );
 
 /** What is looked at of the history: all of it, or one entry. */
-const slotFrom = { failure: undefined, beginning: initialSlot } as const;
+const slotFrom = { failure: undefined, beginning: initialStepKey } as const;
 
 type RunLetter = Outline<DeadLetter> & { run: NonNullable<DeadLetter["run"]> };
 
@@ -134,7 +135,7 @@ function failedRun(draft: Draft, account: AccountId, dlqId: string): RunLetter {
 const flowControlOf = ({ settings }: Run, { flowControl }: RunOverrides): FlowControl | null =>
   flowControlWith(settings.flowControl, flowControl);
 
-const initialOf = (steps: readonly Step[]): Step | undefined => steps.find(({ id }) => slotIn(id) === initialSlot);
+const initialOf = (steps: readonly Step[]): Step | undefined => steps.find(isInitial);
 
 /** Whether the answer to the initial payload is looked at: as it was before, or as it is for most, where that is not known any more. */
 function firstOf(draft: Draft, { account, features }: Run, initial: Step | undefined): RunPart["first"] {
@@ -157,8 +158,7 @@ const unfinishedOf = ({ failure }: Run): ReadonlyMap<MessageId, Millis | null> =
 /** Steps that a new run begins with, in order; `again`: those that are sent again, and not before when. */
 export type ResumePlan = readonly { step: Step; again: { notBefore: Millis | null } | null }[];
 
-const planOfRestart = (steps: readonly Step[]): ResumePlan =>
-  steps.filter(({ id }) => slotIn(id) === initialSlot).map((step) => ({ step, again: { notBefore: null } }));
+const planOfRestart = (steps: readonly Step[]): ResumePlan => steps.filter(isInitial).map((step) => ({ step, again: { notBefore: null } }));
 
 /**
  * What a failed run goes on with. A step with a result keeps it, and is never run again. Of one without, the answer of its
@@ -168,38 +168,33 @@ const planOfRestart = (steps: readonly Step[]): ResumePlan =>
  * have followed is not sent again, nor is one that waits for its branches: its endpoint would only put it aside.
  */
 export function planOfResume(steps: readonly Step[], unfinished: ReadonlyMap<MessageId, Millis | null>): ResumePlan {
-  const slots = new Set(steps.map(({ id }) => slotIn(id)));
+  const slots = new Set(steps.map(({ id }) => readRunPart(id)));
   const kept = steps.filter((step) => !isUnanswered(step, slots, unfinished));
   const open = kept.filter((step) => isOpen(step, slots));
   // What cannot be read cannot be told to have been followed by anything.
-  const cut = kept.filter((step) => placeOf(step).kind === "x" && unfinished.has(step.messageId));
+  const cut = kept.filter((step) => parseStepId(step.id).kind === "unreadable" && unfinished.has(step.messageId));
   const last = kept.findLast(leadsOn);
   const again = new Set(open.length > 0 || !last ? [...open, ...cut] : [last, ...cut]);
   return kept.map((step) => ({ step, again: again.has(step) ? { notBefore: unfinished.get(step.messageId) ?? null } : null }));
 }
 
-/** What a step is, and of which: `x` is one that cannot be read, `i` the initial payload. */
-function placeOf({ id }: Step): { kind: "i" | "p" | "r" | "c" | "f" | "x"; number: string } {
-  const slot = slotIn(id);
-  const [, kind = "", number = ""] = /^([prcf])(\d+)$/.exec(slot) ?? [];
-  if (kind === "p" || kind === "r" || kind === "c" || kind === "f") return { kind, number };
-  return { kind: slot === initialSlot ? "i" : "x", number: "" };
-}
+const hasStep = (slots: ReadonlySet<string>, kind: StepKind, number: number): boolean => slots.has(formatStepKey({ kind, number }));
 
 function isUnanswered(step: Step, slots: ReadonlySet<string>, unfinished: ReadonlyMap<MessageId, unknown>): boolean {
-  const { kind, number } = placeOf(step);
-  if (kind === "x") return step.callType === "toCallback" && unfinished.has(step.messageId);
-  return kind === "c" && !slots.has(`r${number}`) && !slots.has(`f${number}`);
+  const { kind, number } = parseStepId(step.id);
+  if (kind === "unreadable") return step.callType === "toCallback" && unfinished.has(step.messageId);
+  return kind === "call" && !hasStep(slots, "result", number) && !hasStep(slots, "answer", number);
 }
 
 function isOpen(step: Step, slots: ReadonlySet<string>): boolean {
-  const { kind, number } = placeOf(step);
-  return (kind === "f" || (kind === "p" && !slots.has(`f${number}`))) && !slots.has(`r${number}`);
+  const { kind, number } = parseStepId(step.id);
+  const isNext = kind === "answer" || (kind === "plan" && !hasStep(slots, "answer", number));
+  return isNext && !hasStep(slots, "result", number);
 }
 
 function leadsOn(step: Step): boolean {
-  const { kind } = placeOf(step);
-  return kind === "i" || kind === "r" || (kind === "x" && step.callType !== "toCallback");
+  const { kind } = parseStepId(step.id);
+  return kind === "initial" || kind === "result" || (kind === "unreadable" && step.callType !== "toCallback");
 }
 
 type Copied = { plan: ResumePlan; first: RunPart["first"]; delay: Millis };
@@ -211,18 +206,19 @@ function copy(draft: Draft, moment: Moment, account: Account, { run, active }: G
   plan.forEach(({ step, again }, position) => {
     size += sizeInHistory(step.body.byteLength);
     // One that is called by its place has another place now, if something before it has gone.
-    const slot = placeOf(step).kind === "x" ? `x${position}` : slotIn(step.id);
+    const slot =
+      parseStepId(step.id).kind === "unreadable" ? formatStepKey({ kind: "unreadable", number: position }) : readRunPart(step.id);
     const kind = step.callType === "fromCallback" ? "result" : "step";
     const message =
       again &&
       send(draft, moment, account, run, {
         ...{ kind, slot, position, size: kind === "step" ? size : step.body.byteLength, body: step.body },
         ...{ url: step.url, headers: step.headers, delay, notBefore: laterOf(again.notBefore, moment.now + delay) },
-        ...(slot === initialSlot && first !== undefined ? { first } : {}),
+        ...(slot === initialStepKey && first !== undefined ? { first } : {}),
       });
     const messageId = message?.id ?? step.messageId;
     if (position === 0) firstMessage = messageId;
-    draft.put("steps", { ...step, id: stepKey(run.id, slot), run: run.id, position, messageId });
+    draft.put("steps", { ...step, id: toStepId(run.id, slot), run: run.id, position, messageId });
   });
   draft.put("activeRuns", { ...active, steps: plan.length, size, firstMessage });
 }
@@ -285,8 +281,8 @@ export const repeatFailureCallback: Decision<Named, { runId: string; createdAt: 
       runs: letter?.run ? [[account, letter.run.key]] : [],
       stepsOf: run ? [toldOf(run)] : [],
       outlines: { envelopes: letter ? ([[account, letter.messageId]] satisfies Key[]) : [] },
-      ...(to && needsOfSending(account, [to.url])),
-      flows: to ? flowsOfLetters(account, [{ ...to, queue: null }]) : [],
+      ...(to && destinationNeeds(account, [to.url])),
+      flows: to ? listLimiterKeysFor(account, [{ ...to, queue: null }]) : [],
     };
   },
   decide: ({ account: id, dlqId }, draft, moment) => {

@@ -4,9 +4,9 @@ import { nextAfter, parseCron } from "../values/cron.ts";
 import type { Deduplication } from "../model/deduplication.ts";
 import { windowEnd } from "../model/deduplication.ts";
 import { Refusal } from "../values/errors.ts";
-import { flowsOfLetters } from "../sending/admission.ts";
+import { destinationNeeds, listLimiterKeysFor, mergeDestinationNeeds } from "../admission/needs.ts";
 import { addressed } from "./urlGroup.ts";
-import { accept, allDestinations, needsOfSending } from "../sending/createMessage.ts";
+import { accept } from "../sending/createMessage.ts";
 import { limits, memory } from "../values/limits.ts";
 import type { Account, AccountId, Bytes, Letter, Millis, Schedule } from "../model/message.ts";
 import { isName } from "../values/name.ts";
@@ -170,8 +170,8 @@ export function needsOfFiring(draft: Draft, schedules: readonly Schedule[]) {
   const letters = schedules.flatMap(({ account, letter }) => sendable(draft, account, letter).map((one) => ({ account, letter: one })));
   return {
     groups: schedules.flatMap(({ account, letter }): Key[] => (letter.group === null ? [] : [[account, letter.group]])),
-    ...allDestinations(letters.map(({ account, letter }) => needsOfSending(account, [letter.url]))),
-    flows: schedules.flatMap(({ account, letter }) => flowsOfLetters(account, [letter])),
+    ...mergeDestinationNeeds(letters.map(({ account, letter }) => destinationNeeds(account, [letter.url]))),
+    flows: schedules.flatMap(({ account, letter }) => listLimiterKeysFor(account, [letter])),
   };
 }
 

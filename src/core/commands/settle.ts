@@ -1,12 +1,18 @@
 import { callbackLetter } from "../sending/callback.ts";
 import type { Decision, Draft, Key, Moment, Needs } from "../decision/command.ts";
-import { accountFlow, endpointFlow, keyFlow, queueFlow } from "../sending/limiter.ts";
+import { release } from "../admission/admission.ts";
+import { countEnd } from "../admission/counters.ts";
+import type { LimiterGate } from "../admission/gate.ts";
+import { accountGate, capacityGate, endpointGate, formatGate, keyGate, queueGate } from "../admission/gate.ts";
+import { findLeased, toLeaseRef } from "../admission/lease.ts";
+import { findLimiter } from "../admission/limiter.ts";
+import { log } from "../admission/messageLog.ts";
+import { admissionNeeds, destinationNeeds, listLimiterKeysFor, mergeDestinationNeeds } from "../admission/needs.ts";
+import { checkSoon, findHostWaitlist, headLimit, serveHostWaitlist, serveLimiter, withCapacity } from "../admission/waitlist.ts";
+import { accept } from "../sending/createMessage.ts";
 import { isLeftOver, leaveOut, runsOf } from "../workflows/end.ts";
-import { countEnd, depart, flowsOfLetters, hostLine, needsOfGates } from "../sending/admission.ts";
-import { accept, fenced, heldOf, allDestinations, log, needsOfSending } from "../sending/createMessage.ts";
 import { spans } from "../values/limits.ts";
 import { markOf } from "../search/tags.ts";
-import { headLimit, lineOf, lookSoon, serveFlow, serveLine, withHand } from "../sending/waitlist.ts";
 import type { Failure } from "../sending/outcome.ts";
 import {
   answerOf,
@@ -53,13 +59,13 @@ export const settle: Decision<Outcome, Settled> = {
     const state = draft.get("messages", account, messageId);
     const line = draft.isBehind(account) ? undefined : draft.get("lines", account, host);
     if (state && !line && isSuccess(outcome) && isFree(state)) return nothing;
-    const flows = draft.isBehind(account) ? [] : waitedFor(draft, state);
+    const flows = draft.isBehind(account) ? [] : listAwaited(draft, state);
     const heads = [
-      ...(line ? [{ account, line: hostLine(host), limit: headLimit }] : []),
+      ...(line ? [{ account, line: formatGate(capacityGate(host)), limit: headLimit }] : []),
       ...flows.map(({ id }) => ({ account, line: id, limit: 1 })),
     ];
-    const toSendFrom = [...(line ? withHand(draft, [line]) : []), ...flows.map(({ id }) => ({ account, line: id }))];
-    const gates = needsOfGates(draft, state ? [state] : []);
+    const toSendFrom = [...(line ? withCapacity(draft, [line]) : []), ...flows.map(({ id }) => ({ account, line: id }))];
+    const gates = admissionNeeds(draft, state ? [state] : []);
     if (state && isSuccess(outcome) && !state.tells && state.run === null) return { ...gates, heads, toSendFrom };
     const key = [account, messageId] as const;
     const envelope = draft.outline("envelopes", ...key);
@@ -77,15 +83,15 @@ export const settle: Decision<Outcome, Settled> = {
     return envelope && isOfRun(envelope) ? together([needs, needsOfRunOutcome(draft, envelope, outcome, state)]) : needs;
   },
   decide: (outcome, draft, moment) => {
-    const state = fenced(draft, moment, outcome);
+    const state = findLeased(draft, moment, outcome);
     const account = draft.get("accounts", outcome.account);
     const isBehind = draft.isBehind(outcome.account);
-    const flows = isBehind ? [] : waitedFor(draft, state);
+    const flows = isBehind ? [] : listAwaited(draft, state);
     const settled: Settled = state && account ? draw(draft, moment, { account, state, outcome }) : { became: "late" };
-    const line = lineOf(draft, outcome);
-    if (line && isBehind) lookSoon(draft, moment, line);
-    else if (line) serveLine(draft, moment, line);
-    for (const flow of flows) serveFlow(draft, moment, flow);
+    const line = findHostWaitlist(draft, outcome);
+    if (line && isBehind) checkSoon(draft, moment, line);
+    else if (line) serveHostWaitlist(draft, moment, line);
+    for (const flow of flows) serveLimiter(draft, moment, flow);
     return settled;
   },
 };
@@ -96,20 +102,21 @@ const nothing: Needs = {};
 const isFree = ({ tells, slot, queue, flowKey, line, run, counted, countedToEndpoint }: MessageState): boolean =>
   !tells && slot === null && queue === null && flowKey === null && line === null && run === null && !counted && !countedToEndpoint;
 
-/** The queue, the key, the endpoint and the account that get back a place when a delivery ends, as far as others stand in line before them. */
-function waitedFor(draft: Draft, state: MessageState | null | undefined): Flow[] {
+/** Returns the limiters that count a message and at which others wait: when its delivery ends, one of them may be sent. */
+function listAwaited(draft: Draft, state: MessageState | null | undefined): Flow[] {
   if (!state) return [];
-  const flows: Flow[] = [];
-  const look = (id: string): void => {
-    const flow = draft.get("flows", state.account, id);
-    if (flow && flow.waiting > 0) flows.push(flow);
+  const { account, flowKey } = state;
+  const awaited: Flow[] = [];
+  const add = (gate: LimiterGate): void => {
+    const limiter = findLimiter(draft, { account, gate });
+    if (limiter && limiter.waiting > 0) awaited.push(limiter);
   };
-  const slot = state.slot === null ? undefined : draft.get("slots", state.account, state.slot);
-  if (state.flowKey !== null) look(keyFlow(state.flowKey));
-  if (slot) look(queueFlow(slot.queue));
-  if (state.countedToEndpoint) look(endpointFlow(state));
-  if (state.counted) look(accountFlow);
-  return flows;
+  const slot = state.slot === null ? undefined : draft.get("slots", account, state.slot);
+  if (flowKey !== null) add(keyGate(flowKey));
+  if (slot) add(queueGate(slot.queue));
+  if (state.countedToEndpoint) add(endpointGate(state));
+  if (state.counted) add(accountGate);
+  return awaited;
 }
 
 /** Rows that change with messages when they end badly, or when they tell of others; and the destinations of their callbacks. */
@@ -118,15 +125,15 @@ export function needsOfConsequences(envelopes: readonly Outline<Envelope>[]) {
     deduplications: envelopes.flatMap(({ account, deduplication }) => (deduplication === null ? [] : [[account, deduplication] as const])),
     deadLetters: envelopes.flatMap(({ account, tells }) => (tells?.dlqId ? [[account, tells.dlqId] as const] : [])),
     runs: envelopes.flatMap(({ account, run }): Key[] => (run?.kind === "failure" ? [[account, run.run]] : [])),
-    ...allDestinations(
+    ...mergeDestinationNeeds(
       envelopes.map((envelope) =>
-        needsOfSending(
+        destinationNeeds(
           envelope.account,
           callbacksOf(envelope).map(({ url }) => url),
         ),
       ),
     ),
-    flows: envelopes.flatMap((envelope) => flowsOfLetters(envelope.account, callbacksOf(envelope))),
+    flows: envelopes.flatMap((envelope) => listLimiterKeysFor(envelope.account, callbacksOf(envelope))),
   };
 }
 
@@ -142,7 +149,7 @@ function draw(draft: Draft, moment: Moment, { account, state, outcome }: Case): 
   }
   if (isSuccess(outcome) && !state.tells) {
     delivered(draft, moment, { account, state, outcome });
-    depart(draft, moment, state);
+    release(draft, moment, state);
     return { became: "delivered" };
   }
   const envelope = draft.outline("envelopes", state.account, state.id);
@@ -161,7 +168,7 @@ function draw(draft: Draft, moment: Moment, { account, state, outcome }: Case): 
     tryLater(draft, moment, { account, state, outcome }, verdict.at);
   }
   callBack(draft, moment, { account, envelope, state, outcome });
-  if (verdict.kind === "delivered") depart(draft, moment, state);
+  if (verdict.kind === "delivered") release(draft, moment, state);
   return { became: verdict.kind };
 }
 
@@ -176,7 +183,7 @@ function drawSpoiled(draft: Draft, moment: Moment, { account, state, outcome }: 
   }
   draft.fault(`message ${state.id} of account ${account.id} was delivered, but is damaged on the disk: its callback cannot be sent`);
   delivered(draft, moment, { account, state, outcome });
-  depart(draft, moment, state);
+  release(draft, moment, state);
   return { became: "delivered" };
 }
 
@@ -205,7 +212,7 @@ export function failForGood(draft: Draft, moment: Moment, failure: Failure): voi
     const told = { envelope: withBody(draft, envelope), retried: letter.retried, outcome, tells, most: limitsOf(account).messageBytes };
     accept(draft, moment, account, callbackLetter({ to: envelope.failureCallback, ...told }), slotFor(envelope.failureCallback, state));
   }
-  depart(draft, moment, state);
+  release(draft, moment, state);
 }
 
 /** A message that will never be delivered must not swallow the next one with its id. */
@@ -242,10 +249,10 @@ const slotFor = ({ delay = 0 }: CallbackSettings, { slot }: MessageState): strin
 export const renew: Decision<{ held: readonly Held[] }, { renewed: number }> = {
   needs: ({ held }) => ({ messages: held.map(({ account, messageId }) => [account, messageId] as const) }),
   decide: ({ held }, draft, moment) => {
-    const states = held.flatMap((one) => fenced(draft, moment, one) ?? []);
+    const states = held.flatMap((one) => findLeased(draft, moment, one) ?? []);
     for (const state of states) {
       draft.put("messages", { ...state, dueAt: moment.now + spans.lease });
-      if (!isUnfinished(state)) draft.callOff(heldOf(state));
+      if (!isUnfinished(state)) draft.callOff(toLeaseRef(state));
     }
     return { renewed: states.length };
   },
@@ -259,10 +266,10 @@ export const giveBack: Decision<{ held: readonly Held[] }, { returned: number }>
   needs: renew.needs,
   further: ({ held }, draft) => {
     const states = held.flatMap(({ account, messageId }) => draft.get("messages", account, messageId) ?? []);
-    return { ...needsOfGates(draft, states), runs: runsOf(states) };
+    return { ...admissionNeeds(draft, states), runs: runsOf(states) };
   },
   decide: ({ held }, draft, moment) => {
-    const states = held.flatMap((one) => fenced(draft, moment, one) ?? []);
+    const states = held.flatMap((one) => findLeased(draft, moment, one) ?? []);
     for (const state of states) {
       if (!isUnfinished(state)) cancelled(draft, moment, { state, outcome: noAnswer });
       else if (isLeftOver(draft, state)) leaveOut(draft, moment, state);

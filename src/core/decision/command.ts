@@ -190,7 +190,7 @@ export interface Draft {
   };
   /** How many there are of what was asked for in `counts`, with what the batch has made of it. */
   countOf(account: AccountId, name: CountNeed["name"]): number;
-  /** Whether this node has a hand for one more delivery to a host: see `core/fairness/capacity.ts`. */
+  /** Whether this node has a hand for one more delivery to a host: see `core/admission/capacity.ts`. */
   hasHand(account: AccountId, host: string): boolean;
   /** Whether there is none because the account holds its share of this node. */
   isDenied(account: AccountId, host: string): boolean;
@@ -204,7 +204,7 @@ export interface Draft {
   isAlone(): boolean;
   /** Whether due messages of this account wait for a claim, so that a new one must not go at once. */
   isBehind(account: AccountId): boolean;
-  /** Whether a message to this host may go at once all the same: see `core/fairness/capacity.ts`. */
+  /** Whether a message to this host may go at once all the same: see `core/admission/capacity.ts`. */
   isNewcomer(account: AccountId, host: string): boolean;
   /** That something with this id is told of a message: see `core/search/timeIndex.ts`. Nothing is loaded for it. */
   sight(account: AccountId, id: string, sights: Sights): void;

@@ -1,4 +1,4 @@
-import { leavesLastPart } from "./capacity.ts";
+import { leavesLastPart } from "./lastPart.ts";
 
 /**
  * The memory of a node for bodies, in bytes: `total` in all, `sending` in messages that are being sent, `responses` in responses. `granted`

@@ -2,7 +2,7 @@ import type { Answer, Bytes, HeaderList, Redaction, StepHead } from "./message.t
 import { limits } from "../values/limits.ts";
 import { shortText } from "../values/name.ts";
 import type { RunFailure } from "./run.ts";
-import { initialSlot } from "./run.ts";
+import { parseStepKey } from "./stepId.ts";
 
 /** The step that failed, or where that cannot be told, the last one before it; by their names. */
 export type FailedStep = { stepName: string | null; afterStep: string | null };
@@ -16,8 +16,8 @@ export function failedStepOf(slot: string | undefined, head: StepHead | null | u
   if (said !== null) return { stepName: said, afterStep: null };
   const name = head ? head.stepName : null;
   // A result was sent for the next step to be run.
-  if (slot === undefined || slot === initialSlot || slot.startsWith("r"))
-    return { stepName: null, afterStep: slot === initialSlot ? null : name };
+  const kind = slot === undefined ? null : parseStepKey(slot).kind;
+  if (kind === null || kind === "initial" || kind === "result") return { stepName: null, afterStep: kind === "initial" ? null : name };
   return { stepName: name, afterStep: null };
 }
 

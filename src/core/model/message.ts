@@ -164,7 +164,7 @@ export type MessageState = {
   flowKey: string | null;
   /** The slot of a queue that it holds: its own, or on a callback that of the message it tells of. See `core/commands/queue.ts`. */
   slot: MessageId | null;
-  /** The line it stands in while it is held: see `core/sending/waitlist.ts`. */
+  /** The id of the gate in whose waitlist it is held: see `core/admission/gate.ts`. */
   line: string | null;
   /** The run that it belongs to, and goes with. */
   run: RunKey | null;
@@ -176,8 +176,8 @@ export type MessageState = {
 export const isUnfinished = ({ state }: Pick<MessageState, "state">): boolean => state !== "cancelling";
 
 /**
- * What a queue or a flow control key lets through, and what it has let through. See `core/sending/limiter.ts`. `id` is `queue:<name>`
- * or `key:<name>`, which is also the name of its line; or `under-way:`, or `under-way:<endpoint>`. A limit that is null does not hold.
+ * The limiter of a gate: its limits, and what it has counted. `id` is that of the gate, and `core/admission/gate.ts` says what each counter
+ * is the sum of. A limit that is null does not hold.
  */
 export type Flow = {
   account: AccountId;
@@ -188,9 +188,9 @@ export type Flow = {
   dueAt: Millis | null;
   paused: boolean;
   parallelism: number | null;
-  /** Of a queue: messages that hold a slot. Of a key: deliveries under way. */
+  /** Of a queue: its slots. Of other gates: the leased messages that they count. */
   running: number;
-  /** Messages that stand in its line. `onward`: those that stand in a line of the account that comes after it. */
+  /** Messages in its waitlist. `onward`: those that wait for a limit of the account behind it, and have reserved a place here. */
   waiting: number;
   onward?: number;
   rate: number | null;

@@ -92,7 +92,7 @@ export type CallType = "step" | "toCallback" | "fromCallback";
 /** An entry of the history of a run. Appended, and never changed. */
 export type Step = {
   account: AccountId;
-  /** `<run>/<slot>`: see `slotOf`. What is posted twice has the same one. */
+  /** `<run>/<slot>`: see `core/model/stepId.ts`. What is posted twice has the same one. */
   id: string;
   run: RunKey;
   /** Its place in the history. */
@@ -159,25 +159,6 @@ export type Notification = {
   body: Bytes;
 };
 
-/**
- * What a step is called in the history of its run: the initial payload `i`, the plan of a step `p3`, its result `r3`, a
- * request to a third party `c3`, its answer `f3`. So what is posted twice is found, and kept once. What cannot be read is
- * called by its place.
- */
-export function slotOf(callType: CallType, head: StepHead | null, position: number): string {
-  const step = head && (head.stepId || head.targetStep);
-  if (!step) return `x${position}`;
-  if (callType !== "step") return `${callType === "toCallback" ? "c" : "f"}${step}`;
-  return `${head.stepId > 0 ? "r" : "p"}${step}`;
-}
-
-export const initialSlot = "i";
-export const stepKey = (run: RunKey, slot: string): string => `${run}/${slot}`;
-/** The id of the waiter for a step: no step waits twice. */
-export const waiterKey = (run: RunKey, { stepId }: Readonly<Record<string, unknown>>): string => `${run}/${String(stepId)}`;
-/** The part of a step's id that names it in its run. */
-export const slotIn = (id: string): string => id.slice(id.indexOf("/") + 1);
-
 /** What a step says of itself. Null: it is none, or says what cannot be. */
 export function headOf(step: unknown): StepHead | null {
   if (typeof step !== "object" || step === null) return null;
@@ -189,6 +170,9 @@ export function headOf(step: unknown): StepHead | null {
     ...(isNumber(targetStep) ? { targetStep } : {}),
   };
 }
+
+/** Reports whether a step is a sleep, until a time or for a time. */
+export const isSleep = ({ head }: Pick<Step, "head">): boolean => head?.stepType.startsWith("Sleep") === true;
 
 /** The same of one that something is to come of later. Throws `Refusal`. */
 export function mustBeStep(step: unknown): void {

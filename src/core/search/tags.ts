@@ -12,6 +12,10 @@ export type MarkedList = "unfinished" | "born" | "log" | "dlq" | "runs";
 
 /** All marks of a list with the same text lie together, in the order of the rows they stand for. */
 export const markId = (list: MarkedList, mark: string, id: string): string => `${markPrefix(list, mark)}${id}`;
+/** Returns the mark in the id of one. Neither the list, nor the mark, nor the id of the row has a space. */
+export const readMark = (id: string): string => id.slice(id.indexOf(" ") + 1, id.lastIndexOf(" "));
+/** Returns the beginning of the ids of all marks of a list that begin with the same text. */
+export const markStart = (list: MarkedList, start: string): string => `${list} ${start}`;
 export const markPrefix = (list: MarkedList, mark: string): string => `${list} ${mark} `;
 
 /** A mark. White space and control characters are escaped, so that no mark is the beginning of another one. */

@@ -4,6 +4,7 @@ import type { DeadLetter, Envelope, Group, MessageState, Outline, Schedule } fro
 import { isUnfinished, noBytes } from "../model/message.ts";
 import { noAnswer } from "./outcome.ts";
 import type { Step } from "../model/run.ts";
+import { readRunKey } from "../model/stepId.ts";
 
 // A row whose checksum differs from its content is read as one of these: its key, and nothing that may have been altered. See
 // docs/decisions/0060.
@@ -47,7 +48,7 @@ export const damagedStep = ({ account, id, position }: Named & Pick<Step, "posit
   ...{
     account,
     id,
-    run: id.slice(0, id.indexOf("/")),
+    run: readRunKey(id),
     position,
     messageId: "",
     callType: "step",

@@ -1,6 +1,7 @@
 import type { Draft, Moment } from "../decision/command.ts";
-import { countEnd, depart } from "./admission.ts";
-import { log } from "./createMessage.ts";
+import { release } from "../admission/admission.ts";
+import { countEnd } from "../admission/counters.ts";
+import { log } from "../admission/messageLog.ts";
 import { logBodyBytes } from "../values/limits.ts";
 import { isSuccessStatus } from "../values/status.ts";
 import { notedLevel } from "../accounts/storageQuota.ts";
@@ -48,7 +49,7 @@ export function tryLater(draft: Draft, moment: Moment, { state, outcome, account
 export function cancelled(draft: Draft, moment: Moment, { state, outcome }: Ended): void {
   draft.drop("messages", state.account, state.id);
   log(draft, moment, state, { states: ["CANCELLED"], ...answerOf(outcome) });
-  depart(draft, moment, state);
+  release(draft, moment, state);
 }
 
 /** A message that failed for good, or a run, goes to the dead letter queue. */

@@ -1,7 +1,8 @@
 import type { Draft, Needs, TableName } from "../decision/command.ts";
 import type { ErrorCode } from "../values/errors.ts";
 import { Refusal } from "../values/errors.ts";
-import { queueFlow } from "./limiter.ts";
+import { listGateBounds, parseGate, queueGate } from "../admission/gate.ts";
+import { findLimiter } from "../admission/limiter.ts";
 import { limits } from "../values/limits.ts";
 import type { Account, AccountId } from "../model/message.ts";
 import { howToRaise, limitsOf } from "../accounts/plans.ts";
@@ -12,13 +13,15 @@ import { howToRaise, limitsOf } from "../accounts/plans.ts";
 /** No id has a character as high as this. */
 const highest = "\uffff";
 
+const { after: firstQueue, before: lastQueue } = listGateBounds("queue");
+
 /** What is counted, by the names of the limits. `within`: the ids of those rows of the table that are meant are between these two. */
 const places = {
   groups: { table: "groups", within: ["", highest] },
   schedules: { table: "schedules", within: ["", highest] },
   sources: { table: "sources", within: ["", highest] },
   tokens: { table: "tokens", within: ["", highest] },
-  queues: { table: "flows", within: [queueFlow(""), queueFlow(highest)] },
+  queues: { table: "flows", within: [firstQueue, lastQueue] },
 } as const satisfies Record<string, { table: TableName; within: readonly [string, string] }>;
 
 export type PlaceName = keyof typeof places;
@@ -29,7 +32,7 @@ export const placesOf = (name: PlaceName): (typeof places)[PlaceName] => places[
 /** As what a row counts. Null: it does not. */
 export function placeOf(table: TableName, id: string): PlaceName | null {
   if (table === "groups" || table === "schedules" || table === "sources" || table === "tokens") return table;
-  return table === "flows" && id.startsWith(queueFlow("")) ? "queues" : null;
+  return table === "flows" && parseGate(id).kind === "queue" ? "queues" : null;
 }
 
 /** Queues that any account may have, as whoever runs the server says. */
@@ -55,7 +58,7 @@ export function needsOfQueues(
   letters: readonly { queue: string | null }[],
   { mostQueues }: MostQueues,
 ): Pick<Needs, "counts"> {
-  const isNew = letters.some(({ queue }) => queue !== null && !draft.get("flows", account, queueFlow(queue)));
+  const isNew = letters.some(({ queue }) => queue !== null && !findLimiter(draft, { account, gate: queueGate(queue) }));
   return isNew ? needsOfPlace(draft, account, { name: "queues", mostQueues }) : {};
 }
 
@@ -78,5 +81,5 @@ export function takePlace(draft: Draft, account: Account, asked: Asked): void {
 
 /** Throws `Refusal` where a queue is not there, and there can be no more. */
 export function takeQueue(draft: Draft, account: Account, { name, mostQueues }: { name: string } & MostQueues): void {
-  if (!draft.get("flows", account.id, queueFlow(name))) takePlace(draft, account, { name: "queues", mostQueues });
+  if (!findLimiter(draft, { account: account.id, gate: queueGate(name) })) takePlace(draft, account, { name: "queues", mostQueues });
 }

@@ -1,8 +1,9 @@
-import { flowName, isAllowance, isEndpointFlow, isQueue, keyFlow, queueFlow, windowOf } from "./limiter.ts";
-import { hostLine } from "./admission.ts";
+import { endedWithServer } from "../admission/lease.ts";
+import type { AccountLimit, GateKind } from "../admission/gate.ts";
+import { isAccountLimit, parseGate, readWaitlist } from "../admission/gate.ts";
+import { readWindow } from "../admission/limiter.ts";
 import { flagOfLimit } from "../accounts/plans.ts";
 import type { Flow, LogRow, MessageId, MessageState, Millis, NodeId } from "../model/message.ts";
-import { endedWithServer } from "./createMessage.ts";
 import { endedWithNode } from "../nodes/takeover.ts";
 
 /** Messages before it in its line are counted as far as this. */
@@ -80,11 +81,10 @@ export function reasonsOf(standing: Standing, now: Millis): Reason[] {
     const pauses = laterPauses(standing, [standing.queue, standing.key]);
     return isStopped(standing, now) ? pauses : [untilDue(standing, now), ...pauses];
   }
-  if (state.line === (state.queue !== null && queueFlow(state.queue)))
-    return [...inQueue(standing), ...laterPauses(standing, [standing.key])];
-  if (state.line === (state.flowKey !== null && keyFlow(state.flowKey)))
-    return [...behindKey(standing, now), ...laterPauses(standing, [standing.queue])];
-  const reason = state.line !== null && isAllowance(state.line) ? inAccount(standing, state.line) : atHost(standing);
+  const waitlist = readWaitlist(state);
+  if (waitlist?.kind === "queue") return [...inQueue(standing), ...laterPauses(standing, [standing.key])];
+  if (waitlist?.kind === "key") return [...behindKey(standing, now), ...laterPauses(standing, [standing.queue])];
+  const reason = waitlist !== null && isAccountLimit(waitlist) ? inAccount(standing, waitlist) : atHost(standing);
   return [reason, ...laterPauses(standing, [standing.queue, standing.key])];
 }
 
@@ -137,14 +137,14 @@ function afterWhat({ status, error }: Pick<LogRow, "status" | "error">): string 
 
 /** It has not been before these gates yet, and cannot pass them then, unless somebody resumes them. */
 const laterPauses = ({ state }: Standing, flows: readonly (Flow | null)[]): Reason[] =>
-  flows.flatMap((flow) => (flow?.paused && !(isQueue(flow.id) && isOfOther(state)) ? [paused(flow)] : []));
+  flows.flatMap((flow) => (flow?.paused && !(parseGate(flow.id).kind === "queue" && isOfOther(state)) ? [paused(flow)] : []));
 
 /** A callback has the slot of the message it tells of, and is sent as long as that has one. */
 const isOfOther = ({ slot, id }: MessageState): boolean => slot !== null && slot !== id;
 
 function paused(flow: Flow): Reason {
-  const name = flowName(flow.id);
-  return isQueue(flow.id)
+  const { kind, name } = parseGate(flow.id);
+  return kind === "queue"
     ? { reason: "queue-paused", text: `queue ${name} is paused`, queue: name }
     : { reason: "key-paused", text: `key ${name} is paused`, key: name };
 }
@@ -173,13 +173,22 @@ function behindOf({ messageId, holders }: Place): Behind[] {
 function doing({ state, dueAt, attempts, lost, leasedBy, line }: MessageState): string {
   if (state === "active") return `being sent by node ${leasedBy ?? "?"}`;
   if (state === "cancelling") return `cancelled, and its request by node ${leasedBy ?? "?"} has not ended`;
-  if (state === "held") return `in the line of ${lineName({ line })}`;
+  if (state === "held") return `in the line of ${formatWaitlist({ line })}`;
   return `${attempts - lost > 0 ? "in retry until" : "due at"} ${iso(dueAt ?? 0)}`;
 }
 
-function lineName({ line }: Pick<MessageState, "line">): string {
-  if (line === null || !isAllowance(line)) return (line ?? "?").replace(":", " ");
-  return isEndpointFlow(line) ? `the account at endpoint ${flowName(line)}` : "the account";
+/** How the waitlists of the gates are called. */
+const waitlistNames: Record<GateKind, (name: string) => string> = {
+  queue: (name) => `queue ${name}`,
+  key: (name) => `key ${name}`,
+  endpoint: (name) => `the account at endpoint ${name}`,
+  account: () => "the account",
+  capacity: (host) => `host ${host}`,
+};
+
+function formatWaitlist(state: Pick<MessageState, "line">): string {
+  const waitlist = readWaitlist(state);
+  return waitlist === null ? "?" : waitlistNames[waitlist.kind](waitlist.name);
 }
 
 /** A key may be closed in more than one way. */
@@ -193,7 +202,7 @@ function behindKey(standing: Standing, now: Millis): Reason[] {
     const facts = { key, used: running + onward, limit: parallelism };
     reasons.push({ reason: "key-parallelism", text: `key ${key}: ${running} of ${parallelism} in flight${ahead(flow)}`, ...facts });
   }
-  const { windowStart, windowUsed } = windowOf(flow, now);
+  const { windowStart, windowUsed } = readWindow(flow, now);
   if (rate !== null && windowUsed + onward >= rate) {
     const until = windowStart + period;
     const text = `key ${key}: rate ${windowUsed} of ${rate} used until ${iso(until)}${ahead(flow)}`;
@@ -205,28 +214,30 @@ function behindKey(standing: Standing, now: Millis): Reason[] {
 /** Those that went on to a line of the account have their places already. */
 const ahead = ({ onward = 0 }: Pick<Flow, "onward">): string => (onward > 0 ? `, ${onward} more in line for the account` : "");
 
-function inAccount(standing: Standing, line: string): Reason {
+function inAccount(standing: Standing, waitlist: AccountLimit): Reason {
   const { running = 0, parallelism = null, onward = 0 } = standing.allowance ?? {};
   if (parallelism === null || running + onward < parallelism) return turnOf(standing);
   // An account that may have none under way to any endpoint may have none at all.
-  const names = isEndpointFlow(line)
-    ? ["parallelism" as const]
-    : ["globalParallelism" as const, ...(parallelism === 0 ? ["parallelism" as const] : [])];
+  const names =
+    waitlist.kind === "endpoint"
+      ? ["parallelism" as const]
+      : ["globalParallelism" as const, ...(parallelism === 0 ? ["parallelism" as const] : [])];
   const raise = `${names.map((name) => `"waypost account limits ${standing.state.account} --${flagOfLimit(name)} ..."`).join(" or ")} raises the limit`;
   const facts = { used: running + onward, limit: parallelism };
-  if (!isEndpointFlow(line))
+  if (waitlist.kind === "account")
     return inLine({ reason: "account", text: `account: ${running} of ${parallelism} deliveries under way (${raise})`, ...facts }, standing);
-  const endpoint = flowName(line);
+  const endpoint = waitlist.name;
   const text = `account: ${running} of ${parallelism} deliveries under way to endpoint ${endpoint}${ahead({ onward })} (${raise})`;
   return inLine({ reason: "account-endpoint", text, endpoint, ...facts }, standing);
 }
 
 const turnOf = (standing: Standing): Reason =>
-  inLine({ reason: "turn", text: `${lineName(standing.state)} is open; the next node that looks takes it on` }, standing);
+  inLine({ reason: "turn", text: `${formatWaitlist(standing.state)} is open; the next node that looks takes it on` }, standing);
 
 function atHost(standing: Standing): Reason {
-  const { host, line } = standing.state;
-  if (line !== hostLine(host)) return turnOf(standing);
+  const { host } = standing.state;
+  const waitlist = readWaitlist(standing.state);
+  if (waitlist?.kind !== "capacity" || waitlist.name !== host) return turnOf(standing);
   return inLine({ reason: "host", text: `no free hand for host ${host}`, host }, standing);
 }
 

@@ -31,6 +31,15 @@ export function birthOf(id: string): Millis {
   return time;
 }
 
+/** Reports whether a text may be an id. No other text was ever given out as one, and some databases cannot even be asked for it. */
+export const isId = (text: string): boolean => /^[\w-]{1,100}$/.test(text);
+
+/** Reports whether a text may be the id of a dead letter. */
+export const isDlqId = (text: string): boolean => /^\d{13}-\d{1,12}$/.test(text);
+
+/** Reports whether a text may be the id of an entry of the audit log. */
+export const isAuditId = (text: string): boolean => /^aud_\w{1,40}$/.test(text);
+
 function padded(value: number, width: number): string {
   const whole = Math.max(0, Math.floor(value));
   const above = 10 ** width;

@@ -1,18 +1,20 @@
 import type { Decision, Draft, Key, Moment, Needs } from "../decision/command.ts";
 import type { Cancelled, NotDone } from "../values/errors.ts";
 import { failedIn, Refusal } from "../values/errors.ts";
-import { flowsOfLetters, needsOfGates, depart } from "../sending/admission.ts";
+import { release } from "../admission/admission.ts";
+import { log } from "../admission/messageLog.ts";
+import { admissionNeeds, destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import { appendStep, goingRun, hasRoom, noRoom } from "./history.ts";
 import type { Going } from "./history.ts";
 import { together } from "../decision/needs.ts";
-import { log, needsOfSending } from "../sending/createMessage.ts";
 import type { Account, AccountId, Bytes, MessageId, MessageState, RunKey } from "../model/message.ts";
 import { noBytes } from "../model/message.ts";
 import { existing } from "../accounts/plans.ts";
 import type { Scope } from "../model/rights.ts";
 import { scopeBrokenBy } from "../model/rights.ts";
 import type { Invoker, Run, RunState } from "../model/run.ts";
-import { headOf, slotOf, stepKey, waiterKey } from "../model/run.ts";
+import { headOf } from "../model/run.ts";
+import { toStepId, toStepKey, toWaiterId } from "../model/stepId.ts";
 import { dropWaiter } from "./waiters.ts";
 
 /** What must be seen to end a run: all that belongs to it, and what the run that invoked it then does. */
@@ -20,7 +22,7 @@ export function needsOfEnding(draft: Draft, account: AccountId, key: RunKey): Ne
   const run = draft.get("runs", account, key);
   const active = run && draft.get("activeRuns", account, run.runId);
   const goesOn = active?.run === key;
-  const gates = goesOn ? needsOfGates(draft, draft.ofRun("messages", account, key)) : { slots: [], flows: [] };
+  const gates = goesOn ? admissionNeeds(draft, draft.ofRun("messages", account, key)) : { slots: [], flows: [] };
   const told = run?.invoker && goesOn ? needsOfTelling(draft, account, run.invoker) : noNeeds;
   return {
     runs: [[account, key], ...told.runs],
@@ -46,10 +48,10 @@ function needsOfTelling(draft: Draft, account: AccountId, { run, runId, url, ste
   return {
     runs: [[account, run]],
     activeRuns: [[account, runId]],
-    flows: invoking ? flowsOfLetters(account, [{ queue: null, flowControl: invoking.settings.flowControl }]) : [],
-    ...needsOfSending(account, [url]),
-    steps: [[account, stepKey(run, slotOf("step", headOf(step), -1))]],
-    waiters: [[account, waiterKey(run, step)]],
+    flows: invoking ? listLimiterKeysFor(account, [{ queue: null, flowControl: invoking.settings.flowControl }]) : [],
+    ...destinationNeeds(account, [url]),
+    steps: [[account, toStepId(run, toStepKey("step", headOf(step), -1))]],
+    waiters: [[account, toWaiterId(run, step)]],
   };
 }
 
@@ -80,7 +82,7 @@ export function endRun(draft: Draft, moment: Moment, account: Account, { run, ac
 export function leaveOut(draft: Draft, moment: Moment, state: MessageState): void {
   draft.drop("messages", state.account, state.id);
   log(draft, moment, state, { states: ["CANCELLED"] });
-  depart(draft, moment, state);
+  release(draft, moment, state);
 }
 
 /** The runs of these messages. */
@@ -102,9 +104,9 @@ function tellInvoker(draft: Draft, moment: Moment, account: Account, ended: Run,
   const child = { run: ended.id, runId: ended.runId, url: ended.url, createdAt: ended.createdAt, messageId };
   const waited = { createdAt: ended.createdAt, dueAt: null, child };
   const going = goingRun(draft, account.id, invoker.runId, invoker.run);
-  dropWaiter(draft, account.id, waiterKey(invoker.run, invoker.step));
+  dropWaiter(draft, account.id, toWaiterId(invoker.run, invoker.step));
   // The endpoint itself may have posted a result.
-  if (draft.outline("steps", account.id, stepKey(invoker.run, slotOf("step", head, -1)))) return;
+  if (draft.outline("steps", account.id, toStepId(invoker.run, toStepKey("step", head, -1)))) return;
   if (going) {
     if (ended.body.byteLength > 0 && !hasRoom(going, body.byteLength)) throw noRoom(going, "result");
     appendStep(draft, moment, account, going, { callType: "step", head, body, url: invoker.url, headers: invoker.headers, waited });
@@ -113,7 +115,12 @@ function tellInvoker(draft: Draft, moment: Moment, account: Account, ended: Run,
   const invoking = draft.get("runs", account.id, invoker.run);
   if (!invoking) return;
   draft.put("steps", {
-    ...{ account: account.id, id: stepKey(invoking.id, slotOf("step", head, invoking.steps)), run: invoking.id, position: invoking.steps },
+    ...{
+      account: account.id,
+      id: toStepId(invoking.id, toStepKey("step", head, invoking.steps)),
+      run: invoking.id,
+      position: invoking.steps,
+    },
     ...{ messageId, callType: "step", createdAt: moment.now, head, url: invoker.url, headers: invoker.headers, body, waited },
   });
   draft.put("runs", { ...invoking, steps: invoking.steps + 1 });

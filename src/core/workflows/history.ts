@@ -1,14 +1,15 @@
 import type { Draft, Key, Moment, Needs } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
-import { flowsOfLetters } from "../sending/admission.ts";
+import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
+import { accept } from "../sending/createMessage.ts";
 import type { OneLetter } from "../sending/createMessage.ts";
-import { accept, needsOfSending } from "../sending/createMessage.ts";
 import { lazyBytes, limits } from "../values/limits.ts";
 import type { Account, AccountId, Envelope, HeaderList, Letter, Millis, RunKey, RunPart, RunPost, StepHead } from "../model/message.ts";
 import { joinHeaders } from "../values/headers.ts";
 import { noBytes } from "../model/message.ts";
 import type { ActiveRun, CallType, Run, Waited } from "../model/run.ts";
-import { sizeInHistory, slotOf, stepKey, waiterKey } from "../model/run.ts";
+import { sizeInHistory } from "../model/run.ts";
+import { toStepId, toStepKey, toWaiterId } from "../model/stepId.ts";
 import { dropWaiter } from "./waiters.ts";
 
 /** A run that goes on: its beginning, and how far it is. */
@@ -34,7 +35,7 @@ export function needsOfRun(draft: Draft, account: AccountId, runId: string): { r
   const run = active && draft.get("runs", account, active.run);
   return {
     runs: active ? [[account, active.run]] : [],
-    flows: run ? flowsOfLetters(account, [{ queue: null, flowControl: run.settings.flowControl }]) : [],
+    flows: run ? listLimiterKeysFor(account, [{ queue: null, flowControl: run.settings.flowControl }]) : [],
   };
 }
 
@@ -62,11 +63,11 @@ export function appendStep(draft: Draft, moment: Moment, account: Account, going
   const active = draft.get("activeRuns", run.account, run.runId) ?? going.active;
   const position = active.steps;
   const size = active.size + sizeInHistory(step.body.byteLength);
-  const slot = step.slot ?? slotOf(step.callType, step.head, position);
+  const slot = step.slot ?? toStepKey(step.callType, step.head, position);
   const kind = step.kind ?? "step";
   const message = send(draft, moment, account, run, { ...step, kind, slot, position, size: kind === "step" ? size : step.body.byteLength });
   draft.put("steps", {
-    ...{ account: account.id, id: stepKey(run.id, slot), run: run.id, position, messageId: message.id, callType: step.callType },
+    ...{ account: account.id, id: toStepId(run.id, slot), run: run.id, position, messageId: message.id, callType: step.callType },
     ...{ createdAt: moment.now, head: step.head, url: step.url, headers: step.headers, body: kind === "call" ? noBytes : step.body },
     ...(step.waited === undefined ? {} : { waited: step.waited }),
   });
@@ -139,11 +140,11 @@ export type StepLetter = Letter & { post: Extract<RunPost, { kind: "step" | "cal
 export const needsOfStep = (draft: Draft, account: AccountId, { post: { runId, kind, head }, url, flowControl }: StepLetter): Needs => {
   const active = draft.get("activeRuns", account, runId);
   const { runs, flows } = needsOfRun(draft, account, runId);
-  const slot = slotOf(kind === "call" ? "toCallback" : "step", head, -1);
+  const slot = toStepKey(kind === "call" ? "toCallback" : "step", head, -1);
   return {
-    ...{ runs, ...needsOfSending(account, [url]), outlines: { steps: active ? [[account, stepKey(active.run, slot)]] : [] } },
-    waiters: active && head ? [[account, waiterKey(active.run, head)]] : [],
-    flows: [...flows, ...flowsOfLetters(account, [{ queue: null, flowControl }])],
+    ...{ runs, ...destinationNeeds(account, [url]), outlines: { steps: active ? [[account, toStepId(active.run, slot)]] : [] } },
+    waiters: active && head ? [[account, toWaiterId(active.run, head)]] : [],
+    flows: [...flows, ...listLimiterKeysFor(account, [{ queue: null, flowControl }])],
   };
 };
 
@@ -156,11 +157,11 @@ export function postStep(draft: Draft, moment: Moment, account: Account, letter:
   const going = mustGoOn(draft, account.id, post.runId);
   const { runId, createdAt } = going.run;
   const callType = post.kind === "call" ? "toCallback" : "step";
-  const older = draft.outline("steps", account.id, stepKey(going.run.id, slotOf(callType, post.head, -1)));
+  const older = draft.outline("steps", account.id, toStepId(going.run.id, toStepKey(callType, post.head, -1)));
   if (older) return { messageId: older.messageId, deduplicated: false, run: { runId, createdAt } };
   checkHistory(going);
   // A step that has its result waits for nothing any more.
-  if (callType === "step" && post.head) dropWaiter(draft, account.id, waiterKey(going.run.id, post.head));
+  if (callType === "step" && post.head) dropWaiter(draft, account.id, toWaiterId(going.run.id, post.head));
   const ofLetter = post.kind === "call" || !going.run.features.captured;
   const message = appendStep(draft, moment, account, going, {
     ...{ callType, head: post.head, body, url, headers, delay, notBefore, kind: post.kind },

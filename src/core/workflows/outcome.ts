@@ -1,11 +1,13 @@
 import { callbackLetter } from "../sending/callback.ts";
 import type { Draft, Moment, Needs, StepsNeed } from "../decision/command.ts";
 import { needsOfEnding, endRun } from "./end.ts";
-import { depart, flowsOfLetters } from "../sending/admission.ts";
+import { release } from "../admission/admission.ts";
+import { log } from "../admission/messageLog.ts";
+import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
+import { accept } from "../sending/createMessage.ts";
 import type { Going } from "./history.ts";
 import { Later } from "../values/errors.ts";
 import { appendStep, goingRun, hasRoom, needsOfRun, noRoomFor } from "./history.ts";
-import { accept, log, needsOfSending } from "../sending/createMessage.ts";
 import { markOf } from "../search/tags.ts";
 import { noBytes } from "../model/message.ts";
 import type { Account, Answer, CallbackSettings, DeadLetter, Envelope, MessageState, Outcome, Outline, RunPart } from "../model/message.ts";
@@ -15,7 +17,8 @@ import { answerOf, delivered, isSuccess, keepDeadLetter, lastAnswerOf, tryLater,
 import { limitsOf } from "../accounts/plans.ts";
 import { verdictOf } from "../sending/retry.ts";
 import type { Run, RunFailure, Step } from "../model/run.ts";
-import { historyBody, initialSlot, stepKey } from "../model/run.ts";
+import { historyBody } from "../model/run.ts";
+import { initialStepKey, toStepId } from "../model/stepId.ts";
 import { saidIn } from "../model/failureText.ts";
 import { problemOf } from "./problem.ts";
 
@@ -33,8 +36,8 @@ export const isOfRun = <E extends Outline<Envelope>>(envelope: E): envelope is O
 export function needsOfRunOutcome(draft: Draft, envelope: OfRun<Outline<Envelope>>, outcome: Answer, state?: MessageState): Needs {
   const { account, run: part } = envelope;
   const own: Needs = {
-    ...{ runs: [[account, part.run]], activeRuns: [[account, part.runId]], ...needsOfSending(account, [envelope.url]) },
-    outlines: { steps: part.kind === "call" ? [[account, stepKey(part.run, part.slot)]] : [] },
+    ...{ runs: [[account, part.run]], activeRuns: [[account, part.runId]], ...destinationNeeds(account, [envelope.url]) },
+    outlines: { steps: part.kind === "call" ? [[account, toStepId(part.run, part.slot)]] : [] },
   };
   const going = goingRun(draft, account, part.runId, part.run);
   if (!going) return own;
@@ -43,7 +46,7 @@ export function needsOfRunOutcome(draft: Draft, envelope: OfRun<Outline<Envelope
   const ofRun = needsOfRun(draft, account, part.runId);
   if (part.kind === "call") {
     if (verdict === "retry") return own;
-    const isSound = !draft.outline("steps", account, stepKey(part.run, part.slot))?.damaged;
+    const isSound = !draft.outline("steps", account, toStepId(part.run, part.slot))?.damaged;
     const ending =
       isSound && surelyFits(going, part, outcome)
         ? []
@@ -73,8 +76,8 @@ function needsOfFailure(account: Account["id"], run: Run, outcome: Answer): Need
   return {
     ofRuns: isMisfit ? [{ account, run: run.id, table: "steps" }] : [],
     stepsOf: failureCallback ? [toldOf(run)] : [],
-    ...(failureCallback && needsOfSending(account, [failureCallback.url])),
-    flows: failureCallback ? flowsOfLetters(account, [{ ...failureCallback, queue: null }]) : [],
+    ...(failureCallback && destinationNeeds(account, [failureCallback.url])),
+    flows: failureCallback ? listLimiterKeysFor(account, [{ ...failureCallback, queue: null }]) : [],
   };
 }
 
@@ -82,7 +85,7 @@ function needsOfFailure(account: Account["id"], run: Run, outcome: Answer): Need
 export const toldOf = ({ account, id, features }: Run): StepsNeed => ({
   account,
   run: id,
-  ...(features.initialBody ? { slot: initialSlot } : {}),
+  ...(features.initialBody ? { slot: initialStepKey } : {}),
 });
 
 type Case = { account: Account; envelope: OfRun<Outline<Envelope>>; state: MessageState; outcome: Outcome };
@@ -102,7 +105,7 @@ export function drawOfRun(draft: Draft, moment: Moment, of: Case): { became: "de
       return { became: "failed" };
     }
     delivered(draft, moment, of);
-    depart(draft, moment, state);
+    release(draft, moment, state);
   } else if (going && problem === null && verdict.kind === "retry") {
     tryLater(draft, moment, of, verdict.at);
   } else {
@@ -125,7 +128,7 @@ export function failOfRun(draft: Draft, moment: Moment, failure: Failure & { env
   if (going && tooLong !== null) return failRun(draft, moment, { ...failure, going, outcome: { ...outcome, error: tooLong } });
   draft.drop("messages", state.account, state.id);
   log(draft, moment, state, { states: going ? ["ERROR", "FAILED"] : ["ERROR", "CANCELLED"], ...answerOf(outcome) });
-  depart(draft, moment, state);
+  release(draft, moment, state);
 }
 
 type GoingFailure = Failure & { envelope: OfRun<Outline<Envelope>>; going: Going };
@@ -137,7 +140,7 @@ type GoingFailure = Failure & { envelope: OfRun<Outline<Envelope>>; going: Going
 function takeAnswer(draft: Draft, moment: Moment, { account, envelope, state, outcome, going }: GoingFailure): string | null {
   const { callback } = envelope;
   if (!callback) return null;
-  const call = draft.outline("steps", account.id, stepKey(going.run.id, envelope.run.slot));
+  const call = draft.outline("steps", account.id, toStepId(going.run.id, envelope.run.slot));
   if (call?.damaged) {
     if (!draft.mayEnd(account.id, going.run.id)) throw new Later();
     return "the step that called the third party is damaged in the store";
@@ -197,7 +200,7 @@ function failRun(draft: Draft, moment: Moment, { account, envelope, state, outco
   };
   const ended = endRun(draft, moment, account, going, { state: "RUN_FAILED", failure });
   if (failureCallback) callBackFailure(draft, moment, { account, run: ended, letter, outcome, envelope, to: failureCallback });
-  depart(draft, moment, state);
+  release(draft, moment, state);
 }
 
 type FailureTold = { account: Account; run: Run; letter: DeadLetter; outcome: Answer; envelope: Outline<Envelope>; to: CallbackSettings };

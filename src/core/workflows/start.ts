@@ -1,14 +1,14 @@
 import { brandNames } from "../values/brand.ts";
 import type { Draft, Moment, Needs } from "../decision/command.ts";
 import { Refusal } from "../values/errors.ts";
-import { flowsOfLetters } from "../sending/admission.ts";
+import { destinationNeeds, listLimiterKeysFor } from "../admission/needs.ts";
 import type { Going, Posted } from "./history.ts";
 import { appendStep, checkHistory, mustGoOn, needsOfRun, send } from "./history.ts";
-import { needsOfSending } from "../sending/createMessage.ts";
 import type { Account, AccountId, Envelope, InvokerPost, Letter, RunPart, RunPost } from "../model/message.ts";
 import { noBytes } from "../model/message.ts";
 import type { Invoker, Run, Waiter } from "../model/run.ts";
-import { initialSlot, mustBeStep, sizeInHistory, stepKey, waiterKey } from "../model/run.ts";
+import { mustBeStep, sizeInHistory } from "../model/run.ts";
+import { initialStepKey, toResultId, toWaiterId } from "../model/stepId.ts";
 import { countRun } from "../accounts/usage.ts";
 import { putWaiter } from "./waiters.ts";
 
@@ -30,12 +30,12 @@ export function needsOfStart(draft: Draft, account: AccountId, { post, url, flow
   const ofInvoker = invoker && draft.get("activeRuns", account, invoker.runId);
   return {
     // A run may end in the batch in which it starts, and its invoker goes on then.
-    ...needsOfSending(account, [url, ...(invoker ? [invoker.url] : [])]),
+    ...destinationNeeds(account, [url, ...(invoker ? [invoker.url] : [])]),
     runs: [...own.runs, ...(parent?.runs ?? [])],
-    flows: [...flowsOfLetters(account, [{ queue: null, flowControl }]), ...own.flows, ...(parent?.flows ?? [])],
-    stepsOf: active && post.origin === "again" ? [{ account, run: active.run, slot: initialSlot }] : [],
-    outlines: { steps: invoker && ofInvoker ? [[account, stepKey(ofInvoker.run, `r${String(invoker.step.stepId)}`)]] : [] },
-    waiters: invoker && ofInvoker ? [[account, waiterKey(ofInvoker.run, invoker.step)]] : [],
+    flows: [...listLimiterKeysFor(account, [{ queue: null, flowControl }]), ...own.flows, ...(parent?.flows ?? [])],
+    stepsOf: active && post.origin === "again" ? [{ account, run: active.run, slot: initialStepKey }] : [],
+    outlines: { steps: invoker && ofInvoker ? [[account, toResultId(ofInvoker.run, invoker.step)]] : [] },
+    waiters: invoker && ofInvoker ? [[account, toWaiterId(ofInvoker.run, invoker.step)]] : [],
   };
 }
 
@@ -96,7 +96,7 @@ function sendFirst(draft: Draft, moment: Moment, account: Account, going: Going,
   const { features, origin } = letter.post;
   const first: RunPart["first"] = origin === "rest" ? "rest" : "detect";
   const message = appendStep(draft, moment, account, going, {
-    ...{ callType: "step", head: null, slot: initialSlot, body: letter.body, url: letter.url, headers: letter.headers },
+    ...{ callType: "step", head: null, slot: initialStepKey, body: letter.body, url: letter.url, headers: letter.headers },
     ...{ delay: letter.delay, notBefore: letter.notBefore, ...(features.detect ? { first } : {}) },
   });
   const active = draft.get("activeRuns", account.id, going.run.runId);
@@ -120,7 +120,7 @@ function startAgain(draft: Draft, moment: Moment, account: Account, letter: Star
     ...{ flowControl: flowControl ?? settings.flowControl, failureCallback: failureCallback ?? settings.failureCallback },
   };
   const again: Run = { ...run, settings: changed };
-  const [initial] = draft.stepsOf(account.id, run.id, initialSlot);
+  const [initial] = draft.stepsOf(account.id, run.id, initialStepKey);
   if (initial?.damaged)
     throw new Refusal("step-refused", `workflow-runid: the initial payload of ${run.runId.slice(0, 200)} is damaged in the store`);
   draft.put("runs", again);
@@ -128,7 +128,7 @@ function startAgain(draft: Draft, moment: Moment, account: Account, letter: Star
   const message = send(draft, moment, account, again, {
     ...{
       kind: "step",
-      slot: initialSlot,
+      slot: initialStepKey,
       position: 0,
       body,
       size: sizeInHistory(body.byteLength),
@@ -166,14 +166,14 @@ const notOneOfItsOwn = (runId: string): Refusal =>
 
 /** A step that was posted again has invoked its run before, and may have its result. */
 function resultOfInvoke(draft: Draft, account: AccountId, { step }: InvokerPost, { run }: Invoker): Posted | null {
-  const child = draft.get("waiters", account, waiterKey(run, step))?.child;
+  const child = draft.get("waiters", account, toWaiterId(run, step))?.child;
   if (child) return { messageId: child.messageId, deduplicated: false, run: { runId: child.runId, createdAt: child.createdAt } };
-  const result = draft.outline("steps", account, stepKey(run, `r${String(step.stepId)}`));
+  const result = draft.outline("steps", account, toResultId(run, step));
   return result ? { messageId: result.messageId, deduplicated: false, run: { runId: "", createdAt: result.createdAt } } : null;
 }
 
 const waiterForChild = (moment: Moment, child: Run, messageId: string, { run, runId, url, headers, step }: Invoker): Waiter => ({
-  ...{ account: child.account, id: waiterKey(run, step), run, runId, kind: "invoke", event: "", createdAt: moment.now, dueAt: null },
+  ...{ account: child.account, id: toWaiterId(run, step), run, runId, kind: "invoke", event: "", createdAt: moment.now, dueAt: null },
   ...{ url, headers, given: [], timeout: "", timeoutUrl: "", timeoutHeaders: [], timeoutGiven: [], step },
   child: { run: child.id, runId: child.runId, url: child.url, createdAt: child.createdAt, messageId },
 });

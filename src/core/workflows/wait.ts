@@ -2,14 +2,15 @@ import type { Decision, Draft, Moment, Needs } from "../decision/command.ts";
 import { Later, Refusal } from "../values/errors.ts";
 import type { Going } from "./history.ts";
 import { appendStep, checkHistory, goingRun, hasRoom, mustGoOn, needsOfRun, noRoom } from "./history.ts";
-import { allDestinations, needsOfSending } from "../sending/createMessage.ts";
+import { destinationNeeds, mergeDestinationNeeds } from "../admission/needs.ts";
 import { limits } from "../values/limits.ts";
 import type { Account, AccountId, Bytes, MessageId, Millis, Outline } from "../model/message.ts";
 import { together } from "../decision/needs.ts";
 import { existing, howToRaise, limitsOf } from "../accounts/plans.ts";
 import type { Scope } from "../model/rights.ts";
 import type { Notification, Waiter } from "../model/run.ts";
-import { headOf, mustBeStep, stepKey, waiterKey } from "../model/run.ts";
+import { headOf, mustBeStep } from "../model/run.ts";
+import { toResultId, toStepId, toWaiterId } from "../model/stepId.ts";
 import { waitSentAwayBy } from "./sentAway.ts";
 import { mustHaveStorage } from "../accounts/storageQuota.ts";
 import { dropWaiter, putWaiter } from "./waiters.ts";
@@ -39,9 +40,9 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
       ...needsOfRun(draft, account, runId),
       ofRuns: [{ account, run, table: "notifications", event }],
       notifications: kept ? [[account, kept.id]] : [],
-      outlines: { steps: [[account, stepKey(active.run, `r${String(step.stepId)}`)]] },
-      waiters: [[account, waiterKey(active.run, step)]],
-      ...needsOfSending(account, [url]),
+      outlines: { steps: [[account, toResultId(active.run, step)]] },
+      waiters: [[account, toWaiterId(active.run, step)]],
+      ...destinationNeeds(account, [url]),
     };
   },
   decide: ({ account: id, runId, waiter: post, scope }, draft, moment) => {
@@ -53,9 +54,8 @@ export const wait: Decision<WaitInput, { waits: boolean }> = {
     checkHistory(going);
     checkWait(account, post);
     mustBeStep(post.step);
-    const key = waiterKey(going.run.id, post.step);
-    if (draft.get("waiters", id, key) || draft.outline("steps", id, stepKey(going.run.id, `r${String(post.step.stepId)}`)))
-      return { waits: false };
+    const key = toWaiterId(going.run.id, post.step);
+    if (draft.get("waiters", id, key) || draft.outline("steps", id, toResultId(going.run.id, post.step))) return { waits: false };
     const { wait: span, ...rest } = post;
     const waiter: Waiter = {
       ...{ ...rest, account: id, id: key, run: going.run.id, runId, createdAt: moment.now },
@@ -203,7 +203,7 @@ function store(
     const problem = `${kept.length} events of ${bytes} bytes wait for the run ${runId.slice(0, 200)} to ask for them`;
     throw new Refusal("limit-exceeded", `eventId: ${problem}, the limits are ${limits.notifications} and ${limits.notificationBytes}`);
   }
-  const id = stepKey(going.run.id, moment.newId("ntf"));
+  const id = toStepId(going.run.id, moment.newId("ntf"));
   draft.put("notifications", { account, id, run: going.run.id, kind, event, createdAt: moment.now, size: body.byteLength, body });
 }
 
@@ -213,9 +213,9 @@ export function needsOfWaking(draft: Draft, waiters: readonly Waiter[]): Needs {
     {
       accounts: waiters.map(({ account }) => [account] as const),
       activeRuns: waiters.map(({ account, runId }) => [account, runId] as const),
-      ...allDestinations(
+      ...mergeDestinationNeeds(
         waiters.map(({ account, url, timeoutUrl }) =>
-          needsOfSending(
+          destinationNeeds(
             account,
             [url, timeoutUrl].filter((one) => one !== ""),
           ),

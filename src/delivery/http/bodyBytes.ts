@@ -1,4 +1,4 @@
-import { accountOf } from "../../core/fairness/capacity.ts";
+import { accountOf } from "../../core/admission/capacity.ts";
 import type { AccountId } from "../../core/model/message.ts";
 import { freeForResponses, hasRoom } from "../../core/fairness/responseRoom.ts";
 

@@ -1,5 +1,5 @@
 import type { Key } from "../../core/decision/command.ts";
-import { laneOf } from "../../core/fairness/capacity.ts";
+import { laneOf } from "../../core/admission/capacity.ts";
 import type { MessageState } from "../../core/model/message.ts";
 import { KeyMap } from "./keyMap.ts";
 

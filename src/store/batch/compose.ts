@@ -1,6 +1,7 @@
 import type { Bytes, Delivery } from "../../core/model/message.ts";
 import type { SentStep } from "../../core/model/run.ts";
-import { entryText, historyBody, stepKey } from "../../core/model/run.ts";
+import { entryText, historyBody } from "../../core/model/run.ts";
+import { toStepId } from "../../core/model/stepId.ts";
 import type { HistoryNeed, Loader } from "./loader.ts";
 import type { BatchResult } from "../store.ts";
 
@@ -49,7 +50,7 @@ async function bodiesOf(loader: Pick<Loader, "rows" | "histories">, carrying: re
   return bodies;
 }
 
-const keyOfStep = ({ message: { account, run } }: Carrying): [account: string, id: string] => [account, stepKey(run.run, run.slot)];
+const keyOfStep = ({ message: { account, run } }: Carrying): [account: string, id: string] => [account, toStepId(run.run, run.slot)];
 
 /** Messages of one run have histories of different lengths; the longest has all of them in it. */
 function farthest(deliveries: readonly Carrying[]): HistoryNeed[] {

@@ -1,11 +1,11 @@
-import { needsOfAccounts } from "../../core/sending/accountLimits.ts";
+import { listAccountLimiterKeys } from "../../core/admission/accountLimits.ts";
+import { waitlistHeadNeeds } from "../../core/admission/waitlist.ts";
 import type { Decision, DueNeed, Key, LineHead, Moment, Needs } from "../../core/decision/command.ts";
 import { commands } from "../../core/commands/index.ts";
 import type { Commands } from "../../core/commands/index.ts";
 import { Later, Refusal } from "../../core/values/errors.ts";
-import { laneOf } from "../../core/fairness/capacity.ts";
-import type { Hands } from "../../core/fairness/capacity.ts";
-import { needsOfHeads } from "../../core/sending/waitlist.ts";
+import { laneOf } from "../../core/admission/capacity.ts";
+import type { Hands } from "../../core/admission/capacity.ts";
 import type { AccountId, Millis } from "../../core/model/message.ts";
 import { WorkingSet } from "./workingSet.ts";
 import type { Loader } from "./loader.ts";
@@ -106,12 +106,13 @@ function note({ accounts, endpoints }: Seen, needs: Needs): void {
 }
 
 function withAllowances(set: WorkingSet, asked: Needs, { accounts, endpoints }: Seen): Needs {
-  const flows = needsOfAccounts(set, accounts, endpoints);
+  const flows = listAccountLimiterKeys(set, accounts, endpoints);
   return flows.length === 0 ? asked : merge([asked, { flows }]);
 }
 
 /** Found out for all calls together: a hundred outcomes of one key name the same hundred that stand in its line. */
-const withHeads = (set: WorkingSet, asked: Needs): Needs => (asked.heads?.length ? merge([asked, needsOfHeads(set, asked.heads)]) : asked);
+const withHeads = (set: WorkingSet, asked: Needs): Needs =>
+  asked.heads?.length ? merge([asked, waitlistHeadNeeds(set, asked.heads)]) : asked;
 
 /** The needs of many as the needs of one. Where each asks for the first so many of something, they ask for the sum. */
 function merge(all: readonly Needs[]): Needs {

@@ -2,7 +2,7 @@ import type { AnswerOf, CommandName, InputOf } from "../../core/commands/index.t
 import { hasCaller } from "../../core/commands/index.ts";
 import type { ErrorCode } from "../../core/values/errors.ts";
 import { Refusal, errorCodes } from "../../core/values/errors.ts";
-import { noHands } from "../../core/fairness/capacity.ts";
+import { noHands } from "../../core/admission/capacity.ts";
 import type { Millis } from "../../core/model/message.ts";
 import { weightOf } from "../../core/fairness/weight.ts";
 import { gather, type Look } from "./coalesce.ts";

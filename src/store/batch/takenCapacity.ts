@@ -1,6 +1,6 @@
 import type { AccountId } from "../../core/model/message.ts";
-import type { Hands, Taken } from "../../core/fairness/capacity.ts";
-import { accountOf, hasHand, isNewcomer, leavesOthers } from "../../core/fairness/capacity.ts";
+import type { Hands, Taken } from "../../core/admission/capacity.ts";
+import { accountOf, hasHand, isNewcomer, leavesOthers } from "../../core/admission/capacity.ts";
 
 /** The hands of a node that a batch has promised to deliveries so far. */
 export class TakenHands {

@@ -1,5 +1,5 @@
 import type { LineHead } from "../../core/decision/command.ts";
-import { laneOf } from "../../core/fairness/capacity.ts";
+import { laneOf } from "../../core/admission/capacity.ts";
 import type { AccountId, MessageId, MessageState } from "../../core/model/message.ts";
 
 /** What is known of a line: its first messages, and whether these are all. */

@@ -1,15 +1,15 @@
 import type { Draft, Key, Needs, OutlineName, Rows, RunRows, RunTableName, TableName } from "../../core/decision/command.ts";
 import { Later } from "../../core/values/errors.ts";
-import type { Hands } from "../../core/fairness/capacity.ts";
-import { isBehind, laneOf } from "../../core/fairness/capacity.ts";
-import { hostLine, isFlowLine } from "../../core/sending/admission.ts";
+import type { Hands } from "../../core/admission/capacity.ts";
+import { isBehind, laneOf } from "../../core/admission/capacity.ts";
+import { hasLimiter, parseGate } from "../../core/admission/gate.ts";
 import { marksOfRow, remarked } from "../../core/search/tags.ts";
 import { glanceOf, sightingsAt } from "../../core/search/timeIndex.ts";
 import type { AccountId, Delivery, Flow, Held, Line, MessageState, Millis } from "../../core/model/message.ts";
 import type { Outline, RunKey, Schedule } from "../../core/model/message.ts";
 import { noBytes } from "../../core/model/message.ts";
 import type { Step, Waiter } from "../../core/model/run.ts";
-import { stepKey } from "../../core/model/run.ts";
+import { toStepId } from "../../core/model/stepId.ts";
 import type { Turns } from "../../core/fairness/turns.ts";
 import { keyOf } from "../queries/keys.ts";
 import { Effects } from "./effects.ts";
@@ -148,7 +148,7 @@ export class WorkingSet implements Draft {
   stepsOf(account: AccountId, run: RunKey, slot?: string): readonly Step[] {
     const need = { account, run, ...(slot === undefined ? {} : { slot }) };
     if (this.#loaded.histories.isLeft(need)) throw new Later();
-    if (slot !== undefined) return [this.get("steps", account, stepKey(run, slot)) ?? []].flat();
+    if (slot !== undefined) return [this.get("steps", account, toStepId(run, slot)) ?? []].flat();
     if (!this.#overlay.runs.wasHistoryAsked(need)) return [];
     return this.#overlay.runs.idsIn("steps", need).flatMap((id) => this.get("steps", account, id) ?? []);
   }
@@ -161,11 +161,12 @@ export class WorkingSet implements Draft {
     const isKnownWhole = this.#loaded.heads.isWhole(account, line);
     if (isKnownWhole !== undefined) return isKnownWhole;
     // A waitlist that the storage does not have is empty.
-    if (isFlowLine(line)) {
+    const gate = parseGate(line);
+    if (hasLimiter(gate)) {
       const flow = this.#overlay.entry("flows", [account, line]);
       return flow !== undefined && flow.loaded && (flow.before === undefined || flow.before.waiting === 0);
     }
-    const hosts = this.#overlay.entry("lines", [account, line.slice(hostLine("").length)]);
+    const hosts = this.#overlay.entry("lines", [account, gate.name]);
     return hosts !== undefined && hosts.loaded && hosts.before === undefined;
   }
 

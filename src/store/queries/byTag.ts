@@ -2,7 +2,7 @@ import type { Filter } from "../../core/search/filter.ts";
 import type { AccountId } from "../../core/model/message.ts";
 import { marksWanted, mostValues } from "../../core/search/filter.ts";
 import type { MarkedList } from "../../core/search/tags.ts";
-import { markOf, markPrefix } from "../../core/search/tags.ts";
+import { markOf, markPrefix, markStart, readMark } from "../../core/search/tags.ts";
 import type { Range, Shelf } from "./storageReads.ts";
 import { past } from "./storageReads.ts";
 
@@ -31,11 +31,11 @@ const mostAlike = 500;
 async function marksOfRuns(shelf: Shelf, account: AccountId, starts: readonly string[]): Promise<string[] | null> {
   const marks = new Set<string>();
   for (const start of starts.slice(0, mostValues + 1)) {
-    const prefix = `dlq ${markOf.run(start)}`;
+    const prefix = markStart("dlq", markOf.run(start));
     const rows = await shelf.range("marks", { account, after: prefix, limit: mostAlike });
     const alike = rows.filter(({ id }) => id.startsWith(prefix));
     if (alike.length === mostAlike) return null;
-    for (const { id } of alike) marks.add(id.slice("dlq ".length, id.lastIndexOf(" ")));
+    for (const { id } of alike) marks.add(readMark(id));
   }
   return marks.size > mostValues || starts.length > mostValues ? null : [...marks];
 }

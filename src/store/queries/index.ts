@@ -37,7 +37,7 @@ import { runQueriesOf } from "./runs.ts";
 import { standingOf } from "./waitState.ts";
 import { wholeLog } from "./wholeLog.ts";
 import type { Run, Step } from "../../core/model/run.ts";
-import { initialSlot, stepKey } from "../../core/model/run.ts";
+import { initialStepKey, toStepId } from "../../core/model/stepId.ts";
 import type { Bodies, ListQuery, QueueNeed, Range, SealedName, Sealing, SealingRange, Shelf, StoredSum } from "./storageReads.ts";
 import { envelopesOf, fittingPage, keysOf, lastTime, scanLimit } from "./storageReads.ts";
 
@@ -247,7 +247,7 @@ async function withRuns(shelf: Shelf, account: AccountId, entries: readonly Dead
       "steps",
       keysOf(
         account,
-        keys.map(({ run }) => stepKey(run, initialSlot)),
+        keys.map(({ run }) => toStepId(run, initialStepKey)),
       ),
     ),
   ]);
@@ -262,7 +262,7 @@ async function withRuns(shelf: Shelf, account: AccountId, entries: readonly Dead
   });
 }
 
-const stepKeyOf = ({ run }: Envelope): string => (run ? stepKey(run.run, run.slot) : "");
+const stepKeyOf = ({ run }: Envelope): string => (run ? toStepId(run.run, run.slot) : "");
 
 /** The page with its bodies. It ends early rather than become larger than a page may be. */
 async function filled(shelf: Shelf, account: AccountId, { entries, cursor }: DeadLetterPage): Promise<DeadLetterPage> {
@@ -270,7 +270,7 @@ async function filled(shelf: Shelf, account: AccountId, { entries, cursor }: Dea
   const envelopeKeys = entries.map(({ envelope }) => [account, envelope.id] as const);
   const ofLetters = await shelf.sizes("deadLetters", letterKeys);
   const ofEnvelopes = await shelf.sizes("envelopes", envelopeKeys);
-  const payloadOf = ({ letter: { run } }: DeadLetterEntry): string => (run ? stepKey(run.key, initialSlot) : "");
+  const payloadOf = ({ letter: { run } }: DeadLetterEntry): string => (run ? toStepId(run.key, initialStepKey) : "");
   const ofPayloads = await shelf.sizes(
     "steps",
     keysOf(

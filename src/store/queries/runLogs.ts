@@ -3,7 +3,7 @@ import type { AccountId, Envelope, HeaderList, LogRow, MessageId } from "../../c
 import { noBytes } from "../../core/model/message.ts";
 import type { Child, KnownRun } from "../../core/workflows/log/view.ts";
 import type { Run, Step } from "../../core/model/run.ts";
-import { initialSlot, slotIn, stepKey } from "../../core/model/run.ts";
+import { formatStepKey, initialStepKey, listRunBounds, parseStepId, readRunPart, toStepId } from "../../core/model/stepId.ts";
 import { passesRun } from "../../core/search/runFilter.ts";
 import type { RunQuery } from "./runs.ts";
 import { runsFound, withDeadLetters } from "./runs.ts";
@@ -79,7 +79,7 @@ async function outlineOf(shelf: Shelf, account: AccountId, run: Run, room: numbe
   const cut = new Set<string>();
   const [steps, waiters, messages] = await Promise.all([
     stepsOf(shelf, account, run, { room, cut }),
-    isGoing ? shelf.range("waiters", { account, after: `${run.id}/`, before: `${run.id}0`, limit: mostWaiters }) : [],
+    isGoing ? shelf.range("waiters", { account, ...listRunBounds(run.id), limit: mostWaiters }) : [],
     isGoing ? shelf.messagesOfRun(account, run.id) : [],
   ]);
   const { failure } = run;
@@ -114,8 +114,9 @@ const inOrder = <Row extends { id: string }>(rows: readonly Row[]): Row[] => row
 async function stepsOf(shelf: Shelf, account: AccountId, { id }: Run, { room, cut }: { room: number; cut: Set<string> }): Promise<Step[]> {
   const found: Step[] = [];
   let left = room;
-  for (let after = `${id}/`; ;) {
-    const rows = await shelf.range("steps", { account, after, before: `${id}0`, limit: chunk, bodies: false });
+  const { after: start, before } = listRunBounds(id);
+  for (let after = start; ;) {
+    const rows = await shelf.range("steps", { account, after, before, limit: chunk, bodies: false });
     for (const step of rows) {
       left -= headerBytes(step.headers);
       if (left < 0) cut.add(step.id);
@@ -140,7 +141,7 @@ const runKeys = (account: AccountId, outlines: readonly Pick<Outline, "run">[]) 
 
 async function sizesOf(shelf: Shelf, account: AccountId, outlines: readonly Outline[]): Promise<Sizes> {
   const steps = outlines.flatMap(({ steps }) => steps.map(({ id }) => id));
-  const payloads = outlines.flatMap(({ children }) => children.map(({ id }) => stepKey(id, initialSlot)));
+  const payloads = outlines.flatMap(({ children }) => children.map(({ id }) => toStepId(id, initialStepKey)));
   const found = await Promise.all([
     shelf.sizes("runs", runKeys(account, outlines)),
     shelf.sizes("steps", keysOf(account, [...steps, ...payloads])),
@@ -151,9 +152,9 @@ async function sizesOf(shelf: Shelf, account: AccountId, outlines: readonly Outl
 
 /** Requests to third parties whose answers do not tell of them. */
 function unanswered({ steps }: Pick<Outline, "steps">): MessageId[] {
-  const slots = new Set(steps.map(({ id }) => slotIn(id)));
+  const slots = new Set(steps.map(({ id }) => readRunPart(id)));
   return steps.flatMap(({ id, callType, messageId }) =>
-    callType === "toCallback" && !slots.has(`f${slotIn(id).slice(1)}`) ? [messageId] : [],
+    callType === "toCallback" && !slots.has(formatStepKey({ kind: "answer", number: parseStepId(id).number })) ? [messageId] : [],
   );
 }
 
@@ -168,7 +169,7 @@ function countFitting(outlines: readonly Outline[], sizes: Sizes, room: number):
   let left = room;
   const past = outlines.findIndex((outline) => {
     left -= outline.steps.reduce((sum, step) => sum + costOf(step, outline, sizes), sizes.get(outline.run.id) ?? 0);
-    left -= outline.children.reduce((sum, { id }) => sum + (sizes.get(stepKey(id, initialSlot)) ?? 0), 0);
+    left -= outline.children.reduce((sum, { id }) => sum + (sizes.get(toStepId(id, initialStepKey)) ?? 0), 0);
     return left < 0;
   });
   return past < 0 ? outlines.length : past;
@@ -191,7 +192,7 @@ function fit(outline: Outline, sizes: Sizes, room: number): Fitting {
   }
   const payloads: string[] = [];
   for (const { id } of children) {
-    const payload = stepKey(id, initialSlot);
+    const payload = toStepId(id, initialStepKey);
     const cost = sizes.get(payload) ?? 0;
     if (bytes + cost > room) continue;
     bytes += cost;
@@ -243,7 +244,7 @@ function known({ run, steps, waiters, messages, log, envelopes, children, kin, c
     log: log.map((row) => loaded.log.get(row.id) ?? (loaded.isLeftOut.has(row.id) ? { ...row, cut: true } : row)),
     envelopes: envelopes.map((envelope) => loaded.envelopes.get(envelope.id) ?? envelope),
     children: children.map((child): Child => {
-      const key = stepKey(child.id, initialSlot);
+      const key = toStepId(child.id, initialStepKey);
       return { run: child, payload: here.has(key) ? (loaded.steps.get(key)?.body ?? null) : null };
     }),
   };

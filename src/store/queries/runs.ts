@@ -1,3 +1,4 @@
+import { listRunBounds } from "../../core/model/stepId.ts";
 import { mostValues } from "../../core/search/filter.ts";
 import { firstIdAt } from "../../core/values/ids.ts";
 import type { AccountId, MessageState, RunKey } from "../../core/model/message.ts";
@@ -119,8 +120,9 @@ async function allWithin<T extends keyof Belonging>(
   how: { bodies?: false } = {},
 ): Promise<Belonging[T][]> {
   const found: Belonging[T][] = [];
-  for (let after = `${run}/`; ;) {
-    const rows: readonly Belonging[T][] = await shelf.range(table, { account, after, before: `${run}0`, limit: chunk, ...how });
+  const { after: start, before } = listRunBounds(run);
+  for (let after = start; ;) {
+    const rows: readonly Belonging[T][] = await shelf.range(table, { account, after, before, limit: chunk, ...how });
     found.push(...rows);
     const last = rows.at(-1);
     if (!last || rows.length < chunk) return found;

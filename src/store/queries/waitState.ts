@@ -1,7 +1,9 @@
 import type { AccountId, Envelope, LogRow, MessageId, MessageState, Outline } from "../../core/model/message.ts";
 import { isUnfinished } from "../../core/model/message.ts";
 import { saidIn } from "../../core/model/failureText.ts";
-import { isAllowance, keyFlow, queueFlow } from "../../core/sending/limiter.ts";
+import type { LimiterGate } from "../../core/admission/gate.ts";
+import { formatGate, isAccountLimit, keyGate, parseGate, queueGate, readWaitlist } from "../../core/admission/gate.ts";
+import { toLimiterKey } from "../../core/admission/limiter.ts";
 import type { Standing } from "../../core/sending/whyWaiting.ts";
 import { mostCounted, mostPlaces } from "../../core/sending/whyWaiting.ts";
 import type { Shelf } from "./storageReads.ts";
@@ -15,18 +17,24 @@ export async function standingOf(shelf: Shelf, account: AccountId, id: MessageId
     wholeLog(shelf).logOf(id, { account, descending: true, limit: 1 }),
   ]);
   if (!state || !envelope || !isUnfinished(state)) return null;
-  const flows = await shelf.rows("flows", [
-    ...(state.queue === null ? [] : [[account, queueFlow(state.queue)] as const]),
-    ...(state.flowKey === null ? [] : [[account, keyFlow(state.flowKey)] as const]),
-    ...(state.line !== null && isAllowance(state.line) ? [[account, state.line] as const] : []),
-  ]);
+  const waitlist = readWaitlist(state);
+  const gates: LimiterGate[] = [
+    ...(state.queue === null ? [] : [queueGate(state.queue)]),
+    ...(state.flowKey === null ? [] : [keyGate(state.flowKey)]),
+    ...(waitlist !== null && isAccountLimit(waitlist) ? [waitlist] : []),
+  ];
+  const rows = await shelf.rows(
+    "flows",
+    gates.map((gate) => toLimiterKey({ account, gate })),
+  );
+  const limiters = new Map(rows.map((row) => [parseGate(row.id).kind, row]));
   return {
     state,
     ...{ retries: envelope.retries, createdAt: envelope.createdAt, notBefore: envelope.notBefore },
     last: last ? { ...last, ...saidOf(envelope, last) } : null,
-    queue: flows.find((flow) => flow.id === queueFlow(state.queue ?? "")) ?? null,
-    key: flows.find((flow) => flow.id === keyFlow(state.flowKey ?? "")) ?? null,
-    allowance: flows.find((flow) => isAllowance(flow.id)) ?? null,
+    queue: limiters.get("queue") ?? null,
+    key: limiters.get("key") ?? null,
+    allowance: limiters.get("endpoint") ?? limiters.get("account") ?? null,
     before: state.line === null ? 0 : await shelf.countBefore(state, mostCounted + 1),
     places: await placesOf(shelf, state),
   };
@@ -38,7 +46,7 @@ const saidOf = ({ run, redaction }: Outline<Envelope>, { body }: LogRow): { said
 
 /** Who holds the places of its queue, if that is what it waits for. */
 async function placesOf(shelf: Shelf, { account, queue, line }: MessageState): Promise<Standing["places"]> {
-  if (queue === null || line !== queueFlow(queue)) return [];
+  if (queue === null || line !== formatGate(queueGate(queue))) return [];
   const slots = await shelf.slotsOfQueue(account, queue, mostPlaces);
   return Promise.all(slots.map(async ({ id }) => ({ messageId: id, holders: await shelf.holdersOf(account, id, mostPlaces) })));
 }

@@ -3,10 +3,10 @@ import { firstIdAt } from "../../core/values/ids.ts";
 import { placesOf } from "../../core/sending/quotas.ts";
 import { dayOf, ofDay } from "../../core/search/timeIndex.ts";
 import type { AccountId, LogRow } from "../../core/model/message.ts";
-import { endedWithServer } from "../../core/sending/createMessage.ts";
+import { endedWithServer } from "../../core/admission/lease.ts";
 import { noBytes } from "../../core/model/message.ts";
 import type { SentStep, Step } from "../../core/model/run.ts";
-import { stepKey } from "../../core/model/run.ts";
+import { listRunBounds, toStepId } from "../../core/model/stepId.ts";
 import type { Connection } from "./database.ts";
 import { bytesOfRow } from "../batch/historyBytes.ts";
 import { dueIn } from "./dueRows.ts";
@@ -232,8 +232,11 @@ function ofRunsIn(connection: Connection): Loader["ofRuns"] {
   };
 }
 
-/** The stretch of the ids of what belongs to a run: "0" comes after "/". */
-const idsOf = (run: string): [string, string] => [`${run}/`, `${run}0`];
+/** The stretch of the ids of what belongs to a run. */
+function idsOf(run: string): [string, string] {
+  const { after, before } = listRunBounds(run);
+  return [after, before];
+}
 
 /** Reads that take nothing away from others: histories never change. */
 function historiesOf(connection: Connection): Pick<Loader, "steps" | "sizesOfSteps" | "histories"> {
@@ -248,7 +251,7 @@ function historiesOf(connection: Connection): Pick<Loader, "steps" | "sizesOfSte
     where steps.account = ${sent.column(0)} and steps.id > ${sent.column(1)} and steps.id < ${sent.column(2)} and steps.position <= ${sent.column(3)}`;
   const upTo = eachByItself(sent, "steps", sentOne);
   const stretchOf = ({ account, run, slot }: StepsNeed): string[] =>
-    slot === undefined ? [account, ...idsOf(run)] : [account, stepKey(run, slot), stepKey(run, slot)];
+    slot === undefined ? [account, ...idsOf(run)] : [account, toStepId(run, slot), toStepId(run, slot)];
   return {
     steps: async (of) => readRows(connection, tables.steps, await eachOf(connection, whole, types.stretch, of.map(stretchOf))),
     sizesOfSteps: async (of) => (await eachOf(connection, size, types.stretch, of.map(stretchOf))).map((row) => Number(row.size)),

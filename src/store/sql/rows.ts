@@ -1,7 +1,7 @@
 import type { Key, Rows, TableName } from "../../core/decision/command.ts";
 import type { Connection, Dialect } from "./database.ts";
 import type { Bodies, Range } from "../queries/storageReads.ts";
-import { byKey, columnsOf, keyValues, statementsOf } from "./statements.ts";
+import { columnsOf, inLockOrder, keyValues, statementsOf } from "./statements.ts";
 import { StorageRefused } from "../store.ts";
 import type { Columns, Table, Value } from "./tables.ts";
 import { tables } from "./tables.ts";
@@ -13,7 +13,7 @@ export async function rows<T extends TableName>(connection: Connection, name: T,
   const statement = statements[how.bodies === false ? "outline" : "whole"][how.to];
   const values = keys.map(keyValues);
   // Nodes that want the same rows take them in the same order, so as not to wait for each other in a circle.
-  if (how.to === "take" && !table.unlocked && connection.dialect.lock(table.name) !== "") values.sort(byKey(table.key.length));
+  if (how.to === "take" && !table.unlocked && connection.dialect.lock(table.name) !== "") values.sort(inLockOrder(table));
   const found = await connection.each(statement, statements.keyTypes, values);
   return readRows(connection, table, found);
 }

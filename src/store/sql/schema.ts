@@ -12,7 +12,7 @@ type Schema = { sql: string; hash: string };
  * The version of what is stored in a way that `schema.sql` does not show, such as the JSON in a column or the parts of an id. Whoever
  * changes that raises it.
  */
-const format = 1;
+const format = 2;
 
 const text = readFileSync(new URL("./schema.sql", import.meta.url), "utf8");
 

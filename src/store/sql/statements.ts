@@ -147,6 +147,14 @@ const columnNames = ({ name, columns }: Shape, bodies: boolean): string =>
 /** A key as the values of its columns. */
 export const keyValues = (key: Key): Value[] => key.filter((part) => part !== undefined);
 
+/** Compares rows, whose first values are their key, for the order in which every transaction locks and makes them. */
+export function inLockOrder({ key, compareIds }: Pick<Shape, "key" | "compareIds">): (a: Value[], b: Value[]) => number {
+  const order = byKey(key.length);
+  if (!compareIds) return order;
+  const byAccount = byKey(1);
+  return (a, b) => byAccount(a, b) || compareIds(String(a[1]), String(b[1]));
+}
+
 /** The order of rows by their keys, whose columns come first. */
 export const byKey =
   (width: number) =>

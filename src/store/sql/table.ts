@@ -16,6 +16,8 @@ export type Shape = {
   unlocked?: true;
   /** Several nodes may make the same row at once. They make them in the order of the key, so as not to wait in a circle. */
   contested?: true;
+  /** Compares two ids of one account, where rows are not locked and made in the order of their ids. */
+  compareIds?: (a: string, b: string) => number;
   /** A row says the same whoever makes it, so that it does no harm to make one that is there. */
   repeatable?: true;
 };

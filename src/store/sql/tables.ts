@@ -1,3 +1,4 @@
+import { compareForLocking } from "../../core/admission/gate.ts";
 import type { Deduplication } from "../../core/model/deduplication.ts";
 import type { AuditEntry } from "../../core/model/auditEntry.ts";
 import type {
@@ -15,6 +16,7 @@ import type {
 } from "../../core/model/message.ts";
 import { noBytes } from "../../core/model/message.ts";
 import type { Notification, Run, Step, Waiter } from "../../core/model/run.ts";
+import { readRunKey } from "../../core/model/stepId.ts";
 import type { CountName, Counts } from "../../core/model/counts.ts";
 import { countNames } from "../../core/model/counts.ts";
 import type { Token } from "../../core/model/rights.ts";
@@ -35,9 +37,6 @@ const orNull = <T extends Value>(value: Value | undefined, read: (value: Value |
 /** What was written as JSON, by `write` of the same table. */
 const detailOf = <Row>(row: Columns): Row => JSON.parse(text(row.detail)) as Row;
 const bodyOf = (body: Bytes): Bytes | null => (body.byteLength === 0 ? null : body);
-
-/** The first part of the id of what belongs to a run. */
-const runOf = (id: Value | undefined): string => text(id).slice(0, text(id).indexOf("/"));
 
 /** `workflowRuns` is the column `workflow_runs`. */
 export const columnOfCount = (name: CountName): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
@@ -176,6 +175,7 @@ export const tables: Tables = withChecksums({
   },
   flows: {
     name: "limiters",
+    compareIds: compareForLocking,
     columns: {
       ...{ account: "text", id: "text", due_at: "bigint", running: "integer", waiting: "integer" },
       ...{ window_start: "bigint", window_used: "integer", updated_at: "bigint", detail: "text" },
@@ -295,7 +295,13 @@ export const tables: Tables = withChecksums({
     }),
     read: (row) => ({
       ...detailOf<Pick<Step, "head" | "url" | "headers" | "waited">>(row),
-      ...{ account: text(row.account), id: text(row.id), run: runOf(row.id), position: number(row.position), body: bytes(row.body) },
+      ...{
+        account: text(row.account),
+        id: text(row.id),
+        run: readRunKey(text(row.id)),
+        position: number(row.position),
+        body: bytes(row.body),
+      },
       ...{ messageId: text(row.message_id), callType: text(row.call_type) as Step["callType"], createdAt: number(row.created_at) },
     }),
   },
@@ -308,7 +314,7 @@ export const tables: Tables = withChecksums({
     }),
     read: (row) => ({
       ...detailOf<Waiter>(row),
-      ...{ account: text(row.account), id: text(row.id), run: runOf(row.id), kind: text(row.kind) as Waiter["kind"] },
+      ...{ account: text(row.account), id: text(row.id), run: readRunKey(text(row.id)), kind: text(row.kind) as Waiter["kind"] },
       ...{ event: text(row.event), dueAt: orNull(row.due_at, number) },
     }),
   },
@@ -318,7 +324,7 @@ export const tables: Tables = withChecksums({
     key: ["account", "id"],
     write: ({ account, id, kind, event, createdAt, body }) => ({ account, id, kind, event, created_at: createdAt, body: bodyOf(body) }),
     read: (row) => ({
-      ...{ account: text(row.account), id: text(row.id), run: runOf(row.id), kind: text(row.kind) as Notification["kind"] },
+      ...{ account: text(row.account), id: text(row.id), run: readRunKey(text(row.id)), kind: text(row.kind) as Notification["kind"] },
       ...{ event: text(row.event), createdAt: number(row.created_at) },
       ...{ body: bytes(row.body), size: typeof row.size === "number" ? row.size : bytes(row.body).byteLength },
     }),

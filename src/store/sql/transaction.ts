@@ -1,5 +1,5 @@
 import type { Rows, TableName } from "../../core/decision/command.ts";
-import type { Hands } from "../../core/fairness/capacity.ts";
+import type { Hands } from "../../core/admission/capacity.ts";
 import type { Millis, NodeId } from "../../core/model/message.ts";
 import { decideBatch, resultOf } from "../batch/decide.ts";
 import type { Connection, Database, Dialect } from "./database.ts";
@@ -10,7 +10,7 @@ import { composed } from "../batch/compose.ts";
 import type { WorkingSet } from "../batch/workingSet.ts";
 import { loaderOf } from "./loader.ts";
 import { unchecked } from "./checked.ts";
-import { byKey, keyValues, statementsOf } from "./statements.ts";
+import { byKey, inLockOrder, keyValues, statementsOf } from "./statements.ts";
 import type { BatchResult, Call, Source } from "../store.ts";
 import { Interrupted } from "../store.ts";
 import { StoredBytes, weightOfRow } from "./storedBytes.ts";
@@ -119,7 +119,7 @@ async function writeTable<T extends TableName>(
     }
   }
   if (made.length + changed.length + gone.length + forgotten.size === 0) return;
-  if (table.contested) made.sort(byKey(table.key.length));
+  if (table.contested) made.sort(inLockOrder(table));
   const removing = (): Promise<unknown> => {
     const removed = connection.each(remove, keyTypes, gone);
     if (isWeighed) stored.takeAway(removed);

@@ -9,7 +9,7 @@ import {
   noteOfMany,
 } from "../../../src/core/commands/audit.ts";
 import type { Draft } from "../../../src/core/decision/command.ts";
-import { keyFlow, queueFlow } from "../../../src/core/sending/limiter.ts";
+import { formatGate, keyGate, queueGate } from "../../../src/core/admission/gate.ts";
 
 test("an entry names what it is about by its key, name or id", () => {
   const note = noteOf("source.delete");
@@ -21,7 +21,7 @@ test("an entry names what it is about by its key, name or id", () => {
 test("an answer that says that there was none is no entry", () => {
   for (const answer of [null, { deleted: false }, { deleted: 0 }]) expect(noteOf("source.delete")({ id: "src_1" }, answer)).toBeNull();
   expect(noteOf("source.delete")({ id: "src_1" }, "text")).not.toBeNull();
-  expect(noteOfFlow("pause")({ id: queueFlow("q") }, null)).toBeNull();
+  expect(noteOfFlow("pause")({ id: formatGate(queueGate("q")) }, null)).toBeNull();
   expect(noteOfChange("source.change")({ id: "src_1", change: {} }, null)).toBeNull();
 });
 
@@ -32,8 +32,8 @@ test("an entry of a change lists its fields, and never a secret", () => {
 });
 
 test("an entry of a flow tells queues from keys", () => {
-  expect(noteOfFlow("pause")({ id: queueFlow("q") }, {})).toEqual({ what: "queue.pause", object: "q" });
-  expect(noteOfFlow("pause")({ id: keyFlow("k") }, {})).toEqual({ what: "flowControl.pause", object: "k" });
+  expect(noteOfFlow("pause")({ id: formatGate(queueGate("q")) }, {})).toEqual({ what: "queue.pause", object: "q" });
+  expect(noteOfFlow("pause")({ id: formatGate(keyGate("k")) }, {})).toEqual({ what: "flowControl.pause", object: "k" });
 });
 
 test("an entry of many counts them", () => {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { commands, hasCaller } from "../../../src/core/commands/index.ts";
 import type { CommandName, InputOf } from "../../../src/core/commands/index.ts";
-import { keyFlow, queueFlow } from "../../../src/core/sending/limiter.ts";
+import { formatGate, keyGate, queueGate } from "../../../src/core/admission/gate.ts";
 import { Broker, letterOf } from "../broker.ts";
 
 const by = { kind: "account", ip: null } as never;
@@ -31,9 +31,9 @@ test("groups, queues and keys", async () => {
   expect(await entriesOf(broker, "removeEndpoints", { ...group, endpoints: [{ name: null, url }] })).toEqual([]);
   expect(await entriesOf(broker, "deleteGroup", group)).toEqual([{ what: "group.delete", object: "g" }]);
   expect(await entriesOf(broker, "upsertQueue", { ...queue, parallelism: 2 })).toEqual([{ what: "queue.set", object: "q" }]);
-  expect(await entriesOf(broker, "pauseFlow", { id: queueFlow("q") })).toEqual([{ what: "queue.pause", object: "q" }]);
-  expect(await entriesOf(broker, "resumeFlow", { id: queueFlow("q") })).toEqual([{ what: "queue.resume", object: "q" }]);
-  expect(await entriesOf(broker, "pauseFlow", { id: keyFlow("k") })).toEqual([{ what: "flowControl.pause", object: "k" }]);
+  expect(await entriesOf(broker, "pauseFlow", { id: formatGate(queueGate("q")) })).toEqual([{ what: "queue.pause", object: "q" }]);
+  expect(await entriesOf(broker, "resumeFlow", { id: formatGate(queueGate("q")) })).toEqual([{ what: "queue.resume", object: "q" }]);
+  expect(await entriesOf(broker, "pauseFlow", { id: formatGate(keyGate("k")) })).toEqual([{ what: "flowControl.pause", object: "k" }]);
   expect(await entriesOf(broker, "pinFlow", { ...key, parallelism: 1 })).toEqual([{ what: "flowControl.pin", object: "k" }]);
   expect(await entriesOf(broker, "deleteQueue", { ...queue, slots: [] })).toEqual([{ what: "queue.delete", object: "q" }]);
 });

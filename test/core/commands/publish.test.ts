@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { laneOf } from "../../../src/core/fairness/capacity.ts";
+import { laneOf } from "../../../src/core/admission/capacity.ts";
 import { Broker, callbackTo, letterOf, none, noon } from "../broker.ts";
 
 const second = 1000;

@@ -124,7 +124,7 @@ describe("a queue of parallelism 1", () => {
     expect(broker.state(broker.id("a"))).toMatchObject({ state: "pending", slot: broker.id("a") });
     expect(broker.counts("queue:q")).toEqual([1, 2]);
     await broker.run("claim", { limit: 10 });
-    expect(broker.state(broker.id("a"))).toMatchObject({ state: "held", line: "host:shop.example" });
+    expect(broker.state(broker.id("a"))).toMatchObject({ state: "held", line: "capacity:shop.example" });
     expect(broker.counts("queue:q")).toEqual([1, 2]);
     broker.hands = { ...none, free: 10 };
     broker.now += second;

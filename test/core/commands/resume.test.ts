@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { markOf } from "../../../src/core/search/tags.ts";
 import { planOfResume } from "../../../src/core/commands/resume.ts";
 import type { ResumePlan } from "../../../src/core/commands/resume.ts";
-import { slotIn } from "../../../src/core/model/run.ts";
+import { readRunPart } from "../../../src/core/model/stepId.ts";
 import type { Step } from "../../../src/core/model/run.ts";
 import { Broker, bytes, callbackTo, letterOf } from "../broker.ts";
 import type { Kind, Program } from "./resumeModel.ts";
@@ -16,7 +16,7 @@ const step = (slot: string, position: number): Step => ({
 });
 
 const shown = (plan: ResumePlan): string =>
-  plan.map(({ step: { id }, again }) => `${slotIn(id)}${again ? "!" : ""}${again?.notBefore === 5 ? "5" : ""}`).join(" ");
+  plan.map(({ step: { id }, again }) => `${readRunPart(id)}${again ? "!" : ""}${again?.notBefore === 5 ? "5" : ""}`).join(" ");
 
 /** Words are the places of a history; the second text names those whose messages were not finished, one that slept with `+`. */
 function resumed(history: string, unfinished: string): string {
@@ -84,7 +84,7 @@ function failAndResume(run: ModelRun, program: Program, of: { failing: number; l
   return next;
 }
 
-const slotsOf = (run: ModelRun): string[] => run.steps.map(({ id }) => slotIn(id));
+const slotsOf = (run: ModelRun): string[] => run.steps.map(({ id }) => readRunPart(id));
 
 /** What was there when the run began was not made again. */
 function expectKept(run: ModelRun, had: readonly string[]): void {
@@ -153,7 +153,7 @@ describe("a history that is copied", () => {
     [...broker.memory.tables.steps.values()]
       .filter((one) => one.run === run)
       .sort((a, b) => a.position - b.position)
-      .map(({ id, position }) => `${slotIn(id)}@${position}`);
+      .map(({ id, position }) => `${readRunPart(id)}@${position}`);
 
   test("gives what is called by its place its new place, so that nothing that comes later takes it", async () => {
     const { broker, dlqId } = await failedRun();

@@ -1,6 +1,6 @@
 import type { MessageId, Millis, StepHead } from "../../../src/core/model/message.ts";
 import type { ResumePlan } from "../../../src/core/commands/resume.ts";
-import { slotIn, stepKey } from "../../../src/core/model/run.ts";
+import { readRunPart, toStepId } from "../../../src/core/model/stepId.ts";
 import type { CallType, Step } from "../../../src/core/model/run.ts";
 
 /** What a workflow does: groups of steps, one after another; those of a group run side by side. */
@@ -29,7 +29,7 @@ export class ModelRun {
     this.steps = [];
     for (const { step, again } of plan ?? []) {
       const messageId = again ? this.#newMessage() : step.messageId;
-      const copy = { ...step, id: stepKey(name, slotIn(step.id)), run: name, position: this.steps.length, messageId };
+      const copy = { ...step, id: toStepId(name, readRunPart(step.id)), run: name, position: this.steps.length, messageId };
       this.steps.push(copy);
       if (again) this.sent.push({ step: copy, dueAt: again.notBefore });
     }
@@ -41,7 +41,7 @@ export class ModelRun {
     const sent = this.sent[at];
     if (!sent) return;
     if (answered) this.sent.splice(at, 1);
-    const [, kind = "", number = ""] = /^([iprf])(\d*)$/.exec(slotIn(sent.step.id)) ?? [];
+    const [, kind = "", number = ""] = /^([iprf])(\d*)$/.exec(readRunPart(sent.step.id)) ?? [];
     if (kind === "f") this.#post(`r${number}`, "step", null);
     else this.#goOn(this.steps.slice(0, sent.step.position + 1));
   }
@@ -63,11 +63,11 @@ export class ModelRun {
   }
 
   hasResult(number: number): boolean {
-    return this.steps.some(({ id }) => slotIn(id) === `r${number}`);
+    return this.steps.some(({ id }) => readRunPart(id) === `r${number}`);
   }
 
   #goOn(seen: readonly Step[]): void {
-    const slots = seen.map(({ id }) => slotIn(id));
+    const slots = seen.map(({ id }) => readRunPart(id));
     let first = 1;
     for (const group of this.#program) {
       const of = slots.filter((slot) => /^[pr]/.test(slot) && Number(slot.slice(1)) >= first);
@@ -97,7 +97,7 @@ export class ModelRun {
 
   /** What was posted before is kept once. */
   #post(slot: string, callType: CallType, dueAt: Millis | null): void {
-    if (this.steps.some(({ id }) => slotIn(id) === slot)) return;
+    if (this.steps.some(({ id }) => readRunPart(id) === slot)) return;
     const number = Number(slot.slice(1));
     if (callType === "toCallback") this.calls.push(number);
     const isPlan = slot.startsWith("p");
@@ -107,7 +107,7 @@ export class ModelRun {
 
   #append(slot: string, callType: CallType, head: StepHead | null, dueAt: Millis | null): void {
     const step: Step = {
-      ...{ account: "acme", id: stepKey(this.#name, slot), run: this.#name, position: this.steps.length, createdAt: 0 },
+      ...{ account: "acme", id: toStepId(this.#name, slot), run: this.#name, position: this.steps.length, createdAt: 0 },
       ...{ messageId: this.#newMessage(), callType, head, url: "https://app.example", headers: [], body: new Uint8Array(0) },
     };
     this.steps.push(step);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Draft } from "../../../src/core/decision/command.ts";
 import type { Account } from "../../../src/core/model/message.ts";
-import { keyFlow, queueFlow } from "../../../src/core/sending/limiter.ts";
+import { formatGate, keyGate, queueGate } from "../../../src/core/admission/gate.ts";
 import { needsOfPlace, needsOfQueues, placeOf, placeRefusal, placesOf, takePlace, takeQueue } from "../../../src/core/sending/quotas.ts";
 
 const account = { id: "acme", limits: { queues: 5, tokens: 3 } } as unknown as Account;
@@ -9,7 +9,7 @@ const account = { id: "acme", limits: { queues: 5, tokens: 3 } } as unknown as A
 const draftWith = (count: number, owner: Account | undefined = account): Draft =>
   ({
     countOf: () => count,
-    get: (table: string, ...key: string[]) => (table === "accounts" ? owner : key[1] === queueFlow("old") ? {} : undefined),
+    get: (table: string, ...key: string[]) => (table === "accounts" ? owner : key[1] === formatGate(queueGate("old")) ? {} : undefined),
   }) as unknown as Draft;
 
 test("rows of groups, schedules, sources, tokens and queues are counted", () => {
@@ -17,8 +17,8 @@ test("rows of groups, schedules, sources, tokens and queues are counted", () => 
     expect(placeOf(table, "x")).toBe(table);
     expect(placesOf(table)).toEqual({ table, within: ["", "\uffff"] });
   }
-  expect([placeOf("flows", queueFlow("q")), placeOf("flows", keyFlow("k")), placeOf("messages", "msg_1")]).toEqual(["queues", null, null]);
-  expect(placesOf("queues")).toEqual({ table: "flows", within: [queueFlow(""), queueFlow("\uffff")] });
+  expect([placeOf("flows", formatGate(queueGate("q"))), placeOf("flows", formatGate(keyGate("k"))), placeOf("messages", "msg_1")]).toEqual(["queues", null, null]);
+  expect(placesOf("queues")).toEqual({ table: "flows", within: ["queue:", "queue;"] });
 });
 
 test("an account has as many as its limit says", () => {

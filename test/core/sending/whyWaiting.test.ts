@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { newFlow } from "../../../src/core/sending/limiter.ts";
-import { endedWithServer } from "../../../src/core/sending/createMessage.ts";
+import { endedWithServer } from "../../../src/core/admission/lease.ts";
+import { accountGate, keyGate, queueGate } from "../../../src/core/admission/gate.ts";
+import { newLimiter } from "../../../src/core/admission/limiter.ts";
 import type { MessageState } from "../../../src/core/model/message.ts";
 import type { Standing } from "../../../src/core/sending/whyWaiting.ts";
 import { mostCounted, reasonsOf } from "../../../src/core/sending/whyWaiting.ts";
@@ -20,7 +21,7 @@ const held: MessageState = {
     endpoint: "https://shop.example/",
   },
 };
-const key = { ...newFlow("acme", "key:k", noon), parallelism: 2, running: 2, waiting: 5 };
+const key = { ...newLimiter({ account: "acme", gate: keyGate("k") }, noon), parallelism: 2, running: 2, waiting: 5 };
 const standing: Standing = {
   state: held,
   retries: 3,
@@ -35,8 +36,8 @@ const standing: Standing = {
 const textsOf = (over: Partial<Standing>, now = noon): string[] => reasonsOf({ ...standing, ...over }, now).map(({ text }) => text);
 
 test("a message that waits for its account says how many are under way, of how many, and how to raise it", () => {
-  const allowance = { ...newFlow("acme", "under-way:", noon), parallelism: 2, running: 2, waiting: 5 };
-  const line = { state: { ...held, line: "under-way:" }, key: null };
+  const allowance = { ...newLimiter({ account: "acme", gate: accountGate }, noon), parallelism: 2, running: 2, waiting: 5 };
+  const line = { state: { ...held, line: "account:" }, key: null };
   expect(textsOf({ ...line, allowance })).toEqual([
     'account: 2 of 2 deliveries under way ("waypost account limits acme --global-parallelism ..." raises the limit); 4 before it in line',
   ]);
@@ -56,8 +57,13 @@ test("a message that was being sent when the server was restarted says so", () =
 });
 
 test("a message that waits for what its account may have under way to its endpoint says so", () => {
-  const allowance = { ...newFlow("acme", "under-way:https://shop.example:8443/hook", noon), parallelism: 2, running: 2, waiting: 5 };
-  const line = { state: { ...held, host: "shop.example:8443", line: "under-way:https://shop.example:8443/hook" }, key: null };
+  const allowance = {
+    ...newLimiter({ account: "acme", gate: { kind: "endpoint", name: "https://shop.example:8443/hook" } }, noon),
+    parallelism: 2,
+    running: 2,
+    waiting: 5,
+  };
+  const line = { state: { ...held, host: "shop.example:8443", line: "endpoint:https://shop.example:8443/hook" }, key: null };
   const raise = '"waypost account limits acme --parallelism ..." raises the limit';
   expect(reasonsOf({ ...standing, ...line, allowance }, noon)).toEqual([
     {
@@ -79,23 +85,27 @@ test("places of a key and an endpoint that others have, who wait for the account
   expect(textsOf({ key: { ...onward, rate: null, running: 0 } })).toEqual([
     "key k is open; the next node that looks takes it on; 4 before it in line",
   ]);
-  const allowance = { ...newFlow("acme", "under-way:https://shop.example/", noon), parallelism: 2, running: 1, onward: 1, waiting: 5 };
-  expect(reasonsOf({ ...standing, state: { ...held, line: "under-way:https://shop.example/" }, key: null, allowance }, noon)).toMatchObject(
-    [
-      {
-        reason: "account-endpoint",
-        used: 2,
-        limit: 2,
-        text: expect.stringMatching(/^account: 1 of 2 .*, 1 more in line for the account \(/),
-      },
-    ],
-  );
+  const allowance = {
+    ...newLimiter({ account: "acme", gate: { kind: "endpoint", name: "https://shop.example/" } }, noon),
+    parallelism: 2,
+    running: 1,
+    onward: 1,
+    waiting: 5,
+  };
+  expect(reasonsOf({ ...standing, state: { ...held, line: "endpoint:https://shop.example/" }, key: null, allowance }, noon)).toMatchObject([
+    {
+      reason: "account-endpoint",
+      used: 2,
+      limit: 2,
+      text: expect.stringMatching(/^account: 1 of 2 .*, 1 more in line for the account \(/),
+    },
+  ]);
 });
 
-test.each(["under-way:", "under-way:https://shop.example/", "host:shop.example"])(
+test.each(["account:", "endpoint:https://shop.example/", "capacity:shop.example"])(
   "a key that is paused will hold back what stands in line %s, too",
   (line) => {
-    const allowance = { ...newFlow("acme", line, noon), parallelism: 2, running: 2, waiting: 5 };
+    const allowance = { ...newLimiter({ account: "acme", gate: accountGate }, noon), parallelism: 2, running: 2, waiting: 5 };
     const reasons = reasonsOf({ ...standing, state: { ...held, line }, key: { ...key, paused: true }, allowance }, noon);
     expect(reasons.map(({ reason }) => reason)).toEqual([expect.stringMatching(/^(account|account-endpoint|host)$/), "key-paused"]);
   },
@@ -122,7 +132,7 @@ describe("reasonsOf", () => {
 
   test("has something to say of parts that went away between two reads", () => {
     const queued = { ...held, queue: "q", line: "queue:q" };
-    const queue = { ...newFlow("acme", "queue:q", noon), running: 2, waiting: 1 };
+    const queue = { ...newLimiter({ account: "acme", gate: queueGate("q") }, noon), running: 2, waiting: 1 };
     expect(textsOf({ key: null })).toEqual(["key k is open; the next node that looks takes it on; 4 before it in line"]);
     expect(textsOf({ state: queued })).toEqual(["queue q is open; the next node that looks takes it on; 4 before it in line"]);
     expect(textsOf({ state: queued, queue, places: [{ messageId: "msg_1", holders: [] }] })).toEqual([
@@ -134,7 +144,7 @@ describe("reasonsOf", () => {
   });
 
   test("is paused, and not due at any time, where it would be sent but for its queue", () => {
-    const queue = { ...newFlow("acme", "queue:q", noon), paused: true };
+    const queue = { ...newLimiter({ account: "acme", gate: queueGate("q") }, noon), paused: true };
     const state: MessageState = { ...held, state: "pending", line: null, queue: "q", slot: held.id, dueAt: noon + 9, attempts: 1 };
     const last = { time: noon - 9, status: 500, error: null, nextDueAt: noon - 1 };
     expect(textsOf({ state, queue, key: null, last })).toEqual(["queue q is paused"]);

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { memory } from "../../../src/core/values/limits.ts";
 import type { Delivery, Letter, RunFeatures } from "../../../src/core/model/message.ts";
 import { hostOf } from "../../../src/core/values/url.ts";
-import { laneOf } from "../../../src/core/fairness/capacity.ts";
+import { laneOf } from "../../../src/core/admission/capacity.ts";
 import { Broker, letterOf, none, noon, plenty } from "../broker.ts";
 
 const endpoint = "https://app.example/order";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { laneOf } from "../../../src/core/fairness/capacity.ts";
+import { laneOf } from "../../../src/core/admission/capacity.ts";
 import { hasRoom } from "../../../src/core/fairness/responseRoom.ts";
 import { BodyBytes } from "../../../src/delivery/http/bodyBytes.ts";
 import { deliveryTo, rawDestination } from "./destination.ts";

@@ -1,4 +1,4 @@
-import { laneOf } from "../../../src/core/fairness/capacity.ts";
+import { laneOf } from "../../../src/core/admission/capacity.ts";
 import { noBytes, type Delivery } from "../../../src/core/model/message.ts";
 import { BodyBytes } from "../../../src/delivery/http/bodyBytes.ts";
 import { sharedEventLoop, systemClock } from "../../../src/clock/clock.ts";

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { Commands } from "../../../src/core/commands/index.ts";
 import { commands } from "../../../src/core/commands/index.ts";
 import { Refusal } from "../../../src/core/values/errors.ts";
-import { noHands } from "../../../src/core/fairness/capacity.ts";
+import { noHands } from "../../../src/core/admission/capacity.ts";
 import { idMaker } from "../../../src/core/values/ids.ts";
 import { Memory, memoryParts } from "../../model/memoryStore.ts";
 import { letterOf } from "../../core/broker.ts";

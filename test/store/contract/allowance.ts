@@ -25,8 +25,8 @@ function describeAllowance(open: OpenStore): void {
       const begun = world.delivered().map(({ message }) => message.account);
       expect(begun.filter((account) => account === "acc")).toHaveLength(3);
       expect(begun.filter((account) => account === "other")).toHaveLength(5);
-      expect(await world.store.read.setUp("flows", "acc", "under-way:")).toMatchObject({ running: 3, waiting: 7, parallelism: 3 });
-      expect(await world.store.read.setUp("flows", "other", "under-way:")).toBeNull();
+      expect(await world.store.read.setUp("flows", "acc", "account:")).toMatchObject({ running: 3, waiting: 7, parallelism: 3 });
+      expect(await world.store.read.setUp("flows", "other", "account:")).toBeNull();
     });
 
     test("let the next ones go on when they have ended, until none is left, and leave nothing counted", async () => {
@@ -43,7 +43,7 @@ function describeAllowance(open: OpenStore): void {
       }
       expect(ended).toBe(5);
       expect(world.faults).toEqual([]);
-      expect(await world.store.read.setUp("flows", "acc", "under-way:")).toMatchObject({ running: 0, waiting: 0 });
+      expect(await world.store.read.setUp("flows", "acc", "account:")).toMatchObject({ running: 0, waiting: 0 });
       const key = await world.store.read.setUp("flows", "acc", "key:k");
       expect([key?.running, key?.waiting, key?.onward ?? 0]).toEqual([0, 0, 0]);
     });
@@ -55,7 +55,7 @@ function describeAllowance(open: OpenStore): void {
       await world.sent();
       const waiting = await world.send();
       const standing = await world.store.read.standing("acc", waiting);
-      expect(standing).toMatchObject({ state: { line: "under-way:" }, allowance: { running: 1, parallelism: 1 }, before: 0 });
+      expect(standing).toMatchObject({ state: { line: "account:" }, allowance: { running: 1, parallelism: 1 }, before: 0 });
     });
 
     test("keep their places when their node is gone, until their leases are over", async () => {
@@ -69,7 +69,7 @@ function describeAllowance(open: OpenStore): void {
       world.clock.now += 2_000;
       const begun = [...(await world.claim()), ...(await world.claim())];
       expect(begun).toHaveLength(1);
-      expect(await world.store.read.setUp("flows", "acc", "under-way:")).toMatchObject({ running: 1, waiting: 1 });
+      expect(await world.store.read.setUp("flows", "acc", "account:")).toMatchObject({ running: 1, waiting: 1 });
     });
   });
 }
@@ -86,7 +86,7 @@ function describeEndpointAllowance(open: OpenStore): void {
     const flow = (world: World, id: string, account = "acc") => world.store.read.setUp("flows", account, id);
     /** Those that there is a row of. */
     const endpoints = async (world: World): Promise<string[]> =>
-      (await world.store.read.allSetUp("flows", { account: "acc", limit: 99 })).flatMap(({ id }) => /under-way:.+/.exec(id) ?? []);
+      (await world.store.read.allSetUp("flows", { account: "acc", limit: 99 })).flatMap(({ id }) => /endpoint:.+/.exec(id) ?? []);
 
     test("are no more at once than it may have, whatever is published together; other endpoints and accounts have their own", async () => {
       const world = await opened({ parallelism: 2 });
@@ -95,9 +95,9 @@ function describeEndpointAllowance(open: OpenStore): void {
       const begun = world.delivered().map(({ message }) => `${message.account} ${message.url}`);
       const count = (account: string, host: string): number => begun.filter((one) => one === `${account} ${to(host).url}`).length;
       expect([count("acc", "one"), count("acc", "two"), count("other", "one"), count("other", "two")]).toEqual([2, 2, 3, 1]);
-      expect(await flow(world, "under-way:https://one.example/")).toMatchObject({ running: 2, waiting: 4, parallelism: 2 });
-      expect(await flow(world, "under-way:https://two.example/")).toMatchObject({ running: 2, waiting: 0 });
-      expect([await flow(world, "under-way:"), await flow(world, "under-way:https://one.example/", "other")]).toEqual([null, null]);
+      expect(await flow(world, "endpoint:https://one.example/")).toMatchObject({ running: 2, waiting: 4, parallelism: 2 });
+      expect(await flow(world, "endpoint:https://two.example/")).toMatchObject({ running: 2, waiting: 0 });
+      expect([await flow(world, "account:"), await flow(world, "endpoint:https://one.example/", "other")]).toEqual([null, null]);
     });
 
     test("let the next ones go on when they have ended, until none is left, and leave nothing counted", async () => {
@@ -114,7 +114,7 @@ function describeEndpointAllowance(open: OpenStore): void {
       }
       expect(ended).toBe(8);
       expect(world.faults).toEqual([]);
-      for (const id of ["under-way:", "key:k"]) {
+      for (const id of ["account:", "key:k"]) {
         const { running, waiting, onward = 0 } = (await flow(world, id)) ?? { running: -1, waiting: -1 };
         expect([id, running, waiting, onward]).toEqual([id, 0, 0, 0]);
       }
@@ -129,10 +129,10 @@ function describeEndpointAllowance(open: OpenStore): void {
       const first = world.delivered();
       expect(first.map(({ message }) => message.url)).toEqual(urls);
       expect(await endpoints(world)).toEqual([
-        expect.stringMatching(/^under-way:https:\/\/one\.example \w{1,11}$/),
-        expect.stringMatching(/^under-way:https:\/\/one\.example \w{1,11}$/),
-        "under-way:https://one.example/a",
-        "under-way:https://one.example/b",
+        expect.stringMatching(/^endpoint:https:\/\/one\.example \w{1,11}$/),
+        expect.stringMatching(/^endpoint:https:\/\/one\.example \w{1,11}$/),
+        "endpoint:https://one.example/a",
+        "endpoint:https://one.example/b",
       ]);
       await Promise.all(first.map((delivery) => world.settle(delivery)));
       const second = [...world.delivered(), ...(await world.claim())];
@@ -149,7 +149,7 @@ function describeEndpointAllowance(open: OpenStore): void {
       const waiting = await world.send(to("one"));
       const standing = await world.store.read.standing("acc", waiting);
       expect(standing).toMatchObject({
-        state: { line: "under-way:https://one.example/" },
+        state: { line: "endpoint:https://one.example/" },
         allowance: { running: 1, parallelism: 1 },
         before: 1,
       });
@@ -164,7 +164,7 @@ function describeEndpointAllowance(open: OpenStore): void {
       world.clock.now += 2_000;
       const begun = [...(await world.claim()), ...(await world.claim())];
       expect(begun).toHaveLength(1);
-      expect(await flow(world, `under-way:${letterTo().url}`)).toMatchObject({ running: 1, waiting: 1 });
+      expect(await flow(world, `endpoint:${letterTo().url}`)).toMatchObject({ running: 1, waiting: 1 });
     });
   });
 }

@@ -50,14 +50,14 @@ export function describeBatches(open: OpenStore): void {
       await limit(1);
       const url = "https://e.example/";
       await world.publish([letterTo({ url })]);
-      expect(await counted()).toEqual([["under-way:https://e.example/", 1]]);
+      expect(await counted()).toEqual([["endpoint:https://e.example/", 1]]);
       await limit(null);
       const [, published] = await Promise.all([limit(2), world.publish([letterTo({ url })]), world.publish([letterTo({ url })])]);
       expect(published).toMatchObject([{ deduplicated: false }]);
       // Those beside it have begun before there was a limit again.
-      expect(await counted()).toEqual([["under-way:https://e.example/", 1]]);
+      expect(await counted()).toEqual([["endpoint:https://e.example/", 1]]);
       await world.publish([letterTo({ url }), letterTo({ url })]);
-      expect(await counted()).toEqual([["under-way:https://e.example/", 2]]);
+      expect(await counted()).toEqual([["endpoint:https://e.example/", 2]]);
       for (let round = 0; round < 2; round++)
         for (const delivery of world.delivered()) await world.store.execute("settle", outcomeOf(delivery));
       expect(await counted()).toEqual([]);

@@ -5,6 +5,7 @@ import { describeAudit } from "./audit.ts";
 import { describeBatches } from "./batches.ts";
 import { describeBursts } from "./bursts.ts";
 import { describeBytes } from "./bytes.ts";
+import { describeCounters } from "./counters.ts";
 import { describeDue } from "./due.ts";
 import { describeEnds } from "./ends.ts";
 import { describeFailedRuns } from "./failedRuns.ts";
@@ -27,7 +28,17 @@ import type { OpenStore } from "../world.ts";
 /** Parts that touch every kind of row. */
 const basics = [describePublish, describeSending, describeLines, describeRuns];
 const others = [
-  ...[describeAccounts, describeEnds, describeFlows, describeAllowances, describeDue, describeBatches, describeBursts, describeBytes],
+  ...[
+    describeAccounts,
+    describeEnds,
+    describeFlows,
+    describeAllowances,
+    describeCounters,
+    describeDue,
+    describeBatches,
+    describeBursts,
+    describeBytes,
+  ],
   ...[describeReads, describeSightings, describeRetention, describePlaces, describeTrim, describeSources, describeTokens],
   ...[describeAudit, describeFailedRuns, describeUsage, describeStored],
 ];

@@ -48,7 +48,7 @@ export function describeLines(open: OpenStore): void {
       await world.claim();
       expect((await world.store.read.message("acc", held))?.state).toMatchObject({
         state: "held",
-        line: "under-way:https://one.example/hook",
+        line: "endpoint:https://one.example/hook",
       });
       const ids = others.flatMap((result) => ("messageId" in result ? [result.messageId] : []));
       for (const id of [elsewhere, ...ids]) expect(await world.states(id, ids.includes(id) ? "other" : "acc")).toContain("ACTIVE");

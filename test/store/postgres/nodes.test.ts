@@ -210,13 +210,14 @@ test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
     let isWorking = true;
     const peaks = new Map<string, number>();
     const watch = async (): Promise<void> => {
-      const ofFlow = `m.account = limiters.account and (limiters.id = 'under-way:' || m.endpoint or limiters.id = 'under-way:')`;
+      const ofFlow = `m.account = limiters.account and (limiters.id = 'endpoint:' || m.endpoint or limiters.id = 'account:')`;
       const actives = `(select count(*) from messages m where m.state = 'active' and ${ofFlow})::int`;
       const standing = `(select count(*) from messages m where m.waitlist = limiters.id)::int`;
       while (isWorking) {
         const seen = await ask(
           url,
-          `select substr(id, 11) as endpoint, running, waiting, ${actives} as actives, ${standing} as standing from limiters where id like 'under-way:%'`,
+          `select substr(id, strpos(id, ':') + 1) as endpoint, running, waiting, ${actives} as actives, ${standing} as standing
+            from limiters where id = 'account:' or id like 'endpoint:%'`,
         );
         for (const { endpoint, running, waiting, actives, standing } of seen) {
           expect([endpoint, running, waiting]).toEqual([endpoint, actives, standing]);
@@ -257,7 +258,7 @@ test.each<[string, { globalParallelism?: number; parallelism?: number }]>([
     expect(await ask(url, "select sum(running)::int as running, sum(waiting)::int as waiting from limiters")).toEqual([
       { running: 0, waiting: 0 },
     ]);
-    expect(await ask(url, "select id from limiters where id like 'under-way:_%'")).toEqual([]);
+    expect(await ask(url, "select id from limiters where id like 'endpoint:%'")).toEqual([]);
   },
 );
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { noHands } from "../../../src/core/fairness/capacity.ts";
+import { noHands } from "../../../src/core/admission/capacity.ts";
 import type { Connection, Database } from "../../../src/store/sql/database.ts";
 import { RecentSightings } from "../../../src/store/batch/recentTimeIndex.ts";
 import { runSqlBatch } from "../../../src/store/sql/transaction.ts";

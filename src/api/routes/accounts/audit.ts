@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { isAuditId } from "../../../core/values/ids.ts";
 import type { AuditEntry } from "../../../core/model/auditEntry.ts";
 import { actorKinds } from "../../../core/model/auditEntry.ts";
 import { Refusal } from "../../../core/values/errors.ts";
@@ -61,7 +62,7 @@ export const audit = route({
   },
   refusals: [],
   handle: async ({ account, query: { action, object, by, fromDate, toDate, count, cursor = null }, parts }) => {
-    if (cursor !== null && !/^aud_\w{1,40}$/.test(cursor)) throw new Refusal("invalid", "cursor: not one that this list has given out");
+    if (cursor !== null && !isAuditId(cursor)) throw new Refusal("invalid", "cursor: not one that this list has given out");
     if ((fromDate ?? 0) > (toDate ?? Infinity)) throw new Refusal("invalid", "fromDate: is later than toDate, so that nothing can pass");
     const filter = {
       ...{ ...(action && { what: action }), ...(object !== undefined && { object }), ...(by && { by }) },

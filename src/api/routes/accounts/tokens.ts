@@ -1,11 +1,11 @@
 import { z } from "zod";
+import { isId } from "../../../core/values/ids.ts";
 import { parseDuration } from "../../../core/values/duration.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import { limits } from "../../../core/values/limits.ts";
 import type { Millis } from "../../../core/model/message.ts";
 import type { Token } from "../../../core/model/rights.ts";
 import { verbs } from "../../../core/model/rights.ts";
-import { isId } from "../lists/filters.ts";
 import { count, one } from "../../http/parameters.ts";
 import { readObject } from "../../route/readObject.ts";
 import { route } from "../../route/route.ts";

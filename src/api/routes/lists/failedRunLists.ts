@@ -1,11 +1,12 @@
 import { z } from "zod";
+import { isId, isDlqId } from "../../../core/values/ids.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import type { Filter } from "../../../core/search/filter.ts";
 import { mostValues } from "../../../core/search/filter.ts";
 import { limits } from "../../../core/values/limits.ts";
 import type { AccountId } from "../../../core/model/message.ts";
 import type { DeadLetterPage } from "../../../store/queries/index.ts";
-import { deadLetterFilters, filterOf, isId, keysOfAction } from "./filters.ts";
+import { deadLetterFilters, filterOf, keysOfAction } from "./filters.ts";
 import { several, severalNumbers } from "../../http/parameters.ts";
 import { callbackState } from "../../views/failedRuns.ts";
 import type { Parts } from "../../route/route.ts";
@@ -54,9 +55,6 @@ export function failedRunFilter(asked: Asked, runIds: "runIds" | "runIdStarts" =
     ...(states.length > 0 ? { callbackStates: states } : {}),
   };
 }
-
-/** Anything else was never given out as the id of an entry. */
-export const isDlqId = (text: string): boolean => /^\d{13}-\d{1,12}$/.test(text);
 
 type Wanted = {
   filter: Filter;

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { isId } from "../../../core/values/ids.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import type { Filter } from "../../../core/search/filter.ts";
 import type { LogState } from "../../../core/model/message.ts";
@@ -104,9 +105,6 @@ export function filterOf(given: Asked): Filter {
     ...(given.toDate === undefined ? {} : { to: given.toDate }),
   };
 }
-
-/** Anything else was never given out as an id, and some databases cannot even be asked for it. */
-export const isId = (text: string): boolean => /^[\w-]{1,100}$/.test(text);
 
 function statesOf(state: string): LogState[] {
   if (state === "IN_PROGRESS") return ["ACTIVE", "RETRY", "ERROR"];

@@ -1,8 +1,8 @@
 import { Refusal } from "../../../core/values/errors.ts";
 import type { Filter } from "../../../core/search/filter.ts";
-import { birthOf } from "../../../core/values/ids.ts";
+import { birthOf, isDlqId } from "../../../core/values/ids.ts";
 import type { AccountId } from "../../../core/model/message.ts";
-import { entriesOf, isDlqId } from "./failedRunLists.ts";
+import { entriesOf } from "./failedRunLists.ts";
 import type { Parts } from "../../route/route.ts";
 
 /** What one request of an action on many entries is to do something to. */

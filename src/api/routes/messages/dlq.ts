@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { isId } from "../../../core/values/ids.ts";
 import type { NotDone } from "../../../core/values/errors.ts";
 import { failedIn, Refusal } from "../../../core/values/errors.ts";
 import type { Account, Millis } from "../../../core/model/message.ts";
@@ -10,7 +11,7 @@ import { urlsOfOverrides } from "../../../core/commands/overrides.ts";
 import { retentionFor } from "../../../core/commands/retention.ts";
 import { dryRun, dryRunAnswer, dryRunParameter } from "../../publishing/dryRun.ts";
 import { entriesOf, failedRunFilter, onlyOfRuns } from "../lists/failedRunLists.ts";
-import { cursorParameter, deadLetterFilters, filterOf, isId, keysOfAction, orderParameter } from "../lists/filters.ts";
+import { cursorParameter, deadLetterFilters, filterOf, keysOfAction, orderParameter } from "../lists/filters.ts";
 import { givenByHeaders, givenByQuery, readChanges } from "../../settings/grammar.ts";
 import { overridesOf } from "../../settings/message.ts";
 import { choice, count } from "../../http/parameters.ts";

@@ -1,7 +1,8 @@
 import { z } from "zod";
 import { parseDuration } from "../../../core/values/duration.ts";
 import { Refusal } from "../../../core/values/errors.ts";
-import { accountFlow, flowName, keyFlow, newFlow, queueFlow } from "../../../core/sending/limiter.ts";
+import { accountGate, formatGate, keyGate, listGateBounds, parseGate, queueGate } from "../../../core/admission/gate.ts";
+import { newLimiter } from "../../../core/admission/limiter.ts";
 import { flowAt } from "../../../core/commands/flowControl.ts";
 import { limits, spans } from "../../../core/values/limits.ts";
 import type { AccountId, Flow, Millis } from "../../../core/model/message.ts";
@@ -32,7 +33,7 @@ const key = z.object({
 function keyJson(flow: Flow, now: Millis): z.output<typeof key> {
   const { id, waiting, parallelism, running, rate, period, windowStart, windowUsed, paused, pinned } = flowAt(flow, now);
   return {
-    flowControlKey: flowName(id),
+    flowControlKey: parseGate(id).name,
     ...{ waitListSize: waiting, waitlistSize: waiting, parallelismMax: parallelism ?? 0, parallelismCount: running },
     ...(rate === null
       ? { rateMax: 0, rateCount: 0, ratePeriod: 0, ratePeriodStart: 0 }
@@ -57,7 +58,7 @@ const list = route({
   answers: { 200: { about: "The keys.", schema: z.array(key) } },
   refusals: [],
   handle: async ({ account, query: { search = "", after = "" }, parts }) => {
-    const isWanted = (flow: Flow): boolean => flowName(flow.id).includes(search);
+    const isWanted = (flow: Flow): boolean => parseGate(flow.id).name.includes(search);
     const shown = (flow: Flow): unknown => keyJson(flow, parts.now());
     return { status: 200, body: new Listed(flowsOf(parts.store, account.id, { kind: "key", most: mostListed, isWanted, shown, after })) };
   },
@@ -71,12 +72,11 @@ export async function* flowsOf(
   account: AccountId,
   { kind, most, isWanted, shown, after: name = "" }: FlowList,
 ): AsyncGenerator<readonly unknown[], void> {
-  const idOf = kind === "queue" ? queueFlow : keyFlow;
-  // The character that follows the colon.
-  const before = idOf("").replace(":", ";");
+  const { before } = listGateBounds(kind);
+  const first = formatGate(kind === "queue" ? queueGate(name) : keyGate(name));
   const limit = 1000;
   let left = most;
-  for (let [after, seen] = [idOf(name), 0]; seen < mostSearched && left > 0; seen += limit) {
+  for (let [after, seen] = [first, 0]; seen < mostSearched && left > 0; seen += limit) {
     const page = await store.read.allSetUp("flows", { account, after, before, limit });
     const found = page.filter(isWanted).slice(0, left);
     left -= found.length;
@@ -97,7 +97,7 @@ const get = route({
   answers: { 200: { about: "The key.", schema: key } },
   refusals: ["not-found"],
   handle: async ({ account, params, parts }) => {
-    const flow = isKey(params.key) ? await parts.store.read.setUp("flows", account.id, keyFlow(params.key)) : null;
+    const flow = isKey(params.key) ? await parts.store.read.setUp("flows", account.id, formatGate(keyGate(params.key))) : null;
     if (flow) return { status: 200, body: keyJson(flow, parts.now()) };
     throw new Refusal("not-found", `flowControlKey: there is no message with the key ${JSON.stringify(params.key.slice(0, 200))}`);
   },
@@ -125,7 +125,7 @@ const changing = <Q extends z.ZodObject>({ name, summary, about, query, refusals
     handle: async ({ account, params, query: asked, parts }) => {
       const of = { account: account.id, key: checkKey(params.key) };
       const flow = await change(parts.store, of, asked);
-      return answerOf(parts, flow ?? newFlow(account.id, keyFlow(of.key), parts.now()));
+      return answerOf(parts, flow ?? newLimiter({ account: account.id, gate: keyGate(of.key) }, parts.now()));
     },
   });
 
@@ -147,14 +147,14 @@ const pause = changing({
   name: "pause",
   summary: "Pause a flow control key",
   about: `Its messages are taken in, and stand in line; none is sent, and none sent again. What is being sent comes to its end. The period of its rate runs on. ${madeIfMissing}`,
-  change: (store, { account, key }) => store.execute("pauseFlow", { account, id: keyFlow(key) }),
+  change: (store, { account, key }) => store.execute("pauseFlow", { account, id: formatGate(keyGate(key)) }),
 });
 
 const resume = changing({
   name: "resume",
   summary: "Resume a flow control key",
   about: `Its messages are sent again, the oldest first. ${notMade}`,
-  change: (store, { account, key }) => store.execute("resumeFlow", { account, id: keyFlow(key) }),
+  change: (store, { account, key }) => store.execute("resumeFlow", { account, id: formatGate(keyGate(key)) }),
 });
 
 const pin = changing({
@@ -227,7 +227,7 @@ const global = route({
     const most = mostUnderWay(account);
     const [leased, flow] = await Promise.all([
       store.read.underWay(account.id, now()),
-      most === null ? null : store.read.setUp("flows", account.id, accountFlow),
+      most === null ? null : store.read.setUp("flows", account.id, formatGate(accountGate)),
     ]);
     // The flow counts those whose node is gone as well; it does not count those that had begun before there was a limit.
     return { status: 200, body: { parallelismMax: most ?? 0, parallelismCount: Math.max(leased, flow?.running ?? 0) } };

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { isId } from "../../../core/values/ids.ts";
 import type { Cancelled, NotDone } from "../../../core/values/errors.ts";
 import { failedIn, Refusal } from "../../../core/values/errors.ts";
 import { spans } from "../../../core/values/limits.ts";
@@ -7,7 +8,7 @@ import { reasonsOf } from "../../../core/sending/whyWaiting.ts";
 import type { MessageView } from "../../../store/queries/index.ts";
 import { dryRun, dryRunAnswer, dryRunParameter } from "../../publishing/dryRun.ts";
 import type { IdPage } from "../../publishing/dryRun.ts";
-import { filterOf, isId, messageFilters } from "../lists/filters.ts";
+import { filterOf, messageFilters } from "../lists/filters.ts";
 import { countUpTo } from "../../http/parameters.ts";
 import { messageJson } from "../../views/messages.ts";
 import type { Parts } from "../../route/route.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { Refusal } from "../../../core/values/errors.ts";
-import { flowName, queueFlow } from "../../../core/sending/limiter.ts";
+import { formatGate, parseGate, queueGate } from "../../../core/admission/gate.ts";
 import { limits, spans } from "../../../core/values/limits.ts";
 import type { AccountId, Flow } from "../../../core/model/message.ts";
 import type { Store } from "../../../store/store.ts";
@@ -25,7 +25,7 @@ const queue = z.object({
 });
 
 const queueJson = (flow: Flow): z.output<typeof queue> => ({
-  name: flowName(flow.id),
+  name: parseGate(flow.id).name,
   createdAt: flow.createdAt,
   updatedAt: flow.updatedAt,
   parallelism: flow.parallelism ?? 0,
@@ -92,7 +92,7 @@ const get = route({
   answers: { 200: { about: now, schema: queue } },
   refusals: ["not-found"],
   handle: async ({ account, params: { name }, parts }) => {
-    const flow = await parts.store.read.setUp("flows", account.id, queueFlow(checkName("queue", name)));
+    const flow = await parts.store.read.setUp("flows", account.id, formatGate(queueGate(checkName("queue", name))));
     if (flow) return { status: 200, body: queueJson(flow) };
     throw new Refusal("not-found", `queue: there is no queue ${JSON.stringify(name.slice(0, 200))}; GET /v2/queues lists those there are`);
   },
@@ -113,7 +113,7 @@ const pause = route({
     const { mostQueues } = parts;
     return {
       status: 200,
-      body: queueJson(await parts.store.execute("pauseFlow", { account: account.id, id: queueFlow(name), mostQueues })),
+      body: queueJson(await parts.store.execute("pauseFlow", { account: account.id, id: formatGate(queueGate(name)), mostQueues })),
     };
   },
 });
@@ -128,7 +128,7 @@ const resume = route({
   answers: { 200: { about: "The queue as it is now; empty when there is none.", schema: queue.partial() } },
   refusals: [],
   handle: async ({ account, params, parts }) => {
-    const id = queueFlow(checkName("queue", params.name));
+    const id = formatGate(queueGate(checkName("queue", params.name)));
     const flow = await parts.store.execute("resumeFlow", { account: account.id, id });
     return { status: 200, body: flow ? queueJson(flow) : {} };
   },
@@ -148,7 +148,7 @@ const remove = route({
   refusals: ["busy"],
   handle: async ({ account, params, parts }) => {
     const name = checkName("queue", params.name);
-    const exists = await parts.store.read.setUp("flows", account.id, queueFlow(name));
+    const exists = await parts.store.read.setUp("flows", account.id, formatGate(queueGate(name)));
     const cancelled = exists ? await removeQueue(parts.store, account.id, name) : 0;
     return { status: 200, body: { cancelled } };
   },
@@ -156,7 +156,7 @@ const remove = route({
 
 /** Paused first, so that none begins because the one before it was cancelled. Answers how many were. */
 async function removeQueue(store: Store, account: AccountId, name: string): Promise<number> {
-  await store.execute("pauseFlow", { account, id: queueFlow(name) });
+  await store.execute("pauseFlow", { account, id: formatGate(queueGate(name)) });
   let cancelled = 0;
   for (let portions = 0; portions < mostPortions; portions++) {
     const messageIds = await store.read.messagesOfQueue({ account, queue: name, limit: portion });

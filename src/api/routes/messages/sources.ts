@@ -1,10 +1,10 @@
 import { z } from "zod";
+import { isId } from "../../../core/values/ids.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import { limits } from "../../../core/values/limits.ts";
 import type { AccountId, Source } from "../../../core/model/message.ts";
 import type { SourceSetUp } from "../../../core/commands/source.ts";
 import { places, rejectionsOf } from "../../../core/commands/source.ts";
-import { isId } from "../lists/filters.ts";
 import { hashOfSecret, intakeUrl, newSecret } from "../../publishing/intakeUrl.ts";
 import { callbacksIn, headersOf } from "../../publishing/keptSettings.ts";
 import { count, one } from "../../http/parameters.ts";

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { isId } from "../../../core/values/ids.ts";
 import { Refusal } from "../../../core/values/errors.ts";
 import { memory } from "../../../core/values/limits.ts";
 import type { Account } from "../../../core/model/message.ts";
@@ -8,7 +9,7 @@ import { isIn } from "../../../core/workflows/log/log.ts";
 import type { KnownRun } from "../../../core/workflows/log/view.ts";
 import type { RunEvent } from "../../../core/workflows/log/events.ts";
 import { eventsOf } from "../../../core/workflows/log/events.ts";
-import { cursorParameter, isId } from "../lists/filters.ts";
+import { cursorParameter } from "../lists/filters.ts";
 import { choice, count, moment, one, several } from "../../http/parameters.ts";
 import { runEventJson, runJson } from "../../views/runs.ts";
 import type { Parts } from "../../route/route.ts";

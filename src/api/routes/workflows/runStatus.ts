@@ -4,11 +4,12 @@ import { logBodyBytes } from "../../../core/values/limits.ts";
 import type { AccountId, Bytes, MessageId, MessageState } from "../../../core/model/message.ts";
 import { redactBody } from "../../../core/model/redaction.ts";
 import type { Notification, Run } from "../../../core/model/run.ts";
-import { slotIn } from "../../../core/model/run.ts";
+import { parseStepId, readRunPart } from "../../../core/model/stepId.ts";
 import { failedStepOf, reasonIn } from "../../../core/model/failureText.ts";
 import { isPutOff } from "../../../core/workflows/log/view.ts";
 import type { RunReason, RunStanding } from "../../../core/workflows/log/whyWaiting.ts";
-import { isSleep, runReasonNames, runReasonsOf, runText, stepsDone } from "../../../core/workflows/log/whyWaiting.ts";
+import { isSleep } from "../../../core/model/run.ts";
+import { runReasonNames, runReasonsOf, runText, stepsDone } from "../../../core/workflows/log/whyWaiting.ts";
 import type { Store } from "../../../store/store.ts";
 import { bodyFields, present } from "../../views/messages.ts";
 import { sha256 } from "../../http/sha256.ts";
@@ -193,7 +194,7 @@ function failureJson(failure: NonNullable<Run["failure"]>, { run, steps }: RunSt
   const { messageId, dlqId, status, headers, callback } = failure;
   const step = steps.find((one) => one.messageId === messageId);
   const head = step?.head;
-  const failed = failedStepOf(step && slotIn(step.id), head, headers);
+  const failed = failedStepOf(step && readRunPart(step.id), head, headers);
   return present({
     ...{
       messageId,
@@ -204,7 +205,8 @@ function failureJson(failure: NonNullable<Run["failure"]>, { run, steps }: RunSt
     },
     ...{
       ...failed,
-      stepId: step && !slotIn(step.id).startsWith("r") && head?.stepName === failed.stepName ? head?.stepId || head?.targetStep : null,
+      stepId:
+        step && parseStepId(step.id).kind !== "result" && head?.stepName === failed.stepName ? head?.stepId || head?.targetStep : null,
     },
   });
 }

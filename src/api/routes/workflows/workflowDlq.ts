@@ -1,7 +1,7 @@
 import { z } from "zod";
 import type { NotDone } from "../../../core/values/errors.ts";
 import { failedIn, Refusal } from "../../../core/values/errors.ts";
-import { birthOf } from "../../../core/values/ids.ts";
+import { birthOf, isDlqId } from "../../../core/values/ids.ts";
 import { groupFailures } from "../../../core/workflows/failureGroups.ts";
 import { memory } from "../../../core/values/limits.ts";
 import type { Account, AccountId } from "../../../core/model/message.ts";
@@ -11,7 +11,7 @@ import type { DeadLetterEntry } from "../../../store/queries/index.ts";
 import { retentionFor } from "../../../core/commands/retention.ts";
 import { dryRun, dryRunAnswer, dryRunParameter } from "../../publishing/dryRun.ts";
 import type { IdPage } from "../../publishing/dryRun.ts";
-import { chosenRunFilters, continuedRunFilters, entriesOf, failedRunFilter, failedRunFilters, isDlqId } from "../lists/failedRunLists.ts";
+import { chosenRunFilters, continuedRunFilters, entriesOf, failedRunFilter, failedRunFilters } from "../lists/failedRunLists.ts";
 import { cursorParameter, orderParameter } from "../lists/filters.ts";
 import { count } from "../../http/parameters.ts";
 import { present } from "../../views/messages.ts";

@@ -3,7 +3,8 @@ import { joinHeaders } from "../../values/headers.ts";
 import type { RunView, Unit } from "./view.ts";
 import { isAsleep, isBrokenBy, messagesOf, progressOf, retriesOf } from "./view.ts";
 import type { CallType, Step } from "../../model/run.ts";
-import { headOf, initialSlot, slotIn } from "../../model/run.ts";
+import { headOf } from "../../model/run.ts";
+import { isInitial } from "../../model/stepId.ts";
 import { base64 } from "../../values/base64.ts";
 
 export type StepState = "STEP_PROGRESS" | "STEP_SUCCESS" | "STEP_RETRY" | "STEP_FAILED" | "STEP_CANCELED";
@@ -90,7 +91,7 @@ type Said = Readonly<Record<string, unknown>>;
 
 /** A step as its endpoint has posted it. Null: not a JSON object, or not here. */
 function saidBy(step: Step | undefined): Said | null {
-  if (!step || slotIn(step.id) === initialSlot || step.body.byteLength === 0) return null;
+  if (!step || isInitial(step) || step.body.byteLength === 0) return null;
   try {
     const said: unknown = JSON.parse(textOf(step.body));
     return typeof said === "object" && said !== null ? (said as Said) : null;
@@ -104,7 +105,7 @@ const textOf = (bytes: Bytes): string => new TextDecoder().decode(bytes);
 type Name = Pick<StepItem, "stepId" | "stepName" | "stepType" | "concurrent">;
 
 function nameOf({ result, plan, call, answer, waiter }: Unit): Name {
-  if (result && slotIn(result.id) === initialSlot) return { stepId: null, stepName: "init", stepType: "Initial", concurrent: 1 };
+  if (result && isInitial(result)) return { stepId: null, stepName: "init", stepType: "Initial", concurrent: 1 };
   const heads = [result, plan, call, answer].flatMap((step): StepHead[] => (step?.head ? [step.head] : []));
   const head = heads[0] ?? headOf(waiter?.step);
   if (!head) return { stepId: null, stepName: "", stepType: "", concurrent: 1 };
@@ -151,7 +152,7 @@ function headersOf({ run: { settings } }: RunView, { result, answer, call, plan,
 /** What a step returned: a text of its own making. Older endpoints send JSON instead of a text that holds some. */
 function outOf(step: Step, said: Said, cut: ReadonlySet<string>): string | Bytes | null {
   if (cut.has(step.id)) return null;
-  if (slotIn(step.id) === initialSlot || !step.head) return step.body.byteLength === 0 ? null : step.body;
+  if (isInitial(step) || !step.head) return step.body.byteLength === 0 ? null : step.body;
   if (said.out === undefined || typeof said.out === "string") return said.out ?? null;
   try {
     return JSON.stringify(said.out);

@@ -2,7 +2,8 @@ import { birthOf } from "../../values/ids.ts";
 import { defaults } from "../../values/limits.ts";
 import type { Envelope, LogRow, MessageId, MessageState, Millis, RunKey } from "../../model/message.ts";
 import type { Run, Step, Waiter } from "../../model/run.ts";
-import { initialSlot, slotIn } from "../../model/run.ts";
+import { isSleep } from "../../model/run.ts";
+import { isInitial, parseStepId, readRunPart } from "../../model/stepId.ts";
 
 /** What is known of a run when its log is read. Rows that are past their time may be missing from any of the lists. */
 export type KnownRun = {
@@ -82,18 +83,15 @@ export function unitsOf({ steps, waiters }: Pick<KnownRun, "steps" | "waiters">)
     unit[kind] ??= step;
     if (kind === "result") runner = step.messageId;
   }
-  for (const waiter of waiters.toSorted((a, b) => a.createdAt - b.createdAt)) unitAt(slotIn(waiter.id)).waiter = waiter;
+  for (const waiter of waiters.toSorted((a, b) => a.createdAt - b.createdAt)) unitAt(readRunPart(waiter.id)).waiter = waiter;
   return [...units.values()];
 }
 
-const kinds = { p: "plan", r: "result", c: "call", f: "answer" } as const;
-
-function placeOf({ id }: Step): { kind: (typeof kinds)[keyof typeof kinds]; place: string } {
-  const slot = slotIn(id);
-  const [, kind, place] = /^([prcf])(\d+)$/.exec(slot) ?? [];
-  // The initial payload, and what could not be read: neither is ever a name of its own for a number.
-  if (place === undefined) return { kind: "result", place: slot };
-  return { kind: kinds[kind as keyof typeof kinds], place };
+function placeOf({ id }: Step): { kind: "plan" | "result" | "call" | "answer"; place: string } {
+  const { kind, number } = parseStepId(id);
+  // The initial payload, and what could not be read: neither has a number in common with other steps.
+  if (kind === "initial" || kind === "unreadable") return { kind: "result", place: readRunPart(id) };
+  return { kind, place: String(number) };
 }
 
 /** The messages of a step that has no result yet. */
@@ -109,7 +107,7 @@ export const progressOf = ({ state, attempts }: MessageState): "STEP_PROGRESS" |
 
 /** Whether the endpoint is not called with this step before a time that has not come, or had not when the run ended. */
 export function isAsleep(view: RunView, step: Step): boolean {
-  if (slotIn(step.id) !== initialSlot && !step.head?.stepType.startsWith("Sleep")) return false;
+  if (!isInitial(step) && !isSleep(step)) return false;
   if (view.run.endedAt !== null) return neverSent(view.logOf(step.messageId));
   const state = view.stateOf(step.messageId);
   return state !== undefined && isPutOff(state, view.now);

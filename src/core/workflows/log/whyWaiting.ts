@@ -1,7 +1,8 @@
 import type { MessageId, Millis } from "../../model/message.ts";
 import { parsedUrl } from "../../values/url.ts";
 import type { Run, Step, Waiter } from "../../model/run.ts";
-import { initialSlot, slotIn } from "../../model/run.ts";
+import { isSleep } from "../../model/run.ts";
+import { parseStepId, readRunPart } from "../../model/stepId.ts";
 import { failedStepOf, reasonIn } from "../../model/failureText.ts";
 import type { Kin } from "./view.ts";
 import { isPutOff } from "./view.ts";
@@ -41,9 +42,7 @@ export type RunReason = {
 
 /** The steps that have a result. A sleep has its own when its time has come, although it is posted before. */
 export const stepsDone = ({ steps, asleep }: Pick<RunStanding, "steps" | "asleep">): Step[] =>
-  steps.filter((step) => /^r\d+$/.test(slotIn(step.id)) && !(isSleep(step) && asleep.has(step.messageId)));
-
-export const isSleep = ({ head }: Step): boolean => head?.stepType.startsWith("Sleep") === true;
+  steps.filter((step) => parseStepId(step.id).kind === "result" && !(isSleep(step) && asleep.has(step.messageId)));
 
 /**
  * Why a run has not ended: one reason for each of its steps that goes on, messages first. Where there is none at all, its
@@ -87,17 +86,18 @@ function ofMessage(standing: Standing, { step, last, run, now }: Sent): RunReaso
 
 /** The same of a call that the endpoint has gone on in already. Null: nothing else is to be said of it. */
 function openCallText({ id, head }: Step): string | null {
-  if (slotIn(id) === initialSlot) return "the first call of the endpoint has not ended yet";
-  return slotIn(id).startsWith("r") ? `the call of the endpoint to go on after ${named(head)} has not ended yet` : null;
+  const { kind } = parseStepId(id);
+  if (kind === "initial") return "the first call of the endpoint has not ended yet";
+  return kind === "result" ? `the call of the endpoint to go on after ${named(head)} has not ended yet` : null;
 }
 
 /** What the endpoint is called for. */
 function callText(step: Step | undefined): string {
-  const slot = step ? slotIn(step.id) : "x";
+  const kind = step ? parseStepId(step.id).kind : "unreadable";
   const name = named(step?.head ?? null);
-  if (slot === initialSlot) return "the endpoint is called for the first time";
-  if (slot.startsWith("p")) return `the endpoint is called to run ${name}`;
-  if (slot.startsWith("f")) return `the endpoint is told the answer to the call of ${name}`;
+  if (kind === "initial") return "the endpoint is called for the first time";
+  if (kind === "plan") return `the endpoint is called to run ${name}`;
+  if (kind === "answer") return `the endpoint is told the answer to the call of ${name}`;
   return `the endpoint is called to go on after ${name}`;
 }
 
@@ -144,7 +144,7 @@ export function runText({ run, steps, asleep, kin }: Omit<RunStanding, "waiters"
 function failureText({ failure, continuedBy, redaction }: Run, steps: readonly Step[]): string {
   if (!failure) return ", for a reason that is not known";
   const step = steps.find(({ messageId }) => messageId === failure.messageId);
-  const { stepName } = failedStepOf(step && slotIn(step.id), step?.head, failure.headers);
+  const { stepName } = failedStepOf(step && readRunPart(step.id), step?.head, failure.headers);
   const called = callText(step).replace("is called", "was called").replace("is told", "was told");
   const where = stepName === null ? `when ${called}` : `at step ${JSON.stringify(stepName)}`;
   const callback = failure.callback ? `; its failure callback is in state ${failure.callback.state}` : "";

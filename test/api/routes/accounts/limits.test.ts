@@ -203,7 +203,7 @@ test("the record of the account shows what it may have", async () => {
   });
 });
 
-/** These refuse nothing, or not at once: see `core/sending/accountLimits.ts`, `core/commands/retention.ts`, `maintenance/trimHistory.ts` and `maintenance/storage.ts`. */
+/** These refuse nothing, or not at once: see `core/admission/accountLimits.ts`, `core/commands/retention.ts`, `maintenance/trimHistory.ts` and `maintenance/storage.ts`. */
 const others: readonly LimitName[] = [
   "globalParallelism",
   "deadLetters",

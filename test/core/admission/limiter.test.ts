@@ -255,7 +255,7 @@ describe("when hands are short", () => {
     await broker.send("b", { ...withKey("k", { parallelism: 1 }), url: "https://other.example/" });
     broker.hands = { ...none, free: 2, perHost: 1, busy: new Map([["acme shop.example", 1]]) };
     await broker.run("claim", { limit: 10 });
-    expect(broker.state(broker.id("a"))).toMatchObject({ state: "held", line: "host:shop.example" });
+    expect(broker.state(broker.id("a"))).toMatchObject({ state: "held", line: "capacity:shop.example" });
     expect(broker.state(broker.id("b"))?.state).toBe("active");
     expect(broker.counts("key:k")).toEqual([1, 0]);
     broker.hands = { ...none, free: 10, perHost: 10 };

@@ -17,9 +17,9 @@ const allow = (limits: Partial<AccountLimits>): Promise<unknown> =>
   broker.run("changeAccount", { account: "acme", change: { limits: { ...unbound, ...limits } } });
 
 const at = (path: string): Pick<Letter, "url"> => ({ url: `https://gateway.example${path}` });
-const flowAt = (path: string): string => `under-way:https://gateway.example${path}`;
+const flowAt = (path: string): string => `endpoint:https://gateway.example${path}`;
 /** The flows of endpoints that there are. */
-const kept = (): string[] => [...broker.memory.tables.flows.keys()].flatMap((key) => /under-way:.+/.exec(key) ?? []);
+const kept = (): string[] => [...broker.memory.tables.flows.keys()].flatMap((key) => /endpoint:.+/.exec(key) ?? []);
 
 describe("endpoints of one host", () => {
   test("have their places each for itself, so that one that is full stops no other", async () => {
@@ -66,7 +66,7 @@ describe("endpoints of one host", () => {
     await broker.send("x", at("/x"));
     expect(await broker.begun()).toBe("");
     const lines = "a b c x".split(" ").map((name) => broker.state(broker.id(name))?.line);
-    expect([lines, kept()]).toEqual([Array(4).fill("host:gateway.example"), []]);
+    expect([lines, kept()]).toEqual([Array(4).fill("capacity:gateway.example"), []]);
     broker.hands = plenty;
     broker.now += spans.lineCheck;
     await broker.run("claim", { limit: 10 });
@@ -82,7 +82,7 @@ describe("endpoints of one host", () => {
     await broker.send("c", at(`${path}y`));
     await broker.send("d", at(`${path}y#b`));
     expect(await broker.begun()).toBe("a c");
-    expect(kept().map((id) => id.length < 60 && id.startsWith("under-way:https://gateway.example "))).toEqual([true, true]);
+    expect(kept().map((id) => id.length < 60 && id.startsWith("endpoint:https://gateway.example "))).toEqual([true, true]);
     await broker.end("a c");
     expect(await broker.begun()).toBe("b d");
     await broker.end("b d");
@@ -122,7 +122,7 @@ describe("the row of an endpoint goes with its last place, when", () => {
     await broker.end("a", { status: 500 });
     expect(broker.deadLetters).toHaveLength(1);
     await broker.begun();
-    expect(kept()).toEqual(["under-way:https://sad.example/a"]);
+    expect(kept()).toEqual(["endpoint:https://sad.example/a"]);
     await broker.end("https://sad.example/a");
     expect(kept()).toEqual([]);
   });
@@ -200,7 +200,7 @@ describe("the row of an endpoint goes with its last place, when", () => {
     broker.hands = none;
     await broker.end("a");
     broker.now += spans.flowCheck;
-    expect([await broker.begun(), kept(), broker.state(broker.id("b"))?.line]).toEqual(["", [], "host:gateway.example"]);
+    expect([await broker.begun(), kept(), broker.state(broker.id("b"))?.line]).toEqual(["", [], "capacity:gateway.example"]);
     broker.hands = plenty;
     broker.now += spans.lineCheck;
     expect(await broker.begun()).toBe("b");
@@ -258,7 +258,7 @@ describe("however many endpoints there are", () => {
     await broker.send("x", at("/x"));
     await broker.end("a");
     expect(await broker.begun()).toBe("");
-    expect([broker.counts("under-way:"), kept()]).toEqual([[0, 2], []]);
+    expect([broker.counts("account:"), kept()]).toEqual([[0, 2], []]);
     await allow({ parallelism: 1 });
     expect(await broker.begun()).toBe("b x");
   });

@@ -16,8 +16,8 @@ const allow = (limits: Partial<AccountLimits>): Promise<unknown> =>
   broker.run("changeAccount", { account: "acme", change: { limits: { ...unbound, ...limits } } });
 
 const at = (host: string) => ({ url: `https://${host}/` });
-const toOne = "under-way:https://one/";
-const toTwo = "under-way:https://two/";
+const toOne = "endpoint:https://one/";
+const toTwo = "endpoint:https://two/";
 
 describe("what an account may have under way to one endpoint", () => {
   test("bounds each endpoint by itself, on whichever node; the others wait, in order of arrival", async () => {
@@ -112,7 +112,7 @@ describe("what an account may have under way to one endpoint", () => {
     broker.hands = none;
     await broker.send("a b", at("one"));
     expect(await broker.begun()).toBe("");
-    expect([broker.state(broker.id("a"))?.line, broker.counts(toOne)]).toEqual(["host:one", null]);
+    expect([broker.state(broker.id("a"))?.line, broker.counts(toOne)]).toEqual(["capacity:one", null]);
     broker.hands = plenty;
     broker.now += spans.lineCheck;
     await broker.run("claim", { limit: 10 });
@@ -166,7 +166,7 @@ describe("such a limit that is changed", () => {
     await allow({ globalParallelism: 1, parallelism: 1 });
     await broker.send("c d", at("one"));
     // Those from before are not counted; of those since then one stands for the place.
-    expect([broker.counts("under-way:"), broker.counts(toOne), broker.flow(toOne)?.onward]).toEqual([[1, 2], [0, 1], 1]);
+    expect([broker.counts("account:"), broker.counts(toOne), broker.flow(toOne)?.onward]).toEqual([[1, 2], [0, 1], 1]);
     await allow({ globalParallelism: 1 });
     expect(await broker.begun()).toBe("a");
     await broker.end("a");
@@ -177,7 +177,7 @@ describe("such a limit that is changed", () => {
     await broker.end("c");
     expect(await broker.begun()).toBe("d");
     await broker.end("d");
-    expect([broker.counts("under-way:"), broker.counts(toOne)]).toEqual([[0, 0], null]);
+    expect([broker.counts("account:"), broker.counts(toOne)]).toEqual([[0, 0], null]);
   });
 
   test("is looked at once in a second while others wait for it, and not more often", async () => {
@@ -198,7 +198,7 @@ describe("with other gates", () => {
     await broker.send("b1 b2 b3", at("two"));
     await broker.send("c1", at("three"));
     expect(await broker.begun()).toBe("a1 a2 b1 b2");
-    expect([broker.counts("under-way:"), broker.counts(toOne), broker.counts(toTwo)]).toEqual([
+    expect([broker.counts("account:"), broker.counts(toOne), broker.counts(toTwo)]).toEqual([
       [4, 1],
       [2, 6],
       [2, 1],
@@ -220,7 +220,7 @@ describe("with other gates", () => {
     await broker.send("a1 a2 a3 a4", at("one"));
     await broker.send("y", at("two"));
     expect(await broker.begun()).toBe("x");
-    expect([broker.counts("under-way:"), broker.counts(toOne), broker.flow(toOne)?.onward]).toEqual([[1, 3], [0, 2], 2]);
+    expect([broker.counts("account:"), broker.counts(toOne), broker.flow(toOne)?.onward]).toEqual([[1, 3], [0, 2], 2]);
     for (const [ended, next] of [
       ["x", "a1"],
       ["a1", "a2"],

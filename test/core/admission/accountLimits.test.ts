@@ -24,13 +24,13 @@ describe("what an account may have under way", () => {
     await broker.send("c", at("three"));
     await broker.send("d", at("one"));
     expect(await broker.begun()).toBe("a b");
-    expect(broker.counts("under-way:")).toEqual([2, 2]);
+    expect(broker.counts("account:")).toEqual([2, 2]);
     await broker.end("b");
     expect(await broker.begun()).toBe("c");
     await broker.end("a c");
     expect(await broker.begun()).toBe("d");
     await broker.end("d");
-    expect(broker.counts("under-way:")).toEqual([0, 0]);
+    expect(broker.counts("account:")).toEqual([0, 0]);
   });
 
   test("is that of a plan, too, and touches no other account", async () => {
@@ -43,7 +43,7 @@ describe("what an account may have under way", () => {
     expect(broker.deliveries).toHaveLength(10);
     await broker.run("publish", { account: "acme", letters });
     expect(broker.deliveries).toHaveLength(12);
-    expect(broker.counts("under-way:")).toBeNull();
+    expect(broker.counts("account:")).toBeNull();
   });
 
   test("counts callbacks and retries while they are sent, and not while they wait for their time", async () => {
@@ -67,7 +67,7 @@ describe("what an account may have under way", () => {
     await broker.send("a b c");
     expect(await broker.begun()).toBe("a");
     await broker.cancel("b");
-    expect(broker.counts("under-way:")).toEqual([1, 1]);
+    expect(broker.counts("account:")).toEqual([1, 1]);
     await broker.cancel("a");
     expect(await broker.begun()).toBe("");
     await broker.end("a");
@@ -84,7 +84,7 @@ describe("what an account may have under way", () => {
     broker.now += second;
     // The line is served before what has come due, and a has to stand in it: it is older than b, and goes first.
     expect(await broker.begun()).toMatch(/^[ab]$/);
-    expect(broker.counts("under-way:")).toEqual([1, 1]);
+    expect(broker.counts("account:")).toEqual([1, 1]);
   });
 
   test("gets back what a node gives back that stops", async () => {
@@ -92,9 +92,9 @@ describe("what an account may have under way", () => {
     await broker.send("a b");
     expect(await broker.begun()).toBe("a");
     await broker.run("giveBack", { held: [{ account: "acme", messageId: broker.id("a"), attempt: 0 }] });
-    expect(broker.counts("under-way:")).toEqual([0, 1]);
+    expect(broker.counts("account:")).toEqual([0, 1]);
     expect(await broker.begun()).toMatch(/^[ab]$/);
-    expect(broker.counts("under-way:")?.[0]).toBe(1);
+    expect(broker.counts("account:")?.[0]).toBe(1);
   });
 });
 
@@ -108,7 +108,7 @@ describe("a limit that is changed", () => {
     await allow(null);
     expect(await broker.begun()).toBe("d e");
     await broker.end("a b c d e");
-    expect(broker.counts("under-way:")).toEqual([0, 0]);
+    expect(broker.counts("account:")).toEqual([0, 0]);
   });
 
   test("counts what begins from then on when there was none, and stops nothing that is under way", async () => {
@@ -128,7 +128,7 @@ describe("a limit that is changed", () => {
     await broker.end("a");
     broker.now = noon + 3600 * second;
     await broker.begun();
-    expect(broker.flow("under-way:")).toBeUndefined();
+    expect(broker.flow("account:")).toBeUndefined();
   });
 
   test("that comes with another version of a plan is followed, and nobody looks in vain again and again", async () => {
@@ -151,7 +151,7 @@ describe("with other gates", () => {
     await broker.send("k1 k2 k3 k4", withKey("k", { parallelism: 1 }));
     await broker.send("x y z");
     expect(await broker.begun()).toBe("a b");
-    expect([broker.counts("under-way:"), broker.counts("key:k")]).toEqual([
+    expect([broker.counts("account:"), broker.counts("key:k")]).toEqual([
       [2, 4],
       [0, 3],
     ]);
@@ -212,11 +212,11 @@ describe("with other gates", () => {
     broker.hands = none;
     await broker.send("a", at("one"));
     expect(await broker.begun()).toBe("");
-    expect(broker.counts("under-way:")).toBeNull();
+    expect(broker.counts("account:")).toBeNull();
     broker.hands = { ...none, free: 10, perHost: 10 };
     await broker.send("b", at("two"));
     broker.now += second;
     await broker.run("claim", { limit: 10 });
-    expect(broker.counts("under-way:")?.[0]).toBe(1);
+    expect(broker.counts("account:")?.[0]).toBe(1);
   });
 });

@@ -1,7 +1,8 @@
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { Hands, Taken } from "../../../src/core/fairness/capacity.ts";
-import { hasHand, laneOf, leavesLastPart, noHands } from "../../../src/core/fairness/capacity.ts";
+import type { Hands, Taken } from "../../../src/core/admission/capacity.ts";
+import { hasHand, laneOf, noHands } from "../../../src/core/admission/capacity.ts";
+import { leavesLastPart } from "../../../src/core/fairness/lastPart.ts";
 
 const lane = laneOf("acme", "shop.example");
 

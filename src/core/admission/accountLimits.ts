@@ -1,0 +1,64 @@
+import type { Draft, Key, Moment } from "../decision/command.ts";
+import type { Account, AccountId, Flow, MessageState } from "../model/message.ts";
+import { mostToEndpoint, mostUnderWay } from "../accounts/plans.ts";
+import type { AccountLimit } from "./gate.ts";
+import { accountGate, endpointGate } from "./gate.ts";
+import { findLimiter, putLimiter, readLimiter, toLimiterKey } from "./limiter.ts";
+
+// How many deliveries an account may have in flight, to one endpoint and in total: two gates between the key
+// of a message and the capacity of the node. A limiter exists only if the account has the limit, so other
+// accounts pay nothing for it. As with a key, the place is the lease itself. A lease from before the account
+// had the limit is not counted, and the message says so.
+
+/** The limit of an account, by the kind of the gate. Returns null if the account has no such limit. */
+const readLimit: Record<AccountLimit["kind"], (account: Account) => number | null> = { endpoint: mostToEndpoint, account: mostUnderWay };
+
+/**
+ * Returns the limiters of an account that count the delivery of a message, in the order of the gates, with
+ * their limits as they are now.
+ */
+export function readAccountLimiters(draft: Draft, moment: Pick<Moment, "now">, state: MessageState): Flow[] {
+  const owner = draft.get("accounts", state.account);
+  if (!owner) return [];
+  const [toEndpoint, inTotal] = [readLimit.endpoint(owner), readLimit.account(owner)];
+  const limiters: Flow[] = [];
+  const add = (gate: AccountLimit, parallelism: number): void => {
+    limiters.push(withParallelism(readLimiter(draft, moment, { account: owner.id, gate }), parallelism));
+  };
+  if (toEndpoint !== null) add(endpointGate(state), toEndpoint);
+  if (inTotal !== null) add(accountGate, inTotal);
+  return limiters;
+}
+
+const withParallelism = (limiter: Flow, parallelism: number): Flow =>
+  limiter.parallelism === parallelism ? limiter : { ...limiter, parallelism };
+
+/** Reports whether an account has a limit after a change that it did not have before. */
+export const gainsAccountLimit = (before: Account, after: Account): boolean =>
+  Object.values(readLimit).some((limit) => limit(before) === null && limit(after) !== null);
+
+/** Sets the limit of a limiter to that of its account, which may have been changed or removed. */
+export function refreshAccountLimit(draft: Draft, moment: Moment, name: { account: AccountId; gate: AccountLimit }): void {
+  const limiter = findLimiter(draft, name);
+  const owner = draft.get("accounts", name.account);
+  const parallelism = owner ? readLimit[name.gate.kind](owner) : null;
+  if (limiter && limiter.parallelism !== parallelism) putLimiter(draft, moment, { ...limiter, parallelism });
+}
+
+/**
+ * Returns the limiters to load with these accounts and endpoints. A command that reads an account may send
+ * any of its messages, so it reads the limiter of the account as well; a command that names an endpoint reads
+ * the limiter of that endpoint. None for accounts without a limit.
+ */
+export function listAccountLimiterKeys(draft: Draft, accounts: Iterable<AccountId>, endpoints: readonly (readonly Key[])[]): Key[] {
+  const keys: Key[] = [];
+  const limitedByEndpoint = new Set<AccountId>();
+  for (const id of accounts) {
+    const account = draft.get("accounts", id);
+    if (account && readLimit.account(account) !== null) keys.push(toLimiterKey({ account: id, gate: accountGate }));
+    if (account && readLimit.endpoint(account) !== null) limitedByEndpoint.add(id);
+  }
+  if (limitedByEndpoint.size === 0) return keys;
+  for (const key of endpoints.flat()) if (limitedByEndpoint.has(key[0])) keys.push(key);
+  return keys;
+}

@@ -1,0 +1,89 @@
+import type { MessageState } from "../model/message.ts";
+
+/**
+ * A gate is something that a due message must pass before it is sent. A message passes its gates in the order
+ * of `gateKinds`, and is held in the waitlist of the first one that is closed.
+ *
+ * The first four gates have a limiter, a row of `flows`. Its counters are sums over the other rows of the
+ * account:
+ *
+ * - `running` is, for a queue, the number of its slots; for the others, the number of leased messages that
+ *   they count.
+ * - `waiting` is the number of held messages in the waitlist of the gate.
+ * - `onward` is the number of held messages that wait for a limit of their account (`endpoint` or `account`)
+ *   and reserve a place at this earlier gate: at their key always, at their endpoint if `countedToEndpoint`
+ *   says so. A reserved place counts as taken for messages that have not reserved one themselves.
+ *
+ * `counters.ts` alone changes them. `test/model/counters.ts` computes them from the rows.
+ */
+export type Gate = Queue | FlowControlKey | AccountEndpoint | WholeAccount | Capacity;
+
+/** A slot of a queue, kept until the message and its callbacks have finished. */
+export type Queue = { readonly kind: "queue"; readonly name: string };
+/** The parallelism and the rate of a flow-control key. */
+export type FlowControlKey = { readonly kind: "key"; readonly name: string };
+/** The deliveries of the account to one endpoint, on all nodes. `name` is the endpoint. */
+export type AccountEndpoint = { readonly kind: "endpoint"; readonly name: string };
+/** All deliveries of the account, on all nodes. */
+export type WholeAccount = { readonly kind: "account"; readonly name: "" };
+/** Delivery capacity of this node for a host. `name` is the host. This gate has no limiter. */
+export type Capacity = { readonly kind: "capacity"; readonly name: string };
+
+/** A gate that counts in a row of `flows`. */
+export type LimiterGate = Exclude<Gate, Capacity>;
+/** A limit of the account itself. A message that is held there keeps its places at the gates before it. */
+export type AccountLimit = AccountEndpoint | WholeAccount;
+
+/** The kinds of gates, in the order in which a message passes them. */
+export const gateKinds = ["queue", "key", "endpoint", "account", "capacity"] as const;
+export type GateKind = (typeof gateKinds)[number];
+
+/** Reports whether a message comes to gate `a` before gate `b`. */
+export const isBefore = (a: Gate, b: Gate): boolean => gateKinds.indexOf(a.kind) < gateKinds.indexOf(b.kind);
+
+export const queueGate = (name: string): Queue => ({ kind: "queue", name });
+export const keyGate = (name: string): FlowControlKey => ({ kind: "key", name });
+export const accountGate: WholeAccount = { kind: "account", name: "" };
+export const capacityGate = (host: string): Capacity => ({ kind: "capacity", name: host });
+
+export const endpointGate = ({ endpoint }: Pick<MessageState, "endpoint">): AccountEndpoint => ({ kind: "endpoint", name: endpoint });
+
+/**
+ * Returns the id under which a gate is stored: as the id of its limiter, and as the waitlist of the messages
+ * that it holds.
+ */
+export const formatGate = ({ kind, name }: Gate): string => `${kind}:${name}`;
+
+/** Returns the gate that is stored under an id. Throws if no gate has such an id. */
+export function parseGate(id: string): Gate {
+  const end = id.indexOf(":");
+  const start = id.slice(0, end);
+  const kind = gateKinds.find((one) => one === start);
+  if (kind === undefined) throw new Error(`gate ${id}: must begin with one of ${gateKinds.join(", ")} and a colon`);
+  return kind === "account" ? accountGate : { kind, name: id.slice(end + 1) };
+}
+
+/** Returns the gate of the waitlist that a message is held in, or null. */
+export const readWaitlist = ({ line }: Pick<MessageState, "line">): Gate | null => (line === null ? null : parseGate(line));
+
+export const hasLimiter = (gate: Gate): gate is LimiterGate => gate.kind !== "capacity";
+
+export const isAccountLimit = (gate: Gate): gate is AccountLimit => gate.kind === "endpoint" || gate.kind === "account";
+
+export const isSameGate = (a: Gate, b: Gate): boolean => a.kind === b.kind && a.name === b.name;
+
+/** Returns two texts between which the ids of all gates of one kind are, and no others. */
+export const listGateBounds = (kind: GateKind): { after: string; before: string } => ({ after: `${kind}:`, before: `${kind};` });
+
+/**
+ * The order in which a transaction locks limiters, which is not that of the gates. A batch knows the queues
+ * and keys of its messages first, then the accounts, and the endpoints of the messages in a waitlist last.
+ * Locked in the order in which they become known, limiters do not make two transactions wait for each other.
+ */
+const lockOrder: readonly GateKind[] = ["key", "queue", "account", "endpoint", "capacity"];
+
+/** Compares the ids of two limiters of one account for the order in which a transaction locks them. */
+export function compareForLocking(a: string, b: string): number {
+  const order = lockOrder.indexOf(parseGate(a).kind) - lockOrder.indexOf(parseGate(b).kind);
+  return order !== 0 ? order : a < b ? -1 : a > b ? 1 : 0;
+}

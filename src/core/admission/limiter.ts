@@ -1,0 +1,123 @@
+import type { Draft, Key, Moment } from "../decision/command.ts";
+import { defaults, spans } from "../values/limits.ts";
+import type { AccountId, Flow, FlowControl, Millis } from "../model/message.ts";
+import type { LimiterGate } from "./gate.ts";
+import { formatGate, parseGate } from "./gate.ts";
+
+// A limiter is the row of a gate that counts: limits, counters, and the time at which its waitlist must be
+// checked. Queues, flow-control keys and the limits of accounts are limiters. This file has the arithmetic of
+// one row; `counters.ts` says when it counts what.
+
+/** The limiter of an account that belongs to a gate. */
+export type LimiterName = { account: AccountId; gate: LimiterGate };
+
+/**
+ * Returns a limiter that has counted nothing. A queue lets one message through at a time; any other gate has
+ * no limits yet.
+ */
+export function newLimiter({ account, gate }: LimiterName, now: Millis): Flow {
+  return {
+    account,
+    id: formatGate(gate),
+    createdAt: now,
+    updatedAt: now,
+    dueAt: null,
+    paused: false,
+    parallelism: gate.kind === "queue" ? 1 : null,
+    running: 0,
+    waiting: 0,
+    rate: null,
+    period: defaults.period,
+    windowStart: now,
+    windowUsed: 0,
+    lastDueAt: now,
+    pinned: { parallelism: false, rate: false },
+  };
+}
+
+/** Returns the key of a limiter among the rows of `flows`. */
+export const toLimiterKey = ({ account, gate }: LimiterName): Key => [account, formatGate(gate)];
+
+/** Returns the limiter of a gate, or undefined if it does not exist. */
+export const findLimiter = (draft: Draft, name: LimiterName): Flow | undefined => draft.get("flows", ...toLimiterKey(name));
+
+/** Returns the limiter of a gate, or a new one if it does not exist. */
+export const readLimiter = (draft: Draft, { now }: Pick<Moment, "now">, name: LimiterName): Flow =>
+  findLimiter(draft, name) ?? newLimiter(name, now);
+
+/**
+ * Returns the rate period of a limiter at `now`. A new one starts when the last one is over; a clock that was
+ * set back does not prolong it.
+ */
+export function readWindow({ windowStart, windowUsed, period }: Flow, now: Millis): Pick<Flow, "windowStart" | "windowUsed"> {
+  return now >= windowStart + period ? { windowStart: now, windowUsed: 0 } : { windowStart: Math.min(windowStart, now), windowUsed };
+}
+
+/** Returns how many more messages the limits allow now. */
+export function freeRoom(limiter: Flow, now: Millis): number {
+  if (limiter.paused) return 0;
+  const rateRoom = limiter.rate === null ? Infinity : limiter.rate - readWindow(limiter, now).windowUsed;
+  return Math.max(0, Math.min(parallelRoom(limiter), rateRoom));
+}
+
+/** Returns how many more messages may pass that have not reserved a place. */
+export const unreservedRoom = (limiter: Flow, now: Millis): number => Math.max(0, freeRoom(limiter, now) - (limiter.onward ?? 0));
+
+const parallelRoom = ({ parallelism, running }: Flow): number => (parallelism === null ? Infinity : parallelism - running);
+
+/**
+ * Writes a limiter with the time at which a claim must check it: when its waitlist can move, or when the
+ * limiter expires. The limiter of an endpoint is removed as soon as it counts nothing, because an account may
+ * send to any number of endpoints.
+ */
+export function putLimiter(draft: Draft, { now }: Pick<Moment, "now">, limiter: Flow): void {
+  const { kind } = parseGate(limiter.id);
+  if (kind === "endpoint" && isIdle(limiter)) return draft.drop("flows", limiter.account, limiter.id);
+  const updatedAt = kind === "queue" ? limiter.updatedAt : now;
+  const windowStart = Math.min(limiter.windowStart, now);
+  draft.put("flows", { ...limiter, updatedAt, windowStart, dueAt: nextCheck(limiter, kind, now) });
+}
+
+function nextCheck(limiter: Flow, kind: LimiterGate["kind"] | "capacity", now: Millis): Millis | null {
+  const idle = kind === "queue" ? spans.idleQueue : spans.idleKey;
+  if (limiter.waiting === 0) return isIdle(limiter) ? Math.max(now + idle, limiter.lastDueAt + idle, windowEnd(limiter)) : null;
+  if (unreservedRoom(limiter, now) > 0) return now;
+  // Messages with a reservation are the next ones here. When one of them moves, the limiter is written again.
+  const reserved = limiter.onward ?? 0;
+  const isOnlyRateClosed = !limiter.paused && parallelRoom(limiter) > reserved && limiter.rate !== null && limiter.rate > reserved;
+  if (isOnlyRateClosed) return readWindow(limiter, now).windowStart + limiter.period;
+  // A command that changes the limit of an account does not know its endpoints. If all places are reserved by
+  // messages in the waitlist of the account, the limiter is written when one of them moves; so no more
+  // limiters are checked than deliveries are in flight.
+  return kind === "endpoint" && limiter.running > 0 ? now + spans.lineCheck : null;
+}
+
+/**
+ * The limiter counts the deliveries of its period until then. A key that is forgotten earlier would allow
+ * more than its rate.
+ */
+const windowEnd = ({ rate, windowStart, period }: Flow): Millis => (rate === null ? 0 : windowStart + period);
+
+/**
+ * Reports whether a limiter counts nothing and has no setting made by hand, so that the next message would
+ * create the same one.
+ */
+export const isIdle = ({ running, waiting, onward = 0, paused, pinned }: Flow): boolean =>
+  running === 0 && waiting === 0 && onward === 0 && !paused && !pinned.parallelism && !pinned.rate;
+
+/** Returns a limiter with the limits of the message that was accepted last. Pinned limits stay. */
+export function withLimits(limiter: Flow, { parallelism, rate, period }: Omit<FlowControl, "key">, now: Millis): Flow {
+  const newRate = { rate, period: period ?? defaults.period };
+  const isSameRate = limiter.rate === newRate.rate && limiter.period === newRate.period;
+  return {
+    ...limiter,
+    ...(limiter.pinned.parallelism ? {} : { parallelism }),
+    ...(limiter.pinned.rate || isSameRate ? {} : { ...readWindow(limiter, now), ...newRate }),
+  };
+}
+
+/** Returns a limiter that counts one more delivery, which starts now. */
+export function countDelivery(limiter: Flow, now: Millis): Flow {
+  const { windowStart, windowUsed } = readWindow(limiter, now);
+  return { ...limiter, running: limiter.running + 1, windowStart, windowUsed: windowUsed + 1 };
+}

@@ -1,0 +1,58 @@
+import { accountGate, capacityGate, endpointGate, formatGate, keyGate, queueGate } from "../../src/core/admission/gate.ts";
+import type { Flow, MessageState, Slot } from "../../src/core/model/message.ts";
+
+// The invariant of the counters of all limiters (see `Gate` in `core/admission/gate.ts`), computed from the
+// rows alone.
+
+export type Counters = { running: number; waiting: number; onward: number };
+
+export type CountedRows = {
+  messages: readonly MessageState[];
+  slots: readonly Slot[];
+  flows: readonly Flow[];
+  /** Returns the endpoint that a message is counted at. Default: what its row says. */
+  endpointOf?: (state: MessageState) => string;
+};
+
+const none: Counters = { running: 0, waiting: 0, onward: 0 };
+
+const keyOf = (account: string, id: string): string => `${account}\n${id}`;
+
+/** Returns what the limiters must count, by account and id. Limiters that count nothing are absent. */
+function recount({ messages, slots, endpointOf = ({ endpoint }) => endpoint }: CountedRows): Map<string, Counters> {
+  const counters = new Map<string, Counters>();
+  const count = (account: string, id: string, name: keyof Counters): void => {
+    const before = counters.get(keyOf(account, id)) ?? none;
+    counters.set(keyOf(account, id), { ...before, [name]: before[name] + 1 });
+  };
+  for (const { account, queue } of slots) if (queue !== "") count(account, formatGate(queueGate(queue)), "running");
+  for (const state of messages) {
+    const { account, leasedBy, flowKey, counted, countedToEndpoint, line, host } = state;
+    const [key, inTotal] = [flowKey === null ? null : formatGate(keyGate(flowKey)), formatGate(accountGate)];
+    const endpoint = formatGate(endpointGate({ endpoint: endpointOf(state) }));
+    if (leasedBy !== null && key !== null) count(account, key, "running");
+    if (leasedBy !== null && countedToEndpoint) count(account, endpoint, "running");
+    if (leasedBy !== null && counted) count(account, inTotal, "running");
+    if (line !== null && line !== formatGate(capacityGate(host))) count(account, line, "waiting");
+    if ((line === endpoint || line === inTotal) && key !== null) count(account, key, "onward");
+    if (line === inTotal && countedToEndpoint) count(account, endpoint, "onward");
+  }
+  return counters;
+}
+
+/** Returns what is wrong with the counters of the limiters, in words; nothing if all are as they must be. */
+export function listWrongCounters(rows: CountedRows): string[] {
+  const wrong: string[] = [];
+  const expected = recount(rows);
+  for (const { account, id, running, waiting, onward = 0 } of rows.flows) {
+    const counters = expected.get(keyOf(account, id)) ?? none;
+    for (const [name, counted] of Object.entries({ running, waiting, onward }))
+      if (counted !== counters[name as keyof Counters])
+        wrong.push(`${name} of ${id} in ${account}: ${counted} instead of ${counters[name as keyof Counters]}`);
+    // However many endpoints an account sends to, only those in use have a row.
+    if (id.startsWith("endpoint:") && running + waiting + onward === 0) wrong.push(`${id} in ${account}: counts nothing, and is there`);
+    expected.delete(keyOf(account, id));
+  }
+  for (const [key, counters] of expected) wrong.push(`${key.replace("\n", " ")}: not there, must count ${JSON.stringify(counters)}`);
+  return wrong;
+}

@@ -1,0 +1,101 @@
+import { describe, expect, test } from "vitest";
+import type { Delivery, Letter, MessageState, Slot } from "../../../src/core/model/message.ts";
+import { listWrongCounters } from "../../model/counters.ts";
+import { randomFrom } from "../chance.ts";
+import type { OpenStore } from "../world.ts";
+import { callbackTo, World } from "../world.ts";
+
+const keyed = (key: string, parallelism: number | null, rate: number | null = null) => ({
+  flowControl: { key, parallelism, rate, period: null },
+});
+
+/** Messages that pass every combination of gates. */
+const letters: readonly Partial<Letter>[] = [
+  {},
+  { url: "https://one.example/other" },
+  { url: "https://two.example/", ...keyed("k", 2) },
+  keyed("k", 2),
+  { queue: "q" },
+  { queue: "q", ...keyed("k", 2), callback: { ...callbackTo("https://back.example/"), retries: 0 } },
+  { url: "https://two.example/", queue: "q" },
+  keyed("rate", null, 2),
+];
+
+/** What every limiter counts is the sum of what the rows say: see `Gate` in `core/admission/gate.ts`. */
+export function describeCounters(open: OpenStore): void {
+  describe("the counters of limiters", () => {
+    test("are sums over messages and slots after whatever happens", async () => {
+      const world = await World.open(open);
+      await world.account();
+      await world.store.execute("upsertQueue", { account: "acc", name: "q", parallelism: 3 });
+      const driver = new Driver(world);
+      for (let step = 0; step < 100; step++) {
+        await driver.step();
+        expect(listWrongCounters(await driver.rows()), `after step ${step}: ${driver.done.at(-1)}`).toEqual([]);
+      }
+      expect(new Set(driver.done).size).toBe(6);
+      expect(new Set(driver.kindsHeld)).toEqual(new Set(["queue", "key", "endpoint", "account", "capacity"]));
+      expect(world.faults).toEqual([]);
+    });
+  });
+}
+
+/** Does this and that, always the same. */
+class Driver {
+  readonly done: string[] = [];
+  readonly kindsHeld: string[] = [];
+  readonly #world: World;
+  readonly #random = randomFrom(7);
+  readonly #ids = new Set<string>();
+  #running: Delivery[] = [];
+
+  constructor(world: World) {
+    this.#world = world;
+    world.hands = { total: 6, perHost: 5 };
+  }
+
+  async step(): Promise<void> {
+    const world = this.#world;
+    const steps = { publish: 0.35, settle: 0.65, cancel: 0.7, allow: 0.8, pause: 0.85, claim: 1 };
+    const chance = this.#random();
+    const name = Object.entries(steps).find(([, below]) => chance < below)?.[0] ?? "claim";
+    this.done.push(name);
+    if (name === "publish") for (let n = 0; n < 3; n++) this.#ids.add(await world.send(this.#of(letters)));
+    else if (name === "settle") await this.#settle();
+    else if (name === "cancel") await world.store.execute("cancel", { account: "acc", messageIds: [this.#of([...this.#ids, "none"])] });
+    else if (name === "allow") {
+      const limits = { globalParallelism: this.#of([null, 2, 4]), parallelism: this.#of([null, 1, 2]) };
+      await world.store.execute("changeAccount", { account: "acc", change: { limits } });
+    } else if (name === "pause") {
+      await world.store.execute(this.#of(["pauseFlow", "resumeFlow"]), { account: "acc", id: this.#of(["queue:q", "key:k"]) });
+    } else {
+      world.clock.now += 1_500;
+      await world.store.execute("claim", { limit: 20, lines: 20 });
+    }
+    this.#running.push(...world.delivered());
+  }
+
+  async #settle(): Promise<void> {
+    const delivery = this.#of(this.#running);
+    if (!delivery) return;
+    this.#running = this.#running.filter((one) => one !== delivery);
+    await this.#world.settle(delivery, { status: this.#of([200, 200, 500]) });
+  }
+
+  #of<One>(all: readonly One[]): One {
+    return all[Math.floor(this.#random() * all.length)] as One;
+  }
+
+  async rows(): Promise<Parameters<typeof listWrongCounters>[0]> {
+    const { read } = this.#world.store;
+    const { messageIds } = await read.unfinished({ account: "acc", filter: {}, cursor: null, count: 1_000 });
+    for (const id of messageIds) this.#ids.add(id);
+    const views = await Promise.all([...this.#ids].map((id) => read.message("acc", id)));
+    const messages = views.flatMap((view): MessageState[] => (view?.state ? [view.state] : []));
+    this.#ids.clear();
+    for (const { id } of messages) this.#ids.add(id);
+    for (const { line } of messages) if (line !== null) this.kindsHeld.push(line.slice(0, line.indexOf(":")));
+    const slots = (await read.slotsOf("acc", "q")).map((id): Slot => ({ account: "acc", id, queue: "q", holders: 1 }));
+    return { messages, slots, flows: await read.allSetUp("flows", { account: "acc", limit: 1_000 }) };
+  }
+}
